@@ -1,0 +1,140 @@
+"""Everything that is derived from the registry, as text by path below the repository's root."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from tool import package, python_name, schema_file
+from tool.registry import Attribute, Registry
+from tool.resolve import ResolvedSignal, order, resolve
+
+__all__ = ["generate"]
+
+TEMPLATES = Path(__file__).parent.parent / "templates"
+LINE_LENGTH = 110
+
+PYTHON = "src/mttp/semconv"
+MODULES = {
+    "package.py.j2": f"{PYTHON}/__init__.py",
+    "attributes.py.j2": f"{PYTHON}/attributes.py",
+    "metrics.py.j2": f"{PYTHON}/metrics.py",
+    "spans.py.j2": f"{PYTHON}/spans.py",
+    "types.py.j2": f"{PYTHON}/types.py",
+    "values.py.j2": f"{PYTHON}/values.py",
+    "semconv.md.j2": "docs/semconv.md",
+}
+"""Where each template's output goes."""
+
+
+def generate(registry: Registry, *, earlier: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Every derived file; `earlier` is the schema file of the version before, as it was published."""
+    signals = resolve(registry)
+    texts = {
+        "semconv/resolved.json": json.dumps(package.resolved(registry, signals), indent=1, ensure_ascii=False)
+        + "\n",
+        f"semconv/schemas/{registry.version}.yaml": schema_file.render(registry, earlier=earlier),
+    }
+    environment, names = _environment(), _names(registry, signals)
+    for template, path in MODULES.items():
+        texts[path] = environment.get_template(template).render(names)
+    return texts
+
+
+def _names(registry: Registry, signals: tuple[ResolvedSignal, ...]) -> dict[str, Any]:
+    attributes = sorted((*registry.attributes, *registry.upstream), key=order)
+    return {
+        "registry": registry,
+        "attributes": attributes,
+        "namespaces": [(name, list(members)) for name, members in groupby(attributes, key=_namespace)],
+        "enums": [attribute for attribute in attributes if attribute.members],
+        "spans": _section(signals, "spans"),
+        "metrics": _section(signals, "metrics"),
+        "entities": _section(signals, "entities"),
+    }
+
+
+def _section(signals: tuple[ResolvedSignal, ...], section: str) -> list[ResolvedSignal]:
+    return [signal for signal in signals if signal.definition.section == section]
+
+
+def _namespace(attribute: Attribute) -> str:
+    """Where the reference lists an attribute: under `mttp.run`, `gen_ai`, or `mttp` for a lone name."""
+    words = attribute.key.split(".")
+    if attribute.source is not None:
+        return words[0]
+    return ".".join(words[:2]) if len(words) > 2 or attribute.is_template else words[0]
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # The output is Python and Markdown, never HTML.
+        autoescape=False,
+    )
+    environment.filters |= {
+        "constant": python_name.constant,
+        "enum_class": python_name.enum_class,
+        "docstring": docstring,
+        "literal": literal,
+        "cell": cell,
+        "sentences": sentences,
+        "level": level,
+        "example": example,
+        "anchor": anchor,
+    }
+    return environment
+
+
+def docstring(text: str, indent: int = 0) -> str:
+    """`text` as a docstring: on one line where it fits, else wrapped between lines of quotes."""
+    escaped = " ".join(text.split()).replace("\\", "\\\\").replace('"""', r"\"\"\"")
+    margin = " " * indent
+    if len(margin) + len(escaped) + 6 <= LINE_LENGTH and not escaped.endswith('"'):
+        return f'"""{escaped}"""'
+    lines = textwrap.wrap(escaped, LINE_LENGTH - indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(['"""', *(margin + line for line in lines), f'{margin}"""'])
+
+
+def literal(value: str | int) -> str:
+    """`value` as Python writes it, with double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def cell(text: str) -> str:
+    """`text` on one line, safe within a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def sentences(text: str) -> str:
+    """`text` with one sentence per line."""
+    return re.sub(r"(?<=\.) (?=[A-Z])", "\n", text)
+
+
+def level(requirement: str | Mapping[str, str]) -> str:
+    """A requirement level in words."""
+    if isinstance(requirement, str):
+        return requirement.replace("_", " ")
+    ((name, condition),) = requirement.items()
+    return f"{name.replace('_', ' ')} {condition}"
+
+
+def example(examples: tuple[Any, ...]) -> str:
+    """The first example as JSON within a table, or nothing."""
+    return f"`{cell(json.dumps(examples[0], ensure_ascii=False))}`" if examples else ""
+
+
+def anchor(heading: str) -> str:
+    """The fragment by which GitHub finds a heading."""
+    return heading.lower().replace(".", "").replace(" ", "-")

@@ -1,0 +1,92 @@
+"""
+Reinforcement-learning episodes as OpenTelemetry traces.
+
+Record with `configure`, `episode`, `instrument` and `wrap`; read back with `read`.
+Nothing heavy is imported until it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mttp import errors
+    from mttp.configuration import configure, current_session, episode, step
+    from mttp.episodes import Call, Episode, Reward, Run, Spec, Step, Tokens
+    from mttp.instrumentation import instrument, wrap
+    from mttp.reading import Recording, read, scan, summarize
+    from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
+    from mttp.session import Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # set up
+    "configure",
+    "instrument",
+    "wrap",
+    "Session",
+    "current_session",
+    # record
+    "episode",
+    "step",
+    "current_episode",
+    "current_step",
+    "OpenEpisode",
+    "OpenStep",
+    # read
+    "read",
+    "scan",
+    "summarize",
+    "Recording",
+    # values
+    "Run",
+    "Episode",
+    "Step",
+    "Tokens",
+    "Reward",
+    "Spec",
+    "Call",
+    # faults
+    "errors",
+]
+
+_HOMES = {
+    "configure": "configuration",
+    "current_session": "configuration",
+    "episode": "configuration",
+    "step": "configuration",
+    "instrument": "instrumentation",
+    "wrap": "instrumentation",
+    "Session": "session",
+    "current_episode": "recorder",
+    "current_step": "recorder",
+    "OpenEpisode": "recorder",
+    "OpenStep": "recorder",
+    "read": "reading",
+    "scan": "reading",
+    "summarize": "reading",
+    "Recording": "reading",
+    "Run": "episodes",
+    "Episode": "episodes",
+    "Step": "episodes",
+    "Tokens": "episodes",
+    "Reward": "episodes",
+    "Spec": "episodes",
+    "Call": "episodes",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        found = getattr(import_module(f"mttp.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+    if name == "errors":
+        return import_module("mttp.errors")
+    raise AttributeError(f"module 'mttp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

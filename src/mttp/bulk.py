@@ -1,0 +1,164 @@
+"""Finished episodes, recorded at once: what a trainer that scores a batch after generating it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from opentelemetry.trace import SpanKind
+
+from mttp.codec import rewards
+from mttp.codec.plain import Faults
+from mttp.episodes import Call, Episode, Reward, Step
+from mttp.livespan import LiveSpan
+from mttp.recorder import Host, OpenEpisode, OpenStep
+
+__all__ = ["record"]
+
+_IDENTITY = (
+    "attempt",
+    "env",
+    "env_index",
+    "env_kwargs",
+    "env_rng_sha256",
+    "env_spaces",
+    "env_version",
+    "env_wrappers",
+    "group",
+    "index",
+    "inputs",
+    "metadata",
+    "metrics",
+    "policy",
+    "policy_update_index",
+    "policy_version_start",
+    "seed",
+    "slices",
+    "split",
+    "task",
+)
+_ENDING = (
+    "advantage",
+    "cost_usd",
+    "discount",
+    "error_message",
+    "error_type",
+    "final_value",
+    "length",
+    "outcome",
+    "policy_version_end",
+    "stop_reason",
+    "terminated",
+    "truncated",
+)
+
+
+def record(
+    host: Host,
+    episode: Episode,
+    *,
+    start_time: int | None = None,
+    end_time: int | None = None,
+    timing: str | None = None,
+) -> OpenEpisode:
+    """
+    Record a finished episode; the handle that comes back has ended.
+
+    Times are nanoseconds since the Unix epoch, by default the value's own, else now.
+    A trace id that the value has is kept.
+    """
+    start = episode.start_time if start_time is None else start_time
+    facts = {name: getattr(episode, name) for name in _IDENTITY}
+    opened = OpenEpisode(
+        host,
+        trace_id=int(episode.trace_id or "0", 16),
+        episode_id=episode.id or None,
+        start_time=start,
+        timing=timing or episode.timing,
+        **{name: value for name, value in facts.items() if value is not None},
+    )
+    root = cast(LiveSpan, opened._span)
+    finish = episode.end_time if end_time is None else end_time
+    finish = root.start_time if finish is None else finish
+    for step in episode.steps:
+        _step(opened, step, root.start_time, finish)
+    for reward in _scorings(episode):
+        opened._set_total(_scoring(opened, root, _timed(reward, root.start_time, finish)))
+    opened.final_observation(episode.final_observation)
+    _carry(root, episode)
+    opened._finish(end_time=finish, **_ending(opened, episode))
+    return opened
+
+
+def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
+    facts = {name: getattr(episode, name) for name in _ENDING}
+    facts["status"] = "aborted" if episode.status == "unfinished" else episode.status
+    facts["length"] = episode.length or opened.length
+    facts["error_message"] = episode.error_message or ""
+    if episode.return_ is not None and episode.return_ != opened.return_:
+        facts["return_"] = episode.return_
+    return facts
+
+
+def _scorings(episode: Episode) -> tuple[Reward, ...]:
+    stated = episode.reward.status != "missing" or episode.reward.components
+    return episode.rewards or ((episode.reward,) if stated else ())
+
+
+def _timed(value: Any, start: int, end: int) -> Any:
+    return replace(value, start_time=value.start_time or start, end_time=value.end_time or end)
+
+
+def _scoring(opened: OpenEpisode, parent: LiveSpan, reward: Reward) -> Reward:
+    faults: Faults = []
+    return opened._scored(parent, rewards.checked(reward, faults), faults)
+
+
+def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
+    value = _timed(value, start, end)
+    step = opened.step(start_time=value.start_time, index=value.index)
+    span = cast(LiveSpan, step._span)
+    step.observation(value.observation)
+    step.action(value.action)
+    if value.tokens is not None:
+        step._set_tokens(value.tokens)
+    for reward in value.rewards:
+        _scoring(opened, span, _timed(reward, span.start_time, end))
+    for call in value.calls:
+        _call(step, _timed(call, span.start_time, end))
+    if value.reward is not None:
+        step.reward(value.reward)
+    elif value.reward_status != "missing":
+        step._set_reward(Reward(status=value.reward_status, raw=value.reward_raw))
+    step.record(
+        trained_reward=value.trained_reward,
+        value_estimate=value.value_estimate,
+        return_target=value.return_target,
+        logprob=value.logprob,
+        terminated=value.terminated,
+        truncated=value.truncated,
+    )
+    for name, metric in value.metrics.items():
+        step.metric(name, metric)
+    for name, fact in value.metadata.items():
+        step.set_metadata(name, fact)
+    _carry(span, value)
+    step._finish(
+        error_type=value.error_type, error_message=value.error_message or "", end_time=value.end_time
+    )
+
+
+def _call(step: OpenStep, value: Call) -> None:
+    kind = SpanKind.INTERNAL if value.operation == "execute_tool" else SpanKind.CLIENT
+    opened = step._open_call(value, kind, value.start_time)
+    if opened is not None:
+        opened._finish(
+            error_type=value.error_type, error_message=value.error_message or "", end_time=value.end_time
+        )
+
+
+def _carry(span: LiveSpan, value: Step | Episode) -> None:
+    """Keep what an earlier recording said of itself."""
+    span.values |= value.extra
+    span.faults.extend(value.faults)
+    span.omissions.extend(value.omissions)

@@ -1,0 +1,20 @@
+"""Time as spans need it: wall clock at the start, monotonic from there on."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["Clock"]
+
+
+class Clock:
+    """Nanoseconds since the Unix epoch that never run backwards, whatever happens to the wall clock."""
+
+    __slots__ = ("_offset",)
+
+    def __init__(self, start: int | None = None) -> None:
+        self._offset = (time.time_ns() if start is None else start) - time.perf_counter_ns()
+
+    def now(self) -> int:
+        """The time."""
+        return self._offset + time.perf_counter_ns()

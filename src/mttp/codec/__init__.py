@@ -1,0 +1,1 @@
+"""The only place where values become attributes and attributes become values again."""

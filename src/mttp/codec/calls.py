@@ -1,0 +1,83 @@
+"""Calls of models and tools, in the GenAI conventions' own names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mttp.codec.plain import Faults, Plain, plain, text
+from mttp.episodes import Call
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+__all__ = ["EXECUTE_TOOL", "decode", "encode", "is_call", "span_name"]
+
+EXECUTE_TOOL = "execute_tool"
+
+_MODEL = {
+    "name": a.GEN_AI_REQUEST_MODEL,
+    "provider": a.GEN_AI_PROVIDER_NAME,
+    "id": a.GEN_AI_RESPONSE_ID,
+    "response_model": a.GEN_AI_RESPONSE_MODEL,
+    "finish_reasons": a.GEN_AI_RESPONSE_FINISH_REASONS,
+    "input_tokens": a.GEN_AI_USAGE_INPUT_TOKENS,
+    "output_tokens": a.GEN_AI_USAGE_OUTPUT_TOKENS,
+}
+_TOOL = {
+    "name": a.GEN_AI_TOOL_NAME,
+    "id": a.GEN_AI_TOOL_CALL_ID,
+    "arguments": a.GEN_AI_TOOL_CALL_ARGUMENTS,
+    "result": a.GEN_AI_TOOL_CALL_RESULT,
+}
+_PARAMETERS = {
+    "temperature": a.GEN_AI_REQUEST_TEMPERATURE,
+    "top_p": a.GEN_AI_REQUEST_TOP_P,
+    "top_k": a.GEN_AI_REQUEST_TOP_K,
+    "max_tokens": a.GEN_AI_REQUEST_MAX_TOKENS,
+    "seed": a.GEN_AI_REQUEST_SEED,
+}
+
+
+def span_name(operation: str, name: str | None) -> str:
+    """The span's name, e.g. `chat qwen` or `execute_tool search`."""
+    return f"{operation} {name}" if name else operation
+
+
+def encode(call: Call, faults: Faults) -> dict[str, Plain]:
+    """The call's attributes; a sampling parameter that the conventions don't name is refused."""
+    keys = _TOOL if call.operation == EXECUTE_TOOL else _MODEL
+    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: text(call.operation, faults)}
+    for name, key in keys.items():
+        value = getattr(call, name)
+        if value is not None and value != ():
+            attributes[key] = plain(value, faults)
+    for name, value in call.parameters.items():
+        if name in _PARAMETERS:
+            attributes[_PARAMETERS[name]] = plain(value, faults)
+        else:
+            faults.append(f"parameter_unknown: {name}")
+    return attributes
+
+
+def is_call(record: SpanRecord) -> bool:
+    """Whether the span is a call of a model or a tool."""
+    return a.GEN_AI_OPERATION_NAME in record.attributes
+
+
+def decode(record: SpanRecord) -> Call:
+    """The call that this span records."""
+    found: Mapping[str, Any] = record.attributes
+    operation = str(found[a.GEN_AI_OPERATION_NAME])
+    keys = _TOOL if operation == EXECUTE_TOOL else _MODEL
+    values = {name: found[key] for name, key in keys.items() if key in found}
+    values["finish_reasons"] = tuple(values.get("finish_reasons") or ())
+    return Call(
+        operation=operation,
+        parameters={name: found[key] for name, key in _PARAMETERS.items() if key in found},
+        error_type=found.get(a.ERROR_TYPE),
+        error_message=record.status_message or None,
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
+        **values,
+    )

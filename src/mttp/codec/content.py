@@ -1,0 +1,77 @@
+"""Observations, actions and other content: one value under a name, with dtype and shape where it is an array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mttp.codec.plain import Faults, Plain, plain
+from mttp.semconv import attributes as a
+
+__all__ = ["ACTION", "FINAL_OBSERVATION", "OBSERVATION", "Keys", "decode", "encode", "pack"]
+
+Keys = tuple[str, str, str]
+"""The three attribute names of one piece of content: value, dtype and shape."""
+
+OBSERVATION: Keys = (a.OBSERVATION_VALUE, a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE)
+ACTION: Keys = (a.ACTION_VALUE, a.ACTION_DTYPE, a.ACTION_SHAPE)
+FINAL_OBSERVATION: Keys = (
+    a.EPISODE_FINAL_OBSERVATION_VALUE,
+    a.EPISODE_FINAL_OBSERVATION_DTYPE,
+    a.EPISODE_FINAL_OBSERVATION_SHAPE,
+)
+_ALL = (OBSERVATION, ACTION, FINAL_OBSERVATION)
+
+
+def encode(
+    keys: Keys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
+) -> dict[str, Plain]:
+    """Attributes of `value`; beyond `max_bytes` only dtype and shape are kept, and `omissions` says so."""
+    content = plain(value, faults)
+    if content is None:
+        return {}
+    attributes: dict[str, Plain] = {keys[0]: content}
+    if isinstance(content, np.ndarray):
+        attributes[keys[1]] = content.dtype.name
+        attributes[keys[2]] = list(content.shape)
+    size = _size(content) if max_bytes is not None else 0
+    if max_bytes is not None and size > max_bytes:
+        del attributes[keys[0]]
+        omissions.append(f"{keys[0]}: {size} bytes, the limit is {max_bytes}")
+    return attributes
+
+
+def _size(content: Plain) -> int:
+    if isinstance(content, np.ndarray):
+        return content.nbytes
+    if isinstance(content, str):
+        return len(content.encode())
+    if isinstance(content, bytes):
+        return len(content)
+    if isinstance(content, dict):
+        return sum(_size(key) + _size(item) for key, item in content.items())
+    return sum(map(_size, content)) if isinstance(content, list) else 8
+
+
+def pack(attributes: dict[str, Plain]) -> None:
+    """Replace arrays by their little-endian bytes, in place."""
+    for value_key, _, _ in _ALL:
+        value = attributes.get(value_key)
+        if isinstance(value, np.ndarray):
+            attributes[value_key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def decode(keys: Keys, attributes: Mapping[str, Plain]) -> Any:
+    """The value that `encode` was given, as plain data; None where it is absent."""
+    value = attributes.get(keys[0])
+    dtype = attributes.get(keys[1])
+    if value is None or not isinstance(dtype, str):
+        return value
+    shape = tuple(attributes.get(keys[2]) or ())
+    if isinstance(value, bytes):
+        value = np.frombuffer(value, np.dtype(dtype).newbyteorder("<"))
+    array = np.array(value, dtype=np.dtype(dtype))
+    return array.reshape(shape) if math.prod(shape) == array.size else array

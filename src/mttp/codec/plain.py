@@ -1,0 +1,188 @@
+"""
+Plain data: what an attribute can hold, made from whatever a training loop hands over.
+
+Plain is text, bool, int64, float, bytes, None, a numpy array, and lists and string-keyed dicts of these.
+Every conversion copies, so that a caller may change its arrays afterwards.
+What can't be kept exactly is kept as text, and said in `faults`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = ["Faults", "Plain", "from_json", "name_key", "named", "number", "plain", "scalar_text", "text", "to_json"]
+
+Plain: TypeAlias = Any
+Faults: TypeAlias = list[str]
+
+_INT64 = range(-(2**63), 2**63)
+_NOT_A_KEY = re.compile(r"[^a-z0-9_]")
+_MAX_DEPTH = 32
+
+
+def plain(value: object, faults: Faults) -> Plain:
+    """A copy of `value` as plain data; an array stays an array."""
+    return _plain(value, faults, depth=0, arrays=True)
+
+
+def _plain(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
+    kind = type(value)
+    if kind is str:
+        return text(value, faults)
+    if value is None or kind is bool or kind is float:
+        return value
+    if isinstance(value, int):
+        return _integer(value, faults)
+    if depth > _MAX_DEPTH:
+        return _as_text(value, faults)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, faults, depth=depth + 1, arrays=False) for item in value]
+    if isinstance(value, Mapping):
+        return {
+            text(str(key), faults): _plain(item, faults, depth=depth + 1, arrays=False)
+            for key, item in value.items()
+        }
+    return _foreign(value, faults, depth=depth, arrays=arrays)
+
+
+def _foreign(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
+    if isinstance(value, (str, bytes, bytearray, float)):
+        return _subclassed(value, faults)
+    if isinstance(value, np.generic) or hasattr(value, "__array__") or hasattr(value, "tolist"):
+        return _array(value, faults, depth=depth, arrays=arrays)
+    if isinstance(value, Set):
+        return [_plain(item, faults, depth=depth + 1, arrays=False) for item in sorted(value, key=repr)]
+    return _as_text(value, faults)
+
+
+def _subclassed(value: Any, faults: Faults) -> Plain:
+    if isinstance(value, str):
+        return text(str(value), faults)
+    return float(value) if isinstance(value, float) else bytes(value)
+
+
+def _array(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
+    """An array of any library: a scalar when it has no dimension, a list where arrays can't stand."""
+    array = as_array(value)
+    if array is None:
+        return _plain(value.tolist(), faults, depth=depth + 1, arrays=arrays)
+    if array.ndim and arrays and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
+        return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
+    if array.dtype.kind in "biufUSO":
+        return _plain(array.tolist(), faults, depth=depth + 1, arrays=False)
+    return _as_text(array.tolist(), faults)
+
+
+def as_array(value: Any) -> np.ndarray[Any, Any] | None:
+    """numpy's view of an array of any library, a tensor on a device included; None where there is none."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
+    return np.asarray(value) if isinstance(value, np.generic) or hasattr(value, "__array__") else None
+
+
+def _integer(value: int, faults: Faults) -> int | str:
+    value = int(value)
+    if value in _INT64:
+        return value
+    faults.append(f"int_out_of_range: {value:.6g}" if abs(value) < 10**300 else "int_out_of_range: huge")
+    return _decimal(value)
+
+
+def _decimal(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # Python refuses to print integers of more than some 4,300 digits
+        return hex(value)
+
+
+def _as_text(value: object, faults: Faults) -> str:
+    faults.append(f"kept_as_text: {type(value).__name__}")
+    return text(scalar_text(value), faults)
+
+
+def scalar_text(value: object) -> str:
+    """`repr` that neither fails nor grows without bound."""
+    try:
+        return repr(value)[:4096]
+    except Exception as error:
+        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+
+
+def text(value: str, faults: Faults) -> str:
+    """`value` as text that UTF-8 can carry: lone surrogates become backslash escapes."""
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        faults.append("surrogates_escaped")
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
+
+def number(value: object) -> float | None:
+    """`value` as a float where it is one number of any library (bools count, text does not), else None."""
+    if type(value) is float:
+        return value
+    if isinstance(value, (str, bytes, bytearray)) or value is None:
+        return None
+    try:
+        if isinstance(value, (bool, int, float, np.generic)):
+            return float(value)  # type: ignore[arg-type]  # a complex scalar raises, and is caught
+        array = as_array(value)
+        return float(array.item()) if array is not None and array.size == 1 else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def name_key(name: object) -> str:
+    """A user's name as the last part of an attribute name: lower case letters, digits and underscores."""
+    return _NOT_A_KEY.sub("_", str(name).lower())
+
+
+def to_json(value: object, faults: Faults) -> str:
+    """`value` as JSON text, key order kept; NaN and the infinities are spelled as Python spells them."""
+    return json.dumps(_jsonable(value, faults, depth=0), ensure_ascii=False, separators=(",", ":"))
+
+
+def _jsonable(value: Any, faults: Faults, *, depth: int) -> Any:
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Mapping) and depth <= _MAX_DEPTH:
+        return {
+            text(str(key), faults): _jsonable(item, faults, depth=depth + 1) for key, item in value.items()
+        }
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)) and depth <= _MAX_DEPTH:
+        return [_jsonable(item, faults, depth=depth + 1) for item in value]
+    if isinstance(value, (bytes, bytearray)):
+        return _as_text(bytes(value), faults)
+    return _plain(value, faults, depth=depth, arrays=False)
+
+
+def from_json(document: str) -> Any:
+    """The value that `to_json` wrote; the text itself where it is not JSON."""
+    try:
+        return json.loads(document)
+    except ValueError:
+        return document
+
+
+def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
+    """`items` by attribute-safe name; of two names that become one, the first stays and the other is refused."""
+    kept: dict[str, Any] = {}
+    for name, value in items.items():
+        key = name_key(name)
+        if key in kept or not key:
+            faults.append(f"name_collision: {text(str(name), [])}")
+        else:
+            kept[key] = value
+    return kept

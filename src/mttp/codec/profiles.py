@@ -1,0 +1,37 @@
+"""What a transport can hold: the full record, its arrays as lists, or its arrays packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from mttp.codec import content, tokens
+from mttp.codec.plain import Plain
+
+__all__ = ["Profile", "arrays", "full", "packed"]
+
+Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
+"""A span's attributes as recorded to its attributes as delivered."""
+
+
+def full(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
+    """Everything as recorded, arrays as numpy arrays."""
+    return dict(attributes)
+
+
+def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
+    """Everything, each array as a list of its elements."""
+    return {
+        key: value.ravel().tolist() if isinstance(value, np.ndarray) else value
+        for key, value in attributes.items()
+    }
+
+
+def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
+    """Everything, arrays as bytes: a fraction of the size, and nothing is parsed that nobody asks for."""
+    projected = dict(attributes)
+    content.pack(projected)
+    tokens.pack(projected)
+    return arrays(projected)

@@ -1,0 +1,237 @@
+"""One scoring: a value that may not be a number, its components, and who scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mttp.codec import templates
+from mttp.codec.plain import Faults, Plain, named, number, scalar_text, text
+from mttp.episodes import Reward, Spec
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["KEYS", "MAX_INLINE", "assess", "decode", "encode", "checked", "grades", "make", "span_name"]
+
+MAX_INLINE = 32
+"""Components kept on the scoring's own span; the rest become grade children."""
+
+_TEXTS = {
+    "error": a.REWARD_ERROR,
+    "raw": a.REWARD_RAW,
+    "verdict": a.REWARD_VERDICT,
+    "grader": a.GRADER_NAME,
+    "grader_kind": a.GRADER_KIND,
+    "grader_version": a.GRADER_VERSION,
+    "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
+    "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
+}
+_SPEC = {
+    "name": a.SPEC_NAME,
+    "version": a.SPEC_VERSION,
+    "sha256": a.SPEC_SHA256,
+    "code_sha256": a.SPEC_CODE_SHA256,
+    "code_coverage": a.SPEC_CODE_COVERAGE,
+}
+KEYS = frozenset(
+    {*_TEXTS.values(), *_SPEC.values(), a.REWARD_VALUE, a.REWARD_STATUS, a.REWARD_RANGE}
+    | {a.REWARD_MISMATCH, a.REWARD_FAILED_CHECKS, a.GRADER_RELATIVE}
+)
+"""Every attribute of a scoring, but for the templates."""
+
+
+def assess(value: object) -> tuple[float | None, str, str | None]:
+    """
+    A reward as (number, status, raw text).
+
+    None is missing; NaN, the infinities, text and whatever else is not one number are errors, kept as text.
+    """
+    if value is None:
+        return None, "missing", None
+    found = number(value)
+    if found is None:
+        return None, "error", text(value if isinstance(value, str) else scalar_text(value), [])
+    return (found, "ok", None) if math.isfinite(found) else (None, "error", repr(found))
+
+
+def make(
+    value: object,
+    faults: Faults,
+    *,
+    status: str | None = None,
+    components: Mapping[Any, object] | None = None,
+    weights: Mapping[Any, object] | None = None,
+    failed_checks: Sequence[str] = (),
+    error: object = None,
+    **facts: Any,
+) -> Reward:
+    """The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`."""
+    found, assessed, raw = assess(value)
+    if status not in (None, "ok"):
+        found, assessed = None, str(status)
+    elif error is not None:
+        found, assessed = None, "error"
+    if assessed == "error":
+        faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
+    scores, statuses = _components(named(components or {}, faults), faults)
+    weighting = _weights(named(weights or {}, faults), faults)
+    mismatch = _is_mismatch(found, scores, statuses, weighting)
+    if mismatch:
+        faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
+    return Reward(
+        value=found,
+        status=assessed,
+        raw=raw,
+        error=None if error is None else text(error if isinstance(error, str) else scalar_text(error), faults),
+        components=scores,
+        component_statuses=statuses,
+        weights=weighting,
+        mismatch=mismatch,
+        failed_checks=tuple(text(str(check), faults) for check in failed_checks),
+        **facts,
+    )
+
+
+def _components(given: Mapping[str, object], faults: Faults) -> tuple[dict[str, float], dict[str, str]]:
+    scores: dict[str, float] = {}
+    statuses: dict[str, str] = {}
+    for name, value in given.items():
+        found, status, raw = assess(value)
+        if found is not None:
+            scores[name] = found
+        else:
+            statuses[name] = status
+        if status == "error":
+            faults.append(f"component_invalid: {name} is {raw}")
+    return scores, statuses
+
+
+def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
+    weights = {name: number(value) for name, value in given.items()}
+    faults.extend(
+        f"weight_invalid: {name}" for name, value in weights.items() if value is None or not math.isfinite(value)
+    )
+    return {name: value for name, value in weights.items() if value is not None and math.isfinite(value)}
+
+
+def _weighted_sum(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    return math.fsum(score * weights[name] for name, score in scores.items())
+
+
+def _is_mismatch(
+    value: float | None, scores: Mapping[str, float], statuses: Mapping[str, str], weights: Mapping[str, float]
+) -> bool:
+    """Whether the sum is known and the value isn't it; float32 arithmetic is not held against a trainer."""
+    if value is None or statuses or not scores or not weights.keys() >= scores.keys():
+        return False
+    return not math.isclose(value, _weighted_sum(scores, weights), rel_tol=1e-5, abs_tol=1e-6)
+
+
+def span_name(reward: Reward) -> str:
+    """The span's name, e.g. `reward gsm8k`."""
+    return names.REWARD if reward.spec is None else text(f"{names.REWARD} {reward.spec.name}", [])
+
+
+def checked(reward: Reward, faults: Faults) -> Reward:
+    """A scoring made by hand as one that can be recorded: names normalized, an impossible value an error."""
+    found, status, raw = assess(reward.value)
+    changes: dict[str, Any] = {
+        name: named(getattr(reward, name), faults) for name in ("components", "component_statuses", "weights")
+    }
+    if status == "error":
+        faults.append(f"reward_invalid: {raw}")
+        changes |= {"status": status, "raw": raw}
+    return replace(reward, value=found, **changes)
+
+
+def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
+    """The scoring's attributes; components beyond `MAX_INLINE` are left to `grades`."""
+    inline = [*reward.components, *reward.component_statuses][:MAX_INLINE]
+    attributes: dict[str, Plain] = {a.REWARD_STATUS: reward.status}
+    if reward.value is not None:
+        attributes[a.REWARD_VALUE] = reward.value
+    if reward.range is not None:
+        attributes[a.REWARD_RANGE] = [float(bound) for bound in reward.range]
+    if reward.mismatch:
+        attributes[a.REWARD_MISMATCH] = True
+    if reward.relative is not None:
+        attributes[a.GRADER_RELATIVE] = reward.relative
+    if reward.failed_checks:
+        attributes[a.REWARD_FAILED_CHECKS] = list(reward.failed_checks)
+    attributes |= _texts(reward, _TEXTS, faults) | _texts(reward.spec, _SPEC, faults)
+    for prefix, items in (
+        (a.REWARD_SCORE, reward.components),
+        (a.REWARD_SCORE_STATUS, reward.component_statuses),
+        (a.REWARD_WEIGHT, {name: w for name, w in reward.weights.items() if not _is_graded(reward, inline, name)}),
+    ):
+        attributes |= templates.encode(
+            prefix, {name: item for name, item in items.items() if name in inline or prefix == a.REWARD_WEIGHT}
+        )
+    return attributes
+
+
+def _texts(source: object, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
+    return {
+        key: text(str(value), faults)
+        for name, key in keys.items()
+        if (value := getattr(source, name, None)) is not None
+    }
+
+
+def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
+    return name not in inline and (name in reward.components or name in reward.component_statuses)
+
+
+def grades(reward: Reward) -> list[Reward]:
+    """One scoring per component that does not fit on the span of the whole."""
+    rest = [*reward.components, *reward.component_statuses][MAX_INLINE:]
+    return [
+        Reward(
+            value=reward.components.get(name),
+            status=reward.component_statuses.get(name, "ok"),
+            weights={name: reward.weights[name]} if name in reward.weights else {},
+            grader=name,
+        )
+        for name in rest
+    ]
+
+
+def decode(
+    attributes: Mapping[str, Plain],
+    *,
+    grades: Sequence[Mapping[str, Plain]] = (),
+    span_id: str = "",
+    start_time: int | None = None,
+    end_time: int | None = None,
+) -> Reward:
+    """The scoring that these attributes, and those of its grade children, hold."""
+    components = templates.decode(a.REWARD_SCORE, attributes)
+    statuses = templates.decode(a.REWARD_SCORE_STATUS, attributes)
+    weights = templates.decode(a.REWARD_WEIGHT, attributes)
+    for grade in grades:
+        name = str(grade.get(a.GRADER_NAME, ""))
+        weights |= templates.decode(a.REWARD_WEIGHT, grade)
+        if (value := grade.get(a.REWARD_VALUE)) is not None:
+            components[name] = value
+        else:
+            statuses[name] = str(grade.get(a.REWARD_STATUS, "missing"))
+    bounds = attributes.get(a.REWARD_RANGE)
+    spec = {name: attributes[key] for name, key in _SPEC.items() if key in attributes}
+    return Reward(
+        value=attributes.get(a.REWARD_VALUE),
+        status=str(attributes.get(a.REWARD_STATUS, "missing")),
+        components=components,
+        component_statuses=statuses,
+        weights=weights,
+        range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
+        mismatch=bool(attributes.get(a.REWARD_MISMATCH, False)),
+        failed_checks=tuple(attributes.get(a.REWARD_FAILED_CHECKS) or ()),
+        relative=attributes.get(a.GRADER_RELATIVE),
+        spec=Spec(**spec) if "name" in spec else None,
+        span_id=span_id,
+        start_time=start_time,
+        end_time=end_time,
+        **{name: attributes.get(key) for name, key in _TEXTS.items()},
+    )

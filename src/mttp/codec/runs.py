@@ -1,0 +1,102 @@
+"""One process's part in one run: the run span's attributes and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mttp.codec import templates
+from mttp.codec.episodes import seed as decode_seed
+from mttp.codec.plain import Faults, Plain, from_json, plain, text, to_json
+from mttp.episodes import Run
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = ["config", "decode", "encode", "is_run"]
+
+_PLAIN = {
+    "id": a.RUN_ID,
+    "name": a.RUN_NAME,
+    "kind": a.RUN_KIND,
+    "status": a.RUN_STATUS,
+    "attempt": a.RUN_ATTEMPT,
+    "rank": a.RUN_RANK,
+    "world_size": a.RUN_WORLD_SIZE,
+    "config_sha256": a.RUN_CONFIG_SHA256,
+    "revision": a.VCS_REF_HEAD_REVISION,
+    "dirty": a.RUN_DIRTY,
+    "host": a.HOST_NAME,
+    "pid": a.PROCESS_PID,
+    "algorithm": a.ALGORITHM,
+    "trainer": a.TRAINER_NAME,
+    "trainer_version": a.TRAINER_VERSION,
+}
+_PYTHON = (a.PROCESS_RUNTIME_NAME, a.PROCESS_RUNTIME_VERSION)
+_PLATFORM = (a.OS_TYPE, a.HOST_ARCH)
+KEYS = frozenset(
+    {*_PLAIN.values(), *_PYTHON, *_PLATFORM, a.RUN_SEED, a.RUN_CONFIG_JSON, a.RUN_PACKAGES}
+    | {a.RUN_ACCELERATORS, a.FAULTS}
+)
+"""Every attribute of a run span."""
+
+
+def config(value: object, faults: Faults) -> dict[str, Plain]:
+    """A configuration as JSON, and the digest of its canonical form (keys sorted)."""
+    document = to_json(value, faults)
+    canonical = json.dumps(json.loads(document), sort_keys=True, separators=(",", ":"))
+    return {a.RUN_CONFIG_JSON: document, a.RUN_CONFIG_SHA256: hashlib.sha256(canonical.encode()).hexdigest()}
+
+
+def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
+    """Attributes of the facts that are known about a run; None is not known."""
+    attributes: dict[str, Plain] = {
+        key: plain(given[name], faults) for name, key in _PLAIN.items() if given.get(name) is not None
+    }
+    if given.get("seed") is not None:
+        attributes[a.RUN_SEED] = text(str(given["seed"]), faults)
+    for name, keys in (("python", _PYTHON), ("platform", _PLATFORM)):
+        if given.get(name):
+            first, _, rest = str(given[name]).partition(" ")
+            attributes |= {keys[0]: first, keys[1]: rest}
+    if given.get("packages"):
+        attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in given["packages"].items()]
+    if given.get("accelerators"):
+        attributes[a.RUN_ACCELERATORS] = [text(str(name), faults) for name in given["accelerators"]]
+    return attributes
+
+
+def is_run(record: SpanRecord) -> bool:
+    """Whether the span is a run's root or its start marker."""
+    return a.RUN_ID in record.attributes and (
+        record.name == names.RUN or record.name.startswith((f"{names.RUN} ", names.RUN_START))
+    )
+
+
+def decode(records: Sequence[SpanRecord]) -> Run:
+    """The run that these spans of one trace hold: its root, or only its start marker while it goes on."""
+    root = next((record for record in records if not record.name.startswith(names.RUN_START)), None)
+    record = root or records[0]
+    found: Mapping[str, Any] = record.attributes
+    values = {name: found[key] for name, key in _PLAIN.items() if key in found}
+    packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())
+    return Run(
+        seed=decode_seed(found.get(a.RUN_SEED)),
+        config=from_json(found[a.RUN_CONFIG_JSON]) if a.RUN_CONFIG_JSON in found else None,
+        packages=packages,
+        python=_joined(found, _PYTHON),
+        platform=_joined(found, _PLATFORM),
+        accelerators=tuple(found.get(a.RUN_ACCELERATORS) or ()),
+        faults=tuple(found.get(a.FAULTS) or ()),
+        extra=templates.unknown(found, KEYS, (a.METADATA,)),
+        complete=root is not None,
+        start_time=record.start_time,
+        end_time=None if root is None else root.end_time,
+        **values,
+    )
+
+
+def _joined(found: Mapping[str, Any], keys: tuple[str, str]) -> str | None:
+    return " ".join(str(found[key]) for key in keys if found.get(key)) or None

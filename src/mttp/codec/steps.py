@@ -1,0 +1,77 @@
+"""One decision of the policy: a step span's attributes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mttp.codec import content, rewards, templates, tokens
+from mttp.codec.plain import Plain, number
+from mttp.episodes import Call, Reward, Step
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+__all__ = ["KEYS", "decode", "facts", "identity", "paid"]
+
+_FACTS = {
+    "trained_reward": a.STEP_TRAINED_REWARD,
+    "value_estimate": a.STEP_VALUE_ESTIMATE,
+    "return_target": a.STEP_RETURN_TARGET,
+    "logprob": a.STEP_LOGPROB,
+}
+_FLAGS = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
+REWARD_KEYS = frozenset({a.STEP_REWARD, a.STEP_REWARD_STATUS, a.STEP_REWARD_RAW})
+KEYS = frozenset(
+    {*_FACTS.values(), *_FLAGS.values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
+    | {a.RUN_ID, a.EPISODE_ID, a.STEP_INDEX, *REWARD_KEYS}
+    | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
+)
+"""Every attribute of a step, but for the templates."""
+TEMPLATES = (a.METRIC, a.METADATA)
+
+
+def identity(*, run_id: str, episode_id: str, index: int) -> dict[str, Plain]:
+    """What every step says about where it belongs."""
+    return {a.RUN_ID: run_id, a.EPISODE_ID: episode_id, a.STEP_INDEX: index}
+
+
+def paid(reward: Reward) -> dict[str, Plain]:
+    """What the step itself says of its reward."""
+    found = {a.STEP_REWARD: reward.value, a.STEP_REWARD_STATUS: reward.status, a.STEP_REWARD_RAW: reward.raw}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def facts(**given: Any) -> dict[str, Plain]:
+    """Attributes of the numbers and flags that are stated; None is not stated."""
+    attributes: dict[str, Plain] = {key: bool(given[name]) for name, key in _FLAGS.items() if given.get(name) is not None}
+    for name, key in _FACTS.items():
+        if given.get(name) is not None and (found := number(given[name])) is not None:
+            attributes[key] = found
+    return attributes
+
+
+def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
+    """The step that this span, its scorings and its calls hold."""
+    found: Mapping[str, Any] = record.attributes
+    return Step(
+        index=found.get(a.STEP_INDEX, 0),
+        observation=content.decode(content.OBSERVATION, found),
+        action=content.decode(content.ACTION, found),
+        reward=found.get(a.STEP_REWARD),
+        reward_status=found.get(a.STEP_REWARD_STATUS, "missing"),
+        reward_raw=found.get(a.STEP_REWARD_RAW),
+        tokens=tokens.decode(found),
+        rewards=tuple(scorings),
+        calls=tuple(calls),
+        metrics=templates.decode(a.METRIC, found),
+        metadata=templates.decode(a.METADATA, found),
+        error_type=found.get(a.ERROR_TYPE),
+        error_message=record.status_message or None,
+        faults=tuple(found.get(a.FAULTS) or ()),
+        omissions=tuple(found.get(a.OMISSIONS) or ()),
+        extra=templates.unknown(found, KEYS, TEMPLATES),
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
+        **{name: found.get(key) for name, key in (_FACTS | _FLAGS).items()},
+    )

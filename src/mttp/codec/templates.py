@@ -1,0 +1,30 @@
+"""Template attributes: the user's own names under a prefix of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mttp.codec.plain import Plain
+
+__all__ = ["decode", "encode", "unknown"]
+
+
+def encode(prefix: str, items: Mapping[str, Plain]) -> dict[str, Plain]:
+    """`{prefix}.{name}` for each item; names are attribute-safe already."""
+    return {f"{prefix}.{name}": value for name, value in items.items()}
+
+
+def decode(prefix: str, attributes: Mapping[str, Plain]) -> dict[str, Plain]:
+    """The items under `prefix` by name."""
+    start = f"{prefix}."
+    return {key[len(start) :]: value for key, value in attributes.items() if key.startswith(start)}
+
+
+def unknown(
+    attributes: Mapping[str, Plain], known: frozenset[str], prefixes: tuple[str, ...]
+) -> dict[str, Plain]:
+    """The attributes that are neither known by name nor under one of the prefixes."""
+    starts = tuple(f"{prefix}." for prefix in prefixes)
+    return {
+        key: value for key, value in attributes.items() if key not in known and not key.startswith(starts)
+    }

@@ -1,0 +1,158 @@
+"""
+Token blocks: their arrays as attributes of their own (array), or back to back in one (packed).
+
+The layout, a JSON list of [name, dtype, length, alignment], goes with both forms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mttp.codec.plain import Faults, Plain, text
+from mttp.episodes import Tokens
+from mttp.semconv import attributes as a
+
+__all__ = ["KEYS", "decode", "encode", "make", "pack"]
+
+_ARRAY_KEYS = {
+    "ids": a.TOKEN_IDS,
+    "prompt_ids": a.TOKEN_PROMPT_IDS,
+    "logprobs": a.TOKEN_LOGPROBS,
+    "trainer_logprobs": a.TOKEN_TRAINER_LOGPROBS,
+    "ref_logprobs": a.TOKEN_REF_LOGPROBS,
+    "masks": a.TOKEN_MASKS,
+    "advantages": a.TOKEN_ADVANTAGES,
+    "rewards": a.TOKEN_REWARDS,
+    "entropies": a.TOKEN_ENTROPIES,
+    "values": a.TOKEN_VALUES,
+    "loss_weights": a.TOKEN_LOSS_WEIGHTS,
+}
+_FACT_KEYS = {
+    "count": a.TOKEN_COUNT,
+    "prompt_count": a.TOKEN_PROMPT_COUNT,
+    "tokenizer": a.TOKEN_TOKENIZER,
+    "template_sha256": a.TOKEN_TEMPLATE_SHA256,
+    "logprob_basis": a.TOKEN_LOGPROB_BASIS,
+    "policy_version": a.TOKEN_POLICY_VERSION,
+    "omitted_reason": a.TOKEN_OMITTED_REASON,
+}
+KEYS = frozenset(
+    {*_ARRAY_KEYS.values(), *_FACT_KEYS.values(), a.TOKEN_PARENT, a.TOKEN_LAYOUT, a.TOKEN_DATA}
+    | {a.TOKEN_ENCODING, a.TOKEN_MEAN_LOGPROB, a.TOKEN_URI, a.TOKEN_SHA256}
+)
+"""Every attribute of a token block."""
+
+
+def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
+    """The block that a caller states; an array that can't be kept is left out, its length and the rest are not."""
+    facts = {name: value for name, value in given.items() if value is not None}
+    lengths = {"count": "ids", "prompt_count": "prompt_ids"}
+    counts = {count: len(facts[array]) for count, array in lengths.items() if array in facts}
+    refused = []
+    for name in Tokens.ARRAYS:
+        try:
+            Tokens(**{name: facts.get(name)})
+        except (ValueError, OverflowError, TypeError) as error:
+            refused.append(str(error))
+            del facts[name]
+    if refused:
+        faults.extend(f"tokens_invalid: {reason}" for reason in refused)
+        facts["omitted_reason"] = "; ".join(refused)
+    if (parent := facts.get("parent")) is not None:
+        facts["parent"] = (int(parent[0]), int(parent[1]))
+    return Tokens(**{**counts, **facts})
+
+
+def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
+    """A block's attributes in the array form, its arrays as numpy arrays."""
+    arrays = tokens.arrays()
+    attributes: dict[str, Plain] = {
+        key: text(value, faults) if isinstance(value, str) else value
+        for name, key in _FACT_KEYS.items()
+        if (value := getattr(tokens, name)) is not None
+    }
+    if tokens.parent is not None:
+        attributes[a.TOKEN_PARENT] = list(tokens.parent)
+    if tokens.logprobs is not None and len(tokens.logprobs):
+        attributes[a.TOKEN_MEAN_LOGPROB] = float(np.mean(tokens.logprobs, dtype=np.float64))
+    attributes[a.TOKEN_ENCODING] = "array" if arrays else "none"
+    if arrays:
+        attributes[a.TOKEN_LAYOUT] = _layout(arrays, tokens.alignment)
+        attributes.update({_ARRAY_KEYS[name]: array for name, array in arrays.items()})
+    faults.extend(
+        f"tokens_unaligned: {name} has {len(array)}"
+        for name, array in arrays.items()
+        if tokens.alignment[name] == "unaligned"
+    )
+    return attributes
+
+
+def _layout(arrays: Mapping[str, Any], alignment: Mapping[str, str]) -> str:
+    rows = [[name, array.dtype.name, len(array), alignment[name]] for name, array in arrays.items()]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def pack(attributes: dict[str, Plain]) -> None:
+    """Turn the array form into the packed form, in place; ids that fit are stored as int32."""
+    if attributes.get(a.TOKEN_ENCODING) != "array":
+        return
+    rows, chunks = [], []
+    for name, _, length, alignment in json.loads(attributes[a.TOKEN_LAYOUT]):
+        stored = _storable(attributes.pop(_ARRAY_KEYS[name]))
+        rows.append([name, stored.dtype.name, length, alignment])
+        chunks.append(stored.astype(stored.dtype.newbyteorder("<"), copy=False).tobytes())
+    attributes[a.TOKEN_ENCODING] = "packed"
+    attributes[a.TOKEN_LAYOUT] = json.dumps(rows, separators=(",", ":"))
+    attributes[a.TOKEN_DATA] = b"".join(chunks)
+
+
+def _storable(array: Any) -> Any:
+    """The array in the narrowest type that keeps every value."""
+    if array.dtype.kind != "i" or not array.size:
+        return array
+    low, high = array.min(), array.max()
+    for narrow in (np.int8, np.int32):
+        if low >= np.iinfo(narrow).min and high <= np.iinfo(narrow).max:
+            return array.astype(narrow)
+    return array
+
+
+def decode(attributes: Mapping[str, Plain]) -> Tokens | None:
+    """The block that these attributes hold, in whichever form; None where there is none."""
+    if a.TOKEN_ENCODING not in attributes and a.TOKEN_COUNT not in attributes:
+        return None
+    facts: dict[str, Any] = {
+        name: attributes[key] for name, key in _FACT_KEYS.items() if attributes.get(key) is not None
+    }
+    rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+    parent = attributes.get(a.TOKEN_PARENT)
+    return Tokens(
+        **facts,
+        **_arrays(attributes, rows),
+        alignment={name: alignment for name, _, _, alignment in rows},
+        parent=None if parent is None else (int(parent[0]), int(parent[1])),
+    )
+
+
+def _arrays(attributes: Mapping[str, Plain], rows: list[Any]) -> dict[str, Any]:
+    if attributes.get(a.TOKEN_ENCODING) == "packed":
+        return _unpacked(attributes[a.TOKEN_DATA], rows)
+    dtypes = {name: dtype for name, dtype, _, _ in rows}
+    return {
+        name: np.array(attributes[key], dtype=dtypes.get(name, "int64" if name in Tokens.INTEGER_ARRAYS else "f8"))
+        for name, key in _ARRAY_KEYS.items()
+        if key in attributes
+    }
+
+
+def _unpacked(data: bytes, rows: list[Any]) -> dict[str, Any]:
+    arrays, offset = {}, 0
+    for name, dtype, length, _ in rows:
+        stored = np.dtype(dtype).newbyteorder("<")
+        arrays[name] = np.frombuffer(data, stored, count=length, offset=offset)
+        offset += length * stored.itemsize
+    return arrays

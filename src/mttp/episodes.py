@@ -1,0 +1,552 @@
+"""
+Run, episode, step, tokens, reward and call as frozen values: no I/O, no attribute names.
+
+They are what reading returns and what `session.record` takes.
+Times are nanoseconds since the Unix epoch; arrays are numpy arrays of the stated shape.
+Two values are equal when they say the same thing: NaN equals NaN, arrays compare by dtype, shape and content,
+and neither span ids nor clock times count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    IntArray: TypeAlias = NDArray[np.int64]
+    FloatArray: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+
+__all__ = ["Call", "Episode", "Reward", "Run", "Spec", "Step", "Tokens"]
+
+
+def same(left: object, right: object) -> bool:
+    """Whether two recorded values say the same thing, NaN and arrays included."""
+    if hasattr(left, "__array__") or hasattr(right, "__array__"):
+        return _same_array(left, right)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (left != left and right != right)
+    return type(left) is type(right) and left == right
+
+
+def _same_array(left: Any, right: Any) -> bool:
+    import numpy as np
+
+    if getattr(left, "dtype", None) != getattr(right, "dtype", None):
+        return False
+    return np.array_equal(left, right, equal_nan=left.dtype.kind in "fc")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Value:
+    """Equality by meaning, shared by every value of the vocabulary."""
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # values hold arrays and mappings
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return not differences(self, other)
+
+
+def differences(left: _Value, right: _Value) -> list[str]:
+    """Names of the fields in which two values of one class differ."""
+    return [
+        item.name
+        for item in fields(left)
+        if item.compare and not same(getattr(left, item.name), getattr(right, item.name))
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tokens(_Value):
+    """
+    One block of sampled tokens: what the policy was given, what it produced, and what is known per token.
+
+    Lists are accepted and become arrays: ids and masks int64, the rest float64 unless they came as float32.
+    Raises OverflowError for ids beyond int64 and ValueError for arrays that are not one-dimensional.
+    """
+
+    ids: IntArray | None = None
+    """Completion token ids, shape [completion]; None when they were left out (see `omitted_reason`)."""
+    prompt_ids: IntArray | None = None
+    """Prompt token ids, shape [prompt]; with a `parent`, only what follows the parent's prefix."""
+    logprobs: FloatArray | None = None
+    """Log probabilities (nats) under the policy that sampled."""
+    trainer_logprobs: FloatArray | None = None
+    """Log probabilities (nats) as the trainer computed them again."""
+    ref_logprobs: FloatArray | None = None
+    """Log probabilities (nats) under the reference policy."""
+    masks: IntArray | None = None
+    """1 where a token was sampled by the policy, or counts in the loss; 0 elsewhere."""
+    advantages: FloatArray | None = None
+    """Advantage per token."""
+    rewards: FloatArray | None = None
+    """Reward per token."""
+    entropies: FloatArray | None = None
+    """Entropy (nats) of the distribution that each token was sampled from."""
+    values: FloatArray | None = None
+    """Value estimate per token."""
+    loss_weights: FloatArray | None = None
+    """Weight of each token in the loss."""
+    alignment: Mapping[str, str] = field(default_factory=dict)
+    """What each array covers: all, completion, sampled, prompt, or unaligned where no length fits."""
+    parent: tuple[int, int] | None = None
+    """The block that this one continues: (step index, length of the prefix taken from it)."""
+    count: int | None = None
+    """Number of completion tokens, known even where the ids were left out."""
+    prompt_count: int | None = None
+    """Number of prompt tokens, likewise."""
+    tokenizer: str | None = None
+    """The tokenizer's name."""
+    template_sha256: str | None = None
+    """Digest of the chat template."""
+    logprob_basis: str | None = None
+    """raw, or processed (after temperature, top-k, top-p)."""
+    policy_version: str | None = None
+    """Version of the policy that sampled this block."""
+    omitted_reason: str | None = None
+    """Why the arrays were left out, where they were."""
+
+    ARRAYS: ClassVar[tuple[str, ...]] = (
+        "ids",
+        "prompt_ids",
+        "logprobs",
+        "trainer_logprobs",
+        "ref_logprobs",
+        "masks",
+        "advantages",
+        "rewards",
+        "entropies",
+        "values",
+        "loss_weights",
+    )
+    """The arrays, in the order in which they are laid out."""
+
+    INTEGER_ARRAYS: ClassVar[frozenset[str]] = frozenset({"ids", "prompt_ids", "masks"})
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        for name in self.ARRAYS:
+            given = getattr(self, name)
+            if given is not None:
+                set_(self, name, _token_array(name, given, integer=name in self.INTEGER_ARRAYS))
+        if self.count is None and self.ids is not None:
+            set_(self, "count", len(self.ids))
+        if self.prompt_count is None and self.prompt_ids is not None:
+            set_(self, "prompt_count", len(self.prompt_ids))
+        set_(self, "alignment", {**self._guess_alignment(), **self.alignment})
+
+    def arrays(self) -> dict[str, Any]:
+        """The arrays that are present, by name, in layout order."""
+        return {name: value for name in self.ARRAYS if (value := getattr(self, name)) is not None}
+
+    def _guess_alignment(self) -> dict[str, str]:
+        completion, prompt = self.count or 0, self.prompt_count or 0
+        sampled = None if self.masks is None else int(self.masks.astype(bool).sum())
+        lengths = {completion: "completion"}
+        lengths.setdefault(prompt + completion, "all")
+        if sampled is not None:
+            lengths.setdefault(sampled, "sampled")
+        guessed = {name: lengths.get(len(array), "unaligned") for name, array in self.arrays().items()}
+        for name, alignment in (("ids", "completion"), ("prompt_ids", "prompt")):
+            if name in guessed:
+                guessed[name] = alignment
+        return guessed
+
+
+def _token_array(name: str, given: Any, *, integer: bool) -> Any:
+    """A one-dimensional copy of `given`: int64, or float64 unless it came as float32."""
+    import numpy as np
+
+    if not isinstance(given, np.ndarray):
+        given = np.asarray(given if isinstance(given, (list, tuple)) else _to_numpy(given))
+    if given.ndim != 1:
+        raise ValueError(f"tokens: {name} has shape {given.shape}, expected one dimension")
+    if integer:
+        return _int64(name, given)
+    if given.dtype.kind not in "fiub":
+        raise ValueError(f"tokens: {name} holds {given.dtype}, expected numbers")
+    return given.astype(np.float32 if given.dtype == np.float32 else np.float64)
+
+
+def _int64(name: str, given: Any) -> Any:
+    import numpy as np
+
+    if given.dtype.kind in "iub":
+        if given.dtype == np.uint64 and given.size and int(given.max()) > np.iinfo(np.int64).max:
+            raise OverflowError(f"tokens: {name} holds {given.max()}, which is beyond int64")
+        return given.astype(np.int64)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind == "f" and np.array_equal(given, np.trunc(given)):
+        if np.abs(given).max() >= 2.0**63:
+            raise OverflowError(f"tokens: {name} holds {np.abs(given).max()}, which is beyond int64")
+        return given.astype(np.int64)
+    if given.dtype.kind == "O" and all(isinstance(item, int) for item in given):
+        raise OverflowError(f"tokens: {name} holds an integer beyond int64")
+    raise ValueError(f"tokens: {name} holds {given.dtype}, expected integers")
+
+
+def _to_numpy(given: Any) -> Any:
+    """numpy's view of an array of another library, a device tensor of torch included."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        if str(given.dtype) == "torch.bfloat16":
+            given = given.float()
+    return given if hasattr(given, "__array__") else given.tolist()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spec(_Value):
+    """Which reward spec paid: its name, version and digests."""
+
+    name: str
+    """The spec's name."""
+    version: str | None = None
+    """The spec's version."""
+    sha256: str | None = None
+    """Digest of the spec document."""
+    code_sha256: str | None = None
+    """Digest of the code that the spec uses."""
+    code_coverage: str | None = None
+    """How much of that code the digest covers: full, partial or opaque."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reward(_Value):
+    """One scoring: the scalar that was paid, what it was made of, and whether it can be trusted."""
+
+    value: float | None = None
+    """The scalar before any group normalization; None unless `status` is ok."""
+    status: str = "missing"
+    """ok, error, abstained or missing: an error is never a zero."""
+    components: Mapping[str, float] = field(default_factory=dict)
+    """Each component's score by name; one that has no number is in `component_statuses` instead."""
+    component_statuses: Mapping[str, str] = field(default_factory=dict)
+    """Status by name of the components that are not ok."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Each component's weight by name."""
+    error: str | None = None
+    """What went wrong, where the status is error."""
+    raw: str | None = None
+    """What was given as the value, as text, where it is not a finite number."""
+    range: tuple[float, float] | None = None
+    """Lowest and highest value that the rule can pay."""
+    mismatch: bool = False
+    """Whether the value differs from the weighted sum of the components."""
+    verdict: str | None = None
+    """pass or fail, where a verifier decided."""
+    failed_checks: tuple[str, ...] = ()
+    """Names of the hard constraints that were broken."""
+    spec: Spec | None = None
+    """The reward spec that paid."""
+    grader: str | None = None
+    """Name of the verifier, judge or person that scored."""
+    grader_kind: str | None = None
+    """verifier, check, rubric, shaping, penalty, judge or human."""
+    grader_version: str | None = None
+    """The grader's version."""
+    relative: bool | None = None
+    """Whether the score only means something within its group."""
+    label: str | None = None
+    """The score in words."""
+    explanation: str | None = None
+    """Why the grader scored as it did."""
+    span_id: str = field(default="", compare=False)
+    """The scoring's span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When scoring began."""
+    end_time: int | None = field(default=None, compare=False)
+    """When scoring ended."""
+
+    def __post_init__(self) -> None:
+        if self.value is not None and self.status == "missing":
+            object.__setattr__(self, "status", "ok")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Call(_Value):
+    """One call of a model or a tool within a step."""
+
+    operation: str
+    """chat, text_completion, execute_tool, …: the GenAI conventions' operation name."""
+    name: str | None = None
+    """The requested model, or the tool."""
+    provider: str | None = None
+    """Who serves the model."""
+    id: str | None = None
+    """The response's id, or the tool call's."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling parameters by name: temperature, top_p, top_k, max_tokens, seed."""
+    arguments: Any = None
+    """What the tool was called with."""
+    result: Any = None
+    """What the tool answered."""
+    response_model: str | None = None
+    """The model that answered."""
+    finish_reasons: tuple[str, ...] = ()
+    """Why generation stopped, one per choice."""
+    input_tokens: int | None = None
+    """Tokens that the model read."""
+    output_tokens: int | None = None
+    """Tokens that the model wrote."""
+    error_type: str | None = None
+    """Class of the exception that ended the call."""
+    error_message: str | None = None
+    """That exception's message."""
+    span_id: str = field(default="", compare=False)
+    """The call's span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When the call began."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it returned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step(_Value):
+    """One decision of the policy: what it saw, did, and was paid."""
+
+    index: int = 0
+    """Position in the episode, from 0."""
+    observation: Any = None
+    """What the policy saw, before acting."""
+    action: Any = None
+    """What it did."""
+    reward: float | None = None
+    """What this step paid; None when nothing was stated or the value was not a finite number."""
+    reward_status: str = "missing"
+    """ok, error, abstained or missing."""
+    reward_raw: str | None = None
+    """What was given as the reward, as text, where it is not a finite number."""
+    trained_reward: float | None = None
+    """What the trainer used instead, where a library changes rewards."""
+    terminated: bool | None = None
+    """Whether this step ended the task."""
+    truncated: bool | None = None
+    """Whether a limit cut the episode off after this step."""
+    value_estimate: float | None = None
+    """The critic's value of the observation."""
+    return_target: float | None = None
+    """What the critic is trained towards."""
+    logprob: float | None = None
+    """Log probability (nats) of the action."""
+    tokens: Tokens | None = None
+    """The sampled tokens, for a policy that is a language model."""
+    rewards: tuple[Reward, ...] = ()
+    """Scorings of this step, in order of start."""
+    calls: tuple[Call, ...] = ()
+    """Calls of models and tools within this step, in order of start."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The user's own numbers by name."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own facts by name."""
+    error_type: str | None = None
+    """Class of the exception that ended the step."""
+    error_message: str | None = None
+    """That exception's message."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with what was recorded, `kind: detail` each."""
+    omissions: tuple[str, ...] = ()
+    """What was left out and why, `attribute: reason` each."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that this version does not know."""
+    span_id: str = field(default="", compare=False)
+    """The step's span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When the observation was there."""
+    end_time: int | None = field(default=None, compare=False)
+    """When the reward was there."""
+
+    def __post_init__(self) -> None:
+        if self.reward is not None and self.reward_status == "missing":
+            object.__setattr__(self, "reward_status", "ok")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Episode(_Value):
+    """One attempt at one episode, from the first observation to the end."""
+
+    trace_id: str = ""
+    """The episode's trace, 32 hex digits."""
+    run_id: str = ""
+    """The run that it belongs to."""
+    id: str = ""
+    """The episode's own id: the trace id, unless several attempts share one."""
+    index: int | None = None
+    """Position among the episodes that this process started."""
+    attempt: int | None = None
+    """Which try at this episode, from 0."""
+    env: str = ""
+    """The environment's id."""
+    env_version: str | None = None
+    """The environment's version."""
+    env_index: int | None = None
+    """Which sub-environment of a vector environment."""
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What the environment was made with."""
+    env_spaces: Mapping[str, Any] = field(default_factory=dict)
+    """Its observation and action space."""
+    env_wrappers: tuple[str, ...] = ()
+    """Its wrappers, outermost first."""
+    env_rng_sha256: str | None = None
+    """Digest of its random generator's state before the reset, where the seed is unknown."""
+    task: str | None = None
+    """The task's id."""
+    split: str | None = None
+    """The data split that the task is from."""
+    slices: list[str] = field(default_factory=list)
+    """Named subsets that the task belongs to."""
+    group: str | None = None
+    """The group that it is compared within."""
+    seed: int | str | None = None
+    """The environment's seed."""
+    policy: str | None = None
+    """The policy's id."""
+    policy_version_start: str | None = None
+    """Version of the policy at the first step."""
+    policy_version_end: str | None = None
+    """Version of the policy at the last step."""
+    policy_update_index: int | None = None
+    """The optimizer update that made the policy."""
+    inputs: Any = None
+    """What a reward needs besides the steps: answer, ground truth, final state."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own facts by name."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The user's own numbers by name."""
+    status: str = "completed"
+    """completed, aborted or error; unfinished where the end is not in the recording."""
+    outcome: str = "unknown"
+    """success, failure or unknown."""
+    stop_reason: str | None = None
+    """Why it ended, in the environment's words."""
+    terminated: bool | None = None
+    """Whether the task itself ended."""
+    truncated: bool | None = None
+    """Whether a limit cut it off."""
+    return_: float | None = None
+    """What the whole episode was paid; None when that is not known."""
+    return_basis: str | None = None
+    """Where `return_` is from: episode (a stated total) or steps (their sum)."""
+    step_reward_sum: float | None = None
+    """Sum of the step rewards that are numbers; None when no step states one."""
+    discount: float | None = None
+    """The discount factor that the trainer uses."""
+    advantage: float | None = None
+    """The advantage, where it was known in time."""
+    length: int = 0
+    """Environment steps."""
+    step_count: int = 0
+    """Recorded steps."""
+    span_count: int = field(default=0, compare=False)
+    """Recorded spans of the trace, by which a reader proves completeness."""
+    final_observation: Any = None
+    """What the environment showed after the last action."""
+    final_value: float | None = None
+    """The critic's value of that."""
+    cost_usd: float | None = None
+    """What it cost, in US dollars."""
+    timing: str = "live"
+    """live, or batch where the times are those of the whole batch."""
+    steps: tuple[Step, ...] = ()
+    """The steps, by index."""
+    reward: Reward = field(default_factory=Reward)
+    """The last scoring of the whole episode; status missing where there is none."""
+    rewards: tuple[Reward, ...] = ()
+    """All scorings of the whole episode, in order of start."""
+    complete: bool = True
+    """Whether every recorded span was found."""
+    error_type: str | None = None
+    """Class of the exception that ended it."""
+    error_message: str | None = None
+    """That exception's message."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with what was recorded, `kind: detail` each."""
+    omissions: tuple[str, ...] = ()
+    """What was left out and why, `attribute: reason` each."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that this version does not know."""
+    span_id: str = field(default="", compare=False)
+    """The root span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When it began."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it ended; None while unfinished."""
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds from start to end; None while unfinished."""
+        if self.start_time is None or self.end_time is None:
+            return None
+        return (self.end_time - self.start_time) / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run(_Value):
+    """One process's part in one run: what it was and what it ran with."""
+
+    id: str
+    """The run's id, shared by every process of it."""
+    name: str | None = None
+    """The run's name."""
+    kind: str = "train"
+    """train, eval or replay."""
+    status: str | None = None
+    """completed, aborted or error; None while it goes on."""
+    attempt: int | None = None
+    """Which try at this run, from 0."""
+    seed: int | str | None = None
+    """The run's seed."""
+    rank: int | None = None
+    """This process's rank among the launched ones."""
+    world_size: int | None = None
+    """How many were launched."""
+    config: Any = None
+    """Hyperparameters and whatever else it was configured with."""
+    config_sha256: str | None = None
+    """Digest of the configuration's canonical JSON."""
+    revision: str | None = None
+    """The git commit of the working directory."""
+    dirty: bool | None = None
+    """Whether that working directory had changes."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Version by name of the installed packages that were imported."""
+    python: str | None = None
+    """Interpreter and version, e.g. `cpython 3.11.7`."""
+    host: str | None = None
+    """The host's name."""
+    platform: str | None = None
+    """Operating system and processor architecture."""
+    pid: int | None = None
+    """The process."""
+    accelerators: tuple[str, ...] = ()
+    """Names of the accelerators, where known."""
+    algorithm: str | None = None
+    """The training algorithm."""
+    trainer: str | None = None
+    """The training library."""
+    trainer_version: str | None = None
+    """Its version."""
+    faults: tuple[str, ...] = ()
+    """What could not be found out or recorded, `kind: detail` each."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that this version does not know."""
+    complete: bool = True
+    """Whether the run's end is in the recording."""
+    start_time: int | None = field(default=None, compare=False)
+    """When it began."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it ended; None while it goes on."""
+
+
+def ordered(episodes: Sequence[Episode]) -> list[Episode]:
+    """Episodes in order of start, then trace id."""
+    return sorted(episodes, key=lambda episode: (episode.start_time or 0, episode.trace_id))

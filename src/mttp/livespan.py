@@ -1,0 +1,284 @@
+"""A span while it is recorded: a real OpenTelemetry span, light, and readable by any exporter."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.util.types import AnyValue, Attributes
+
+from mttp import spans
+from mttp.clock import Clock
+from mttp.codec.plain import Faults, plain
+from mttp.codec.profiles import Profile, arrays
+from mttp.semconv import attributes as a
+
+__all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Origin", "Sink"]
+
+MAX_USER_ATTRIBUTES = 64
+"""Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
+
+_KINDS = {SpanKind.INTERNAL: 1, SpanKind.SERVER: 2, SpanKind.CLIENT: 3, SpanKind.PRODUCER: 4, SpanKind.CONSUMER: 5}
+_STATUS = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
+
+
+class Sink(Protocol):
+    """Where spans go once they have ended."""
+
+    def ended(self, span: LiveSpan) -> None:
+        """Take an ended span."""
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count and, the first time, log that something was wrong."""
+
+
+class Origin:
+    """Who makes the spans of one session, in OpenTelemetry's types and in ours."""
+
+    __slots__ = ("record", "resource", "scope")
+
+    def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
+        self.resource = resource
+        self.scope = scope
+        self.record = spans.Scope(
+            name=scope.name,
+            version=scope.version or "",
+            schema_url=scope.schema_url or "",
+            resource=dict(resource.attributes),
+            resource_schema_url=resource.schema_url,
+        )
+
+
+class LiveSpan(Span, ReadableSpan):
+    """
+    One span of ours, from start to end.
+
+    `values` holds its attributes as recorded, arrays as numpy arrays; `attributes` shows them as OpenTelemetry types.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        context: SpanContext,
+        parent: SpanContext | None,
+        clock: Clock,
+        origin: Origin,
+        sink: Sink,
+        values: dict[str, Any],
+        start_time: int | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        links: Sequence[Link] = (),
+    ) -> None:
+        self._name = name
+        self._context = context
+        self._parent = parent
+        self._clock = clock
+        self._origin = origin
+        self._sink = sink
+        self._kind = kind
+        self._links = list(links)
+        self._events: list[Event] = []
+        self._status = Status(StatusCode.UNSET)
+        self._start_time = clock.now() if start_time is None else start_time
+        self._end_time: int | None = None
+        self._user_keys: set[str] = set()
+        self.values = values
+        self.faults: Faults = []
+        self.omissions: list[str] = []
+
+    # What a reader of the span sees.
+
+    @property
+    def attributes(self) -> Attributes:
+        """The attributes in OpenTelemetry's types."""
+        return MappingProxyType({key: _otel(value) for key, value in arrays(self.values).items()})
+
+    @property
+    def resource(self) -> Resource:
+        """Who runs the process."""
+        return self._origin.resource
+
+    @property
+    def instrumentation_scope(self) -> InstrumentationScope:
+        """Who made the span: mttp, at which version of the convention."""
+        return self._origin.scope
+
+    @property
+    def dropped_attributes(self) -> int:
+        """None are dropped: what is refused is said in `mttp.faults`."""
+        return 0
+
+    dropped_events = dropped_attributes
+    dropped_links = dropped_attributes
+
+    def get_span_context(self) -> SpanContext:
+        """Identity for children and links."""
+        return self._context
+
+    def to_json(self, indent: int | None = 4) -> str:
+        """The span as the SDK prints it."""
+        return ReadableSpan(
+            name=self._name,
+            context=self._context,
+            parent=self._parent,
+            resource=self.resource,
+            attributes=self.attributes,
+            events=self.events,
+            links=self.links,
+            kind=self._kind,
+            status=self._status,
+            start_time=self._start_time,
+            end_time=self._end_time,
+            instrumentation_scope=self.instrumentation_scope,
+        ).to_json(indent)
+
+    def record(self, profile: Profile = arrays) -> spans.SpanRecord:
+        """The span as a plain record, its attributes as `profile` delivers them."""
+        return spans.SpanRecord(
+            trace_id=f"{self._context.trace_id:032x}",
+            span_id=f"{self._context.span_id:016x}",
+            parent_id="" if self._parent is None else f"{self._parent.span_id:016x}",
+            name=self._name,
+            kind=_KINDS[self._kind],
+            start_time=self._start_time,
+            end_time=self._start_time if self._end_time is None else self._end_time,
+            attributes=profile(self.values),
+            status_code=_STATUS[self._status.status_code],
+            status_message=self._status.description or "",
+            events=[spans.SpanEvent(e.name, e.timestamp, dict(e.attributes or {})) for e in self._events],
+            links=[_link(link) for link in self._links],
+            flags=_flags(self._parent),
+            scope=self._origin.record,
+        )
+
+    # What the owner of the span does.
+
+    def is_recording(self) -> bool:
+        """Whether the span still takes anything."""
+        return self._end_time is None
+
+    def set_attribute(self, key: str, value: AnyValue) -> None:
+        """Set one attribute of the user's own."""
+        if self._takes("set_attribute"):
+            self._keep(key, value)
+
+    def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
+        """Set attributes of the user's own."""
+        for key, value in attributes.items():
+            self.set_attribute(key, value)
+
+    def _keep(self, key: str, value: object) -> None:
+        if key not in self._user_keys and len(self._user_keys) >= MAX_USER_ATTRIBUTES:
+            self.fault("attributes_refused", f"{key} is beyond {MAX_USER_ATTRIBUTES}")
+            return
+        self._user_keys.add(key)
+        self.values[str(key)] = self.checked(plain, value)
+
+    def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
+        """Add something that happened at one time."""
+        if self._takes("add_event"):
+            kept = {key: self.checked(plain, value) for key, value in (attributes or {}).items()}
+            self._events.append(Event(name, kept, self._clock.now() if timestamp is None else timestamp))
+
+    def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
+        """Refer to another span."""
+        if self._takes("add_link") and context is not None and context.is_valid:
+            kept = {key: self.checked(plain, value) for key, value in (attributes or {}).items()}
+            self._links.append(Link(context, kept))
+
+    def update_name(self, name: str) -> None:
+        """Rename the span."""
+        if self._takes("update_name"):
+            self._name = name
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        """Set the status; once OK it stays, and UNSET changes nothing."""
+        if not self._takes("set_status") or self._status.status_code is StatusCode.OK:
+            return
+        new = status if isinstance(status, Status) else Status(status, description)
+        if new.status_code is not StatusCode.UNSET:
+            self._status = new
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Attributes = None,
+        timestamp: int | None = None,
+        escaped: bool = False,
+    ) -> None:
+        """Record an exception as an event."""
+        described = {
+            a.EXCEPTION_TYPE: qualified_name(exception),
+            a.EXCEPTION_MESSAGE: str(exception),
+            a.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
+        }
+        self.add_event("exception", {**described, **(attributes or {})}, timestamp)
+
+    def fail(self, error_type: str, message: str) -> None:
+        """Mark the span as ended by a fault."""
+        self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
+        self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span and hand it on; only the first call counts."""
+        if not self._takes("end"):
+            return
+        if self.faults:
+            self.values[a.FAULTS] = list(dict.fromkeys(self.faults))
+        if self.omissions:
+            self.values[a.OMISSIONS] = list(dict.fromkeys(self.omissions))
+        self._end_time = self._clock.now() if end_time is None else end_time
+        self._sink.ended(self)
+
+    # Faults.
+
+    def checked(self, convert: Any, *args: Any, **kwargs: Any) -> Any:
+        """`convert(*args, faults)`, what is wrong noted on the span and counted in the session."""
+        found: Faults = []
+        result = convert(*args, found, **kwargs)
+        self.note(found)
+        return result
+
+    def note(self, faults: Faults) -> None:
+        """Keep and count faults, `kind: detail` each."""
+        for fault in faults:
+            kind, _, detail = fault.partition(": ")
+            self.fault(kind, detail)
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Keep and count one fault."""
+        self.faults.append(f"{kind}: {detail}" if detail else kind)
+        self._sink.fault(kind, detail)
+
+    def _takes(self, what: str) -> bool:
+        if self._end_time is None:
+            return True
+        self._sink.fault("after_end", f"{what} on a span that has ended")
+        return False
+
+
+def qualified_name(exception: BaseException) -> str:
+    """An exception's class as `error.type` wants it, builtins without their module."""
+    kind = type(exception)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _otel(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _link(link: Link) -> spans.Link:
+    context = link.context
+    return spans.Link(f"{context.trace_id:032x}", f"{context.span_id:016x}", dict(link.attributes or {}))
+
+
+def _flags(parent: SpanContext | None) -> int:
+    """OTLP's span flags: it is known whether the parent is remote, and whether it is."""
+    return 0x100 | (0x200 if parent is not None and parent.is_remote else 0)

@@ -1,0 +1,43 @@
+"""Any OpenTelemetry span as a plain record."""
+
+from __future__ import annotations
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from mttp.codec.profiles import Profile, arrays
+from mttp.livespan import LiveSpan, Origin
+from mttp.spans import Link, SpanEvent, SpanRecord
+
+__all__ = ["record"]
+
+
+def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
+    """The span as a record; those of ours as `profile` delivers them, others as they are."""
+    if isinstance(span, LiveSpan):
+        return span.record(profile)
+    context = span.get_span_context()
+    if context is None:
+        raise ValueError(f"span {span.name!r} has no context")
+    origin = Origin(span.resource or Resource({}), span.instrumentation_scope or InstrumentationScope(""))
+    return SpanRecord(
+        trace_id=f"{context.trace_id:032x}",
+        span_id=f"{context.span_id:016x}",
+        parent_id="" if span.parent is None else f"{span.parent.span_id:016x}",
+        name=span.name,
+        kind=span.kind.value + 1,
+        start_time=span.start_time or 0,
+        end_time=span.end_time or 0,
+        attributes=dict(span.attributes or {}),
+        status_code=span.status.status_code.value,
+        status_message=span.status.description or "",
+        events=[SpanEvent(e.name, e.timestamp, dict(e.attributes or {})) for e in span.events],
+        links=[
+            Link(f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}", dict(link.attributes or {}))
+            for link in span.links
+        ],
+        trace_state=context.trace_state.to_header(),
+        flags=0x100 | (0x200 if span.parent is not None and span.parent.is_remote else 0),
+        scope=origin.record,
+    )

@@ -1,0 +1,79 @@
+"""The spans of one file of OTLP JSON lines, and what is wrong with its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+from mttp.errors import ReadError
+from mttp.reading.problems import Kind, Problem, Problems
+from mttp.reading.sources import File
+from mttp.spans import SpanRecord
+from mttp.wire.otlp_json_decode import LineError, decode_line
+from mttp.wire.streams import Cut, Line, Progress, read_lines
+
+__all__ = ["read_blocks"]
+
+_PATIENCE = 1000
+"""After so many lines without a good one, a file is not a recording."""
+_BEGINNING = b'{"resourceSpans"'
+_EXPECTED = "expected OTLP JSON lines (plain, .gz or .zst), or a .parquet file from `mttp convert`"
+
+
+def read_blocks(
+    file: File, problems: Problems, *, arrays: bool, progress: Progress | None = None
+) -> Generator[list[SpanRecord], None, bool]:
+    """
+    The spans line by line; whether the file is a recording at all.
+
+    Raises ReadError where it isn't one although the caller named it.
+    """
+    held: list[Problem] = []
+    is_recording = False
+    for item in read_lines(file.path, progress=progress):
+        block, problem = _decoded(file.path, item, arrays=arrays)
+        if problem is not None:
+            held.append(problem)
+        is_recording = is_recording or block is not None
+        if is_recording:
+            for problem in held:
+                problems.add(problem)
+            held.clear()
+        if block:
+            yield block
+        if len(held) >= _PATIENCE:
+            break
+    if not is_recording:
+        _refuse(file, held, problems)
+    return is_recording
+
+
+def _decoded(path: Path, item: Line | Cut, *, arrays: bool) -> tuple[list[SpanRecord] | None, Problem | None]:
+    """The line's spans, None where it says nothing about the file being a recording; and what is wrong with it."""
+    kind: Kind | None = None
+    message = ""
+    block: list[SpanRecord] | None = None
+    try:
+        block = decode_line(item.content, arrays=arrays)
+    except LineError as error:
+        kind, message = error.kind, str(error)
+        if item.content.startswith(_BEGINNING):
+            block = []
+    if isinstance(item, Cut):
+        kind, message = "cut_stream", f"{item.reason}; what stands before it was read"
+    elif kind == "broken_line" and not item.ended:
+        kind, message = "truncated_line", "the last line is cut short; what stands before it was read"
+    if kind is None:
+        return block, None
+    return block, Problem(kind=kind, message=message, file=str(path), line=item.number)
+
+
+def _refuse(file: File, held: list[Problem], problems: Problems) -> None:
+    if not held:
+        problems.add(Problem(kind="empty_file", message="the file is empty", file=str(file.path)))
+        return
+    reason = f"this is not a recording (line {held[0].line}: {held[0].message}); {_EXPECTED}"
+    refused = Problem(kind="not_traces", message=reason, file=str(file.path))
+    if file.named:
+        raise ReadError(str(refused))
+    problems.add(refused)

@@ -1,0 +1,81 @@
+"""What is wrong with a recording, as values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mttp.errors import ReadError
+
+__all__ = ["Kind", "Problem", "Problems"]
+
+Kind: TypeAlias = Literal[
+    "broken_line",
+    "truncated_line",
+    "cut_stream",
+    "not_traces",
+    "empty_file",
+    "unfinished_episode",
+    "incomplete_episode",
+    "broken_episode",
+    "broken_run",
+    "conflicting_spans",
+    "newer_convention",
+]
+"""What a problem is, in one word; `docs/reading.md` explains each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with a recording; whatever it does not touch was read."""
+
+    kind: Kind
+    """What it is."""
+    message: str
+    """What happened, in a sentence."""
+    file: str | None = None
+    """The file that it is in."""
+    line: int | None = None
+    """The line of that file, from 1."""
+    trace_id: str | None = None
+    """The episode's trace, where it is about one."""
+
+    def __str__(self) -> str:
+        where = [self.file] if self.file is not None else []
+        if self.line is not None:
+            where.append(str(self.line))
+        return f"{':'.join(where)}: {self.message}" if where else self.message
+
+
+class Problems:
+    """
+    The problems found so far: at most `LIMIT` of a kind per file, the rest counted, so that memory stays bounded.
+
+    When reading strictly the first one raises ReadError.
+    """
+
+    LIMIT = 1000
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._kept: list[Problem] = []
+        self._counts: Counter[tuple[Kind, str | None]] = Counter()
+
+    def add(self, problem: Problem) -> None:
+        """Take note of a problem."""
+        if self._strict:
+            raise ReadError(str(problem))
+        key = (problem.kind, problem.file)
+        self._counts[key] += 1
+        if self._counts[key] <= self.LIMIT:
+            self._kept.append(problem)
+
+    def all(self) -> list[Problem]:
+        """The problems in the order in which they were found; then how many more there are."""
+        more = [
+            Problem(kind=kind, message=f"{count - self.LIMIT:,} more problems of the kind {kind}", file=file)
+            for (kind, file), count in self._counts.items()
+            if count > self.LIMIT
+        ]
+        return self._kept + more

@@ -1,0 +1,145 @@
+"""Recordings as values: every episode and run that files, directories or sessions hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from mttp.codec import episodes as episode_codec
+from mttp.codec import runs as run_codec
+from mttp.episodes import Episode, Run, ordered
+from mttp.errors import ReadError
+from mttp.reading.problems import Problem
+from mttp.reading.scanning import Scan
+from mttp.reading.sources import Source
+from mttp.spans import SpanRecord
+from mttp.wire.streams import Progress
+
+if TYPE_CHECKING:
+    from mttp.reading.tables import Tables
+
+__all__ = ["Recording", "read"]
+
+_Traces: TypeAlias = dict[str, dict[str, SpanRecord]]
+
+
+@dataclass(frozen=True, repr=False)
+class Recording:
+    """What was recorded: iterate over it for its episodes."""
+
+    episodes: list[Episode]
+    """In order of start, then trace id."""
+    runs: list[Run] = field(default_factory=list)
+    """In order of start; one per process of a run."""
+    problems: list[Problem] = field(default_factory=list)
+    """What is wrong with the recording; whatever a problem does not touch was read."""
+    sources: list[Path] = field(default_factory=list)
+    """The files that it was read from, in order."""
+    duplicates: int = 0
+    """Spans that were there more than once, as after a send that was tried again; each counts once."""
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def __iter__(self) -> Iterator[Episode]:
+        return iter(self.episodes)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.episodes)} episodes, {len(self.runs)} runs, {len(self.problems)} problems"
+        return f"<Recording of {counts}, from {_named(self.sources)}>"
+
+    def episode(self, id_prefix: str) -> Episode:
+        """The one episode whose trace id begins with `id_prefix`; raises ReadError unless there is exactly one."""
+        found = [episode for episode in self.episodes if episode.trace_id.startswith(id_prefix.lower())]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise ReadError(f"no episode's trace id begins with {id_prefix!r}; there are {len(self)} episodes")
+        shown = ", ".join(episode.trace_id for episode in found[:3]) + (", …" if len(found) > 3 else "")
+        raise ReadError(f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}")
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The same as Arrow tables: episodes, steps, rewards and tokens; needs `mttp[study]`."""
+        from mttp.reading.tables import Tables
+
+        return Tables(self.episodes)
+
+
+def read(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Recording:
+    """
+    Everything that `source` holds.
+
+    `source` is a file (with its rotated parts), a glob, a directory, a session, or a list of these.
+    Broken lines, unfinished episodes and the like are in the result's `problems`; with `strict`, the first one
+    raises ReadError. So does, always, a source that does not exist or is not a recording.
+    `progress` is called with the number of bytes of each piece that was read.
+    """
+    scan = Scan(source, arrays=True, strict=strict, progress=progress)
+    traces, duplicates = _traces(scan)
+    episodes, runs = _decoded(scan, traces)
+    return Recording(
+        episodes=ordered(episodes),
+        runs=sorted(runs, key=lambda run: (run.start_time or 0, run.id)),
+        problems=scan.problems,
+        sources=scan.sources,
+        duplicates=duplicates,
+    )
+
+
+def _traces(scan: Scan) -> tuple[_Traces, int]:
+    """Spans by trace and span id, each once; how many came again."""
+    traces: _Traces = {}
+    duplicates = 0
+    for record in scan:
+        trace = traces.setdefault(record.trace_id, {})
+        first = trace.setdefault(record.span_id, record)
+        if first is not record:
+            duplicates += 1
+            if not _is_same(first, record):
+                message = f"two different spans of trace {record.trace_id} have the id {record.span_id}: "
+                scan.add_problem("conflicting_spans", f"{message}{first.name!r} was kept", trace_id=record.trace_id)
+    return traces, duplicates
+
+
+def _is_same(first: SpanRecord, second: SpanRecord) -> bool:
+    return (first.name, first.start_time, first.end_time) == (second.name, second.start_time, second.end_time)
+
+
+def _decoded(scan: Scan, traces: _Traces) -> tuple[list[Episode], list[Run]]:
+    """What the traces hold, other people's left out; one that can't be made sense of is a problem."""
+    episodes: list[Episode] = []
+    runs: list[Run] = []
+    for trace_id in list(traces):
+        records = list(traces.pop(trace_id).values())
+        try:
+            if episode_codec.is_episode(records):
+                episodes.append(_episode(scan, records))
+            elif of_run := [record for record in records if run_codec.is_run(record)]:
+                runs.append(run_codec.decode(of_run))
+        except ReadError:
+            raise
+        except Exception as error:
+            message = f"trace {trace_id} can't be decoded: {type(error).__name__}: {error}"
+            scan.add_problem("broken_trace", message, trace_id=trace_id)
+    return episodes, runs
+
+
+def _episode(scan: Scan, records: Sequence[SpanRecord]) -> Episode:
+    episode = episode_codec.decode(records)
+    if episode.status == "unfinished":
+        message = f"episode {episode.trace_id} has no end: {episode.step_count} steps were found"
+        scan.add_problem("unfinished_episode", message, trace_id=episode.trace_id)
+    elif not episode.complete:
+        message = f"episode {episode.trace_id} lacks spans: fewer than its {episode.span_count} were found"
+        scan.add_problem("incomplete_episode", message, trace_id=episode.trace_id)
+    return episode
+
+
+def _named(sources: Sequence[Path]) -> str:
+    if not sources:
+        return "memory"
+    return str(sources[0]) if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more files"

@@ -1,0 +1,109 @@
+"""The spans of files and sessions, one after another, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+
+from mttp.errors import ReadError
+from mttp.reading import lines, parquet
+from mttp.reading.problems import Kind, Problem, Problems
+from mttp.reading.sources import File, Recorded, Source, find
+from mttp.semconv import SCHEMA_URL, VERSION
+from mttp.spans import Scope, SpanRecord
+from mttp.wire.streams import Progress
+
+__all__ = ["Scan", "scan"]
+
+_SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
+
+
+def scan(source: Source, *, arrays: bool = False) -> Scan:
+    """
+    Every span of `source` in the order in which it was written, other people's and duplicates included.
+
+    Memory stays constant however large the files are.
+    Without `arrays`, attributes that are arrays, maps or bytes are skipped, and so are events and links: that is
+    several times faster.
+    """
+    return Scan(source, arrays=arrays)
+
+
+class Scan:
+    """An iterator over spans that also knows what it read and what was wrong with it."""
+
+    def __init__(
+        self, source: Source, *, arrays: bool, strict: bool = False, progress: Progress | None = None
+    ) -> None:
+        self._items = find(source)
+        self._arrays = arrays
+        self._progress = progress
+        self._problems = Problems(strict=strict)
+        self._records = self._read()
+
+    @property
+    def sources(self) -> list[Path]:
+        """The files that are read, in order."""
+        return [item.path for item in self._items if isinstance(item, File)]
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What was wrong with what has been read so far."""
+        return self._problems.all()
+
+    def add_problem(self, kind: Kind, message: str, *, trace_id: str | None = None) -> None:
+        """Take note of something that is wrong with the spans."""
+        self._problems.add(Problem(kind=kind, message=message, trace_id=trace_id))
+
+    def __iter__(self) -> Iterator[SpanRecord]:
+        return self._records
+
+    def __next__(self) -> SpanRecord:
+        return next(self._records)
+
+    def _read(self) -> Iterator[SpanRecord]:
+        readable = 0
+        for item in self._items:
+            readable += yield from self._of_one_convention(item)
+        if not readable:
+            raise ReadError("; ".join(map(str, self.problems[:3])) + ": nothing was recorded there")
+
+    def _of_one_convention(self, item: File | Recorded) -> Generator[SpanRecord, None, bool]:
+        """The item's spans; that some of them follow a newer convention is said once."""
+        scope: Scope | None = None
+        newer: str | None = None
+        blocks = self._blocks(item)
+        while True:
+            try:
+                block = next(blocks)
+            except StopIteration as end:
+                return bool(end.value)
+            for record in block:
+                if record.scope is not scope:
+                    scope = record.scope
+                    newer = newer or self._note_newer(scope.schema_url, item)
+                yield record
+
+    def _blocks(self, item: File | Recorded) -> Generator[Iterable[SpanRecord], None, bool]:
+        """The item's spans block by block; whether it is a recording at all."""
+        if isinstance(item, Recorded):
+            yield item.records()
+            return True
+        if parquet.is_parquet(item.path):
+            yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
+            return True
+        return (
+            yield from lines.read_blocks(item, self._problems, arrays=self._arrays, progress=self._progress)
+        )
+
+    def _note_newer(self, schema_url: str, item: File | Recorded) -> str | None:
+        if not schema_url.startswith(_SCHEMAS):
+            return None
+        version = schema_url.removeprefix(_SCHEMAS)
+        major = version.partition(".")[0]
+        if not major.isdecimal() or int(major) <= int(VERSION.partition(".")[0]):
+            return None
+        message = f"spans follow version {version} of the convention, this reader knows {VERSION}: pip install -U mttp"
+        file = str(item.path) if isinstance(item, File) else None
+        self._problems.add(Problem(kind="newer_convention", message=message, file=file))
+        return version

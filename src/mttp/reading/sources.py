@@ -1,0 +1,137 @@
+"""Which files a source names: a file with its rotated parts, a glob, or a directory."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from mttp.errors import ReadError
+from mttp.spans import SpanRecord
+
+__all__ = ["File", "Recorded", "Source", "find", "size"]
+
+ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
+"""What a recording's name ends in, where a directory is searched."""
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """Something that holds spans in memory, such as a session."""
+
+    def records(self) -> Iterable[SpanRecord]:
+        """The spans recorded so far."""
+
+
+Source: TypeAlias = "str | os.PathLike[str] | Recorded | Sequence[str | os.PathLike[str] | Recorded]"
+"""A file, a glob, a directory, something with `records()`, or a list of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file to read."""
+
+    path: Path
+    named: bool
+    """Whether the caller named this very file: then it must be a recording."""
+
+
+def find(source: Source) -> list[File | Recorded]:
+    """What to read, each file once; raises ReadError where there is nothing."""
+    found: dict[object, File | Recorded] = {}
+    for item in _items(source):
+        for part in [item] if isinstance(item, Recorded) else _files(os.fspath(item)):
+            found.setdefault(part.path.resolve() if isinstance(part, File) else id(part), part)
+    return list(found.values())
+
+
+def size(source: Source) -> int:
+    """How many bytes on disk there are to read."""
+    return sum(item.path.stat().st_size for item in find(source) if isinstance(item, File))
+
+
+def _items(source: Source) -> Sequence[str | os.PathLike[str] | Recorded]:
+    if isinstance(source, (str, os.PathLike, Recorded)):
+        return [source]
+    if not isinstance(source, Sequence):
+        raise ReadError(f"{type(source).__name__} can't be read; give a path, a glob, a directory or a session")
+    if not source:
+        raise ReadError("there is nothing to read: the list of sources is empty")
+    return [item for member in source for item in _items(member)]
+
+
+def _files(given: str) -> Iterator[File]:
+    path = Path(given)
+    if path.is_dir():
+        yield from _directory(path)
+    elif path.exists():
+        yield from (File(part, named=True) for part in _with_parts(path))
+    elif glob.has_magic(given):
+        yield from _glob(given)
+    else:
+        raise ReadError(f"{given} does not exist; give a recording, a glob or a directory of recordings")
+
+
+def _glob(pattern: str) -> Iterator[File]:
+    paths = [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 - takes any pattern
+    files = [path for path in paths if path.is_file()]
+    for directory in (path for path in paths if path.is_dir()):
+        files += _recordings(directory)
+    if not files:
+        raise ReadError(f"no file matches {pattern}; quote the pattern and check it, or give a directory")
+    yield from _in_order(files)
+
+
+def _directory(path: Path) -> Iterator[File]:
+    files = _recordings(path)
+    if not files:
+        raise ReadError(f"{path} holds no recordings: no file in it ends in {', '.join(ENDINGS)}")
+    yield from _in_order(files)
+
+
+def _recordings(directory: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in directory.rglob("*")
+        if path.name.endswith(ENDINGS) and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def _in_order(files: Sequence[Path]) -> Iterator[File]:
+    """The files as found rather than named; a rotated part follows the file that it is a part of."""
+    known = set(files)
+    for path in files:
+        if _whole(path) not in known:
+            yield from (File(part, named=False) for part in _with_parts(path) if part in known)
+
+
+def _whole(part: Path) -> Path | None:
+    """The file that this one would be a part of: `a.jsonl` for `a.2.jsonl`."""
+    stem, suffix = _split(part.name)
+    base, dot, number = stem.rpartition(".")
+    return part.with_name(base + suffix) if dot and number.isdecimal() else None
+
+
+def _with_parts(path: Path) -> list[Path]:
+    """The file, then what was written after it had reached its size: `a.jsonl`, `a.1.jsonl`, `a.2.jsonl`."""
+    stem, suffix = _split(path.name)
+    pattern = re.compile(rf"{re.escape(stem)}\.(\d+){re.escape(suffix)}")
+    parts = [
+        (int(match[1]), other)
+        for other in path.parent.iterdir()
+        if (match := pattern.fullmatch(other.name)) is not None
+    ]
+    return [path, *(part for _, part in sorted(parts))]
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Stem and suffix, a compression's suffix included: `a` and `.jsonl.gz`."""
+    path = Path(name)
+    suffix = path.suffix
+    if suffix in (".gz", ".zst"):
+        suffix = Path(path.stem).suffix + suffix
+    return name.removesuffix(suffix), suffix

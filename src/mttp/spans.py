@@ -1,0 +1,70 @@
+"""One span as a plain record: what every reader yields, whatever it read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Link", "Scope", "SpanEvent", "SpanRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who made the span, in which process: instrumentation scope and resource."""
+
+    name: str = ""
+    """The instrumentation library."""
+    version: str = ""
+    """Its version."""
+    schema_url: str = ""
+    """The convention that its attributes follow."""
+    resource: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the process."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the instrumentation library."""
+    resource_schema_url: str = ""
+    """The convention that the resource follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """Something that happened at one time within a span."""
+
+    name: str
+    time: int
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A reference from a span to another."""
+
+    trace_id: str
+    span_id: str
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRecord:
+    """A span as it was recorded; ids are lower-case hex, times nanoseconds since the Unix epoch."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str = ""
+    """Empty for a root."""
+    name: str
+    kind: int = 1
+    """OTLP's number: 1 internal, 2 server, 3 client, 4 producer, 5 consumer."""
+    start_time: int = 0
+    end_time: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    status_code: int = 0
+    """0 unset, 1 ok, 2 error."""
+    status_message: str = ""
+    events: Sequence[SpanEvent] = ()
+    links: Sequence[Link] = ()
+    trace_state: str = ""
+    flags: int = 0
+    scope: Scope = Scope()
+    """Shared by the spans of one block."""

@@ -1,0 +1,1 @@
+"""OTLP bytes: what a span looks like in a file or on the network."""

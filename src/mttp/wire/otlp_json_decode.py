@@ -1,0 +1,387 @@
+"""
+One line of OTLP JSON as span records.
+
+As lenient as the OTLP/JSON rules ask: unknown fields are ignored, null is the default, ids are hexadecimal in
+either case, int64 is text or a number, enums are numbers or names, and an empty value is None.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import msgspec
+
+from mttp.errors import ReadError
+from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+
+__all__ = ["LineError", "decode_attributes", "decode_line"]
+
+
+class LineError(ReadError):
+    """A line is not OTLP JSON traces; the message says what it is instead."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """broken_line, or not_traces where the line is good JSON of another kind."""
+
+
+class _Wire(msgspec.Struct, rename="camel", gc=False):
+    """A message of OTLP/JSON."""
+
+
+class _Scalar(_Wire):
+    """A value of which only scalars are wanted: the rest is skipped where it stands."""
+
+    string_value: str | None = None
+    bool_value: bool | None = None
+    int_value: int | float | str | None = None
+    double_value: float | str | None = None
+
+
+class _ScalarPair(_Wire):
+    key: str = ""
+    value: _Scalar | None = None
+
+
+class _Value(_Scalar):
+    bytes_value: str | None = None
+    array_value: _Array | None = None
+    kvlist_value: _Attributes | None = None
+
+
+class _Array(_Wire):
+    values: list[_Value | None] | None = None
+
+
+class _Pair(_Wire):
+    key: str = ""
+    value: _Value | None = None
+
+
+class _Attributes(_Wire):
+    values: list[_Pair] | None = None
+
+
+class _TopValue(_Scalar):
+    """A value directly on a span, whose array is parsed later: mostly it is all numbers, and that is faster."""
+
+    bytes_value: str | None = None
+    array_value: msgspec.Raw = msgspec.Raw()
+    kvlist_value: _Attributes | None = None
+
+
+class _TopPair(_Wire):
+    key: str = ""
+    value: _TopValue | None = None
+
+
+class _Status(_Wire):
+    code: int | str | None = None
+    message: str | None = None
+
+
+class _Event(_Wire):
+    name: str | None = None
+    time_unix_nano: int | float | str | None = None
+    attributes: list[_Pair] | None = None
+
+
+class _Link(_Wire):
+    trace_id: str | None = None
+    span_id: str | None = None
+    attributes: list[_Pair] | None = None
+
+
+class _BareSpan(_Wire):
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    name: str | None = None
+    kind: int | str | None = None
+    start_time_unix_nano: int | float | str | None = None
+    end_time_unix_nano: int | float | str | None = None
+    status: _Status | None = None
+    trace_state: str | None = None
+    flags: int | float | str | None = None
+
+
+class _ScalarSpan(_BareSpan):
+    attributes: list[_ScalarPair] | None = None
+    events: ClassVar[None] = None
+    links: ClassVar[None] = None
+
+
+class _Span(_BareSpan):
+    attributes: list[_TopPair] | None = None
+    events: list[_Event] | None = None
+    links: list[_Link] | None = None
+
+
+class _Resource(_Wire):
+    attributes: list[_Pair] | None = None
+
+
+class _Scope(_Wire):
+    name: str | None = None
+    version: str | None = None
+    attributes: list[_Pair] | None = None
+
+
+class _ScopeSpans(_Wire):
+    scope: _Scope | None = None
+    spans: list[_Span] | None = None
+    schema_url: str | None = None
+
+
+class _ScalarScopeSpans(_Wire):
+    scope: _Scope | None = None
+    spans: list[_ScalarSpan] | None = None
+    schema_url: str | None = None
+
+
+class _ResourceSpans(_Wire):
+    resource: _Resource | None = None
+    scope_spans: list[_ScopeSpans] | None = None
+    schema_url: str | None = None
+
+
+class _ScalarResourceSpans(_Wire):
+    resource: _Resource | None = None
+    scope_spans: list[_ScalarScopeSpans] | None = None
+    schema_url: str | None = None
+
+
+class _Traces(_Wire):
+    resource_spans: list[_ResourceSpans] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _ScalarTraces(_Wire):
+    resource_spans: list[_ScalarResourceSpans] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_EVERYTHING = msgspec.json.Decoder(_Traces)
+_SCALARS = msgspec.json.Decoder(_ScalarTraces)
+_FLOATS = msgspec.json.Decoder(list[float])
+_INTEGERS = msgspec.json.Decoder(list[int])
+_ARRAY = msgspec.json.Decoder(_Array | None)
+_PAIRS = msgspec.json.Decoder(list[_Pair])
+
+_KINDS = {
+    "SPAN_KIND_UNSPECIFIED": 0,
+    "SPAN_KIND_INTERNAL": 1,
+    "SPAN_KIND_SERVER": 2,
+    "SPAN_KIND_CLIENT": 3,
+    "SPAN_KIND_PRODUCER": 4,
+    "SPAN_KIND_CONSUMER": 5,
+}
+_STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_NOT_HEX = re.compile(r"[^0-9a-f]").search
+_OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
+
+
+def decode_line(line: bytes, *, arrays: bool = True) -> list[SpanRecord]:
+    """
+    The spans of one line, in the order in which they stand there.
+
+    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, and so are events and links.
+    Raises LineError when any part of the line is wrong.
+    """
+    traces = _parsed(line, arrays=arrays)
+    attributes = _attributes if arrays else _scalars
+    try:
+        return [
+            _record(span, scope, attributes(span.attributes))
+            for resource_spans in traces.resource_spans or ()
+            for scope_spans in resource_spans.scope_spans or ()
+            for scope in [_scope(resource_spans, scope_spans)]
+            for span in scope_spans.spans or ()
+        ]
+    except (ValueError, OverflowError, RecursionError, msgspec.DecodeError) as error:
+        raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
+
+
+def decode_attributes(document: bytes | str) -> dict[str, Any]:
+    """The attributes of an OTLP JSON list of keys and values, whatever their types."""
+    return _attributes(_PAIRS.decode(document))
+
+
+def _parsed(line: bytes, *, arrays: bool) -> Any:
+    try:
+        traces = (_EVERYTHING if arrays else _SCALARS).decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _explained(line, error) from error
+    if traces.resource_spans is msgspec.UNSET:
+        _refuse_unless_empty(line)
+        return _Traces()
+    return traces
+
+
+def _refuse_unless_empty(line: bytes) -> None:
+    """An object without resourceSpans is fine when it is `{}`: a message in which nothing is set."""
+    document = msgspec.json.decode(line)
+    if document:
+        raise LineError("not_traces", f"not traces: {_described(document)}")
+
+
+def _explained(line: bytes, error: Exception) -> LineError:
+    try:
+        document = msgspec.json.decode(line)
+    except UnicodeDecodeError:
+        return LineError("broken_line", "not JSON: it is not UTF-8 text")
+    except RecursionError:
+        return LineError("broken_line", "not valid OTLP JSON: it is nested too deeply")
+    except msgspec.DecodeError as reason:
+        return LineError("broken_line", f"not JSON: {_position(str(reason))}")
+    if isinstance(document, dict) and "resourceSpans" in document:
+        return LineError("broken_line", f"not valid OTLP JSON: {error}")
+    return LineError("not_traces", f"not traces: {_described(document)}")
+
+
+def _position(reason: str) -> str:
+    return reason.removeprefix("JSON is malformed: ").replace("Input data was truncated", "it ends too early")
+
+
+def _described(document: object) -> str:
+    """What a JSON document is, when it isn't traces."""
+    if not isinstance(document, dict):
+        kind = {list: "an array", str: "text", bool: "a boolean", type(None): "null"}.get(
+            type(document), "a number"
+        )
+        return f"the line is {kind}, not an object"
+    for key, signal in _OTHER_SIGNALS.items():
+        if key in document:
+            return f"the line holds {signal} ({key})"
+    shown = ", ".join(repr(key) for key in list(document)[:4]) + (", …" if len(document) > 4 else "")
+    return f"the line is a JSON object without resourceSpans (its keys: {shown})"
+
+
+def _scope(resource_spans: Any, scope_spans: Any) -> Scope:
+    resource, scope = resource_spans.resource, scope_spans.scope or _Scope()
+    return Scope(
+        name=scope.name or "",
+        version=scope.version or "",
+        schema_url=scope_spans.schema_url or "",
+        resource=_attributes(resource.attributes) if resource else {},
+        attributes=_attributes(scope.attributes),
+        resource_schema_url=resource_spans.schema_url or "",
+    )
+
+
+def _record(span: Any, scope: Scope, attributes: Mapping[str, Any]) -> SpanRecord:
+    status = span.status
+    return SpanRecord(
+        trace_id=_repeated_id(span.trace_id, 32, "traceId"),
+        span_id=_id(span.span_id, 16, "spanId"),
+        parent_id=_repeated_id(span.parent_span_id, 16, "parentSpanId") if span.parent_span_id else "",
+        name=span.name or "",
+        kind=_enum(span.kind, _KINDS),
+        start_time=int(span.start_time_unix_nano or 0),
+        end_time=int(span.end_time_unix_nano or 0),
+        attributes=attributes,
+        status_code=_enum(status.code, _STATUS_CODES) if status else 0,
+        status_message=(status.message or "") if status else "",
+        events=_events(span.events) if span.events else (),
+        links=_links(span.links) if span.links else (),
+        trace_state=span.trace_state or "",
+        flags=int(span.flags or 0),
+        scope=scope,
+    )
+
+
+def _id(given: str | None, digits: int, field: str) -> str:
+    found = (given or "").lower()
+    if len(found) != digits or _NOT_HEX(found):
+        raise ValueError(f"{field} is {given!r}, expected {digits} hexadecimal digits")
+    return found
+
+
+_repeated_id = lru_cache(maxsize=256)(_id)
+"""Likewise, for ids that many spans of a line share."""
+
+
+def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
+    if isinstance(given, str):
+        return names[given] if given in names else int(given)
+    return given or 0
+
+
+def _events(events: Sequence[_Event]) -> tuple[SpanEvent, ...]:
+    return tuple(
+        SpanEvent(event.name or "", int(event.time_unix_nano or 0), _attributes(event.attributes))
+        for event in events
+    )
+
+
+def _links(links: Sequence[_Link]) -> tuple[Link, ...]:
+    return tuple(
+        Link((link.trace_id or "").lower(), (link.span_id or "").lower(), _attributes(link.attributes))
+        for link in links
+    )
+
+
+def _attributes(pairs: Iterable[Any] | None) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value) for pair in pairs or ()}
+
+
+def _scalars(pairs: Iterable[_ScalarPair] | None) -> dict[str, Any]:
+    found = {}
+    for pair in pairs or ():
+        scalar = None if pair.value is None else _scalar(pair.value)
+        if scalar is not None:
+            found[pair.key] = scalar
+    return found
+
+
+def _scalar(value: _Scalar) -> str | bool | int | float | None:
+    if value.string_value is not None:
+        return value.string_value
+    if value.double_value is not None:
+        return float(value.double_value)
+    if value.int_value is not None:
+        return int(value.int_value)
+    return value.bool_value
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return None
+    found = _scalar(value)
+    if found is not None:
+        return found
+    if value.bytes_value is not None:
+        return _bytes(value.bytes_value)
+    if value.kvlist_value is not None:
+        return _attributes(value.kvlist_value.values)
+    array = value.array_value
+    if isinstance(array, msgspec.Raw):
+        return _numbers(bytes(array))
+    return None if array is None else [_plain(item) for item in array.values or ()]
+
+
+def _bytes(encoded: str) -> bytes:
+    """Base64 of either alphabet, padded or not: all of these are valid in JSON."""
+    if not encoded.isascii():
+        raise ValueError("bytesValue is not base64")
+    encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")
+    return binascii.a2b_base64(encoded + "=" * (-len(encoded) % 4))
+
+
+def _numbers(document: bytes) -> list[Any] | None:
+    """An array; one that holds numbers only is parsed as the plain list that it nearly is."""
+    for start, opening, closing, decoder in (
+        (b'{"values":[{"doubleValue":', b'{"doubleValue":', b"}", _FLOATS),
+        (b'{"values":[{"intValue":"', b'{"intValue":"', b'"}', _INTEGERS),
+    ):
+        if document.startswith(start) and document.endswith(b"]}"):
+            try:
+                bare = document[len(b'{"values":') : -1].replace(opening, b"").replace(closing, b"")
+                return decoder.decode(bare)
+            except msgspec.DecodeError:
+                break
+    array = _ARRAY.decode(document) if document else None
+    return None if array is None else [_plain(item) for item in array.values or ()]

@@ -1,0 +1,161 @@
+"""
+The lines of a plain, gzip or zstd file, in constant memory, wherever a crash cut the file off.
+
+Compression is told by the first bytes, not by the name.
+A file may hold several gzip members or zstd frames: every writer that appends adds one.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from mttp.errors import MissingExtra
+
+__all__ = ["Cut", "Line", "ends_cleanly", "read_lines"]
+
+_PIECE = 1 << 18
+_COMPRESSED_PIECE = 1 << 13  # what a piece becomes is held in memory at once
+_LONGEST_LINE = 1 << 28
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """One line."""
+
+    number: int
+    """Its place in the file, from 1."""
+    content: bytes
+    """Its bytes without the newline."""
+    ended: bool
+    """Whether a newline followed: False only for the last line of a file, which may be cut short."""
+
+
+class Cut(NamedTuple):
+    """The place from which on a file can't be read; comes last."""
+
+    number: int
+    """The line within which it is."""
+    content: bytes
+    """What could be read of that line."""
+    reason: str
+    """What is wrong there."""
+
+
+Progress = Callable[[int], object]
+"""Called with the number of bytes of each piece that was read from the disk."""
+
+
+class _Decoder(Protocol):
+    """One gzip member or zstd frame being read."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def read_lines(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Iterator[Line | Cut]:
+    """The file's lines, empty ones left out; a `Cut` at the end if a stream or a line can't be read on."""
+    rest: list[bytes] = []
+    number, pending = 1, 0
+    for chunk in _chunks(Path(path), progress):
+        if isinstance(chunk, str):
+            yield Cut(number, b"".join(rest), chunk)
+            return
+        *whole, last = chunk.split(b"\n")
+        for content in whole:
+            if rest:
+                content = b"".join((*rest, content))
+                rest.clear()
+            if content and not content.isspace():
+                yield Line(number, _without_mark(content) if number == 1 else content, True)
+            number += 1
+        pending = len(last) if whole else pending + len(last)
+        if last:
+            rest.append(last)
+        if pending > _LONGEST_LINE:
+            yield Cut(number, b"", f"the line is longer than {_LONGEST_LINE >> 20} MiB")
+            return
+    content = b"".join(rest)
+    if content and not content.isspace():
+        yield Line(number, _without_mark(content) if number == 1 else content, False)
+
+
+def ends_cleanly(path: str | os.PathLike[str]) -> bool:
+    """
+    Whether more can be appended to the file: its last line has a newline, and its last gzip member or zstd frame
+    is whole. An empty or absent file ends cleanly.
+    """
+    path = Path(path)
+    if not path.exists() or path.stat().st_size == 0:
+        return True
+    last = b""
+    for chunk in _chunks(path, None):
+        if isinstance(chunk, str):
+            return False
+        last = chunk or last
+    return last.endswith(b"\n")
+
+
+def _without_mark(content: bytes) -> bytes:
+    return content.removeprefix(_BYTE_ORDER_MARK)
+
+
+def _chunks(path: Path, progress: Progress | None) -> Iterator[bytes | str]:
+    """The decompressed content piece by piece; text, as the last piece, says why there is no more."""
+    with path.open("rb", buffering=0) as file:
+        start = file.read(4)
+        if start.startswith(_GZIP):
+            yield from _decompressed(_pieces(file, start, _COMPRESSED_PIECE, progress), "gzip", _gzip)
+        elif start == _ZSTD or start[1:] == _ZSTD_SKIPPABLE:
+            yield from _decompressed(_pieces(file, start, _COMPRESSED_PIECE, progress), "zstd", _zstd(path))
+        else:
+            yield from _pieces(file, start, _PIECE, progress)
+
+
+def _pieces(file: Any, start: bytes, size: int, progress: Progress | None) -> Iterator[bytes]:
+    piece = start + (file.read(size) or b"")
+    while piece:
+        if progress is not None:
+            progress(len(piece))
+        yield piece
+        piece = file.read(size)
+
+
+def _decompressed(
+    pieces: Iterator[bytes], name: str, new_decoder: Callable[[], _Decoder]
+) -> Iterator[bytes | str]:
+    decoder = new_decoder()
+    for piece in pieces:
+        while piece:
+            if decoder.eof:
+                piece = piece.lstrip(b"\0")  # a file may be padded with zeros after a member
+                decoder = new_decoder() if piece else decoder
+            try:
+                yield decoder.decompress(piece)
+            except Exception as error:  # zlib.error, zstandard.ZstdError
+                yield f"the {name} stream is damaged: {error}"
+                return
+            piece = decoder.unused_data if decoder.eof else b""
+    if not decoder.eof:
+        yield f"the {name} stream ends too early"
+
+
+def _gzip() -> _Decoder:
+    return zlib.decompressobj(wbits=31)
+
+
+def _zstd(path: Path) -> Callable[[], _Decoder]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtra(package="zstandard", extra="zstd", purpose=f"reading {path}") from error
+    return lambda: zstandard.ZstdDecompressor().decompressobj()
