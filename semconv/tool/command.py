@@ -50,7 +50,7 @@ def _run(*, compare: bool) -> int:
 def _compare(texts: Mapping[str, str]) -> int:
     stale = [path for path, text in texts.items() if _present(ROOT / path) != text]
     for path in stale:
-        print(f"{path}: differs from what the registry says; run `{COMMAND}` and commit the result")
+        print(f"{path}: differs from the registry; run `{COMMAND}` and commit the result")
     return WRONG if stale else FINE
 
 

@@ -60,12 +60,15 @@ def _name(content: Any, position: int) -> object:
 
 def _message(error: jsonschema.ValidationError) -> str:
     """What does not fit; the validator's own words change with its version."""
-    found, rule, wanted = error.instance, error.validator, error.validator_value
+    found: Any = error.instance
+    rule: Any = error.validator
+    wanted: Any = error.validator_value
     if rule == "required":
         return f"it lacks {_listed(name for name in wanted if name not in found)}; add it"
     if rule == "additionalProperties":
-        known = error.schema["properties"]  # type: ignore[index]  # a schema with this rule is a mapping
-        return f"{_listed(name for name in found if name not in known)} has no meaning here; remove it"
+        schema: Any = error.schema
+        unknown = _listed(name for name in found if name not in schema["properties"])
+        return f"{unknown} has no meaning here; remove it"
     if rule == "enum":
         return f"{found!r} is not among {_listed(wanted)}; use one of them"
     if rule is None:

@@ -79,11 +79,11 @@ def record(
     )
     root = cast(LiveSpan, opened._span)
     finish = episode.end_time if end_time is None else end_time
-    finish = root.start_time if finish is None else finish
+    finish = root.started if finish is None else finish
     for step in episode.steps:
-        _step(opened, step, root.start_time, finish)
+        _step(opened, step, root.started, finish)
     for reward in _scorings(episode):
-        opened._set_total(_scoring(opened, root, _timed(reward, root.start_time, finish)))
+        opened._set_total(_scoring(opened, root, _timed(reward, root.started, finish)))
     opened.final_observation(episode.final_observation)
     _carry(root, episode)
     opened._finish(end_time=finish, **_ending(opened, episode))
@@ -96,7 +96,7 @@ def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
     facts["length"] = episode.length or opened.length
     facts["error_message"] = episode.error_message or ""
     if episode.return_ is not None and episode.return_ != opened.return_:
-        facts["return_"] = episode.return_
+        opened._ledger.overrule(episode.return_)
     return facts
 
 
@@ -123,9 +123,9 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
     if value.tokens is not None:
         step._set_tokens(value.tokens)
     for reward in value.rewards:
-        _scoring(opened, span, _timed(reward, span.start_time, end))
+        _scoring(opened, span, _timed(reward, span.started, end))
     for call in value.calls:
-        _call(step, _timed(call, span.start_time, end))
+        _call(step, _timed(call, span.started, end))
     if value.reward is not None:
         step.reward(value.reward)
     elif value.reward_status != "missing":

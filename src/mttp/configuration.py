@@ -44,13 +44,13 @@ def configure(
     """
     Record to `transport` from here on; the session that comes back closes it, also as a context manager.
 
-    `transport` is an address (`memory://`, `file://runs/a.jsonl`, `file://runs/`), a path, or an object that exports
-    spans; by default what the variable MTTP_TRANSPORT says, else `file://mttp-runs/<run id>/`.
+    `transport` is an address (`memory://`, `file://runs/a.jsonl`, `file://runs/`), a path, or an object that
+    exports spans; by default what the variable MTTP_TRANSPORT says, else `file://mttp-runs/<run id>/`.
     `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
     A session that started by itself gives way.
 
-    Raises ConfigureError when a session is open already or an argument is wrong, TransportError when the transport
-    can't be opened.
+    Raises ConfigureError when a session is open already or an argument is wrong, and TransportError when the
+    transport can't be opened.
     """
     global _active, _implicit, _over
     if kind not in _KINDS:
@@ -60,7 +60,9 @@ def configure(
             raise ConfigureError(f"{_active!r} is open; close it before configuring another")
         if _active is not None:
             _active.close()
-        _active = _open(transport, run=run, run_id=run_id, kind=kind, seed=seed, config=config, algorithm=algorithm)
+        _active = _open(
+            transport, run=run, run_id=run_id, kind=kind, seed=seed, config=config, algorithm=algorithm
+        )
         _implicit, _over = False, True
         return _active
 
@@ -96,9 +98,11 @@ def _transport(transport: str | os.PathLike[str] | Transport | None, run_id: str
     if isinstance(transport, os.PathLike):
         transport = f"file://{os.fspath(transport)}{'/' if Path(transport).is_dir() else ''}"
     if isinstance(transport, str):
-        return transports.open(transport, run_id=run_id)
+        return transports.open(transport)
     if not callable(getattr(transport, "export", None)):
-        raise ConfigureError(f"transport {transport!r} is neither an address nor an object that exports spans")
+        raise ConfigureError(
+            f"transport {transport!r} is neither an address nor an object that exports spans"
+        )
     return transport
 
 
@@ -162,7 +166,8 @@ def episode(
     """
     Start an episode in the session that records; use it as a context manager, or call `end`.
 
-    `more` may say whatever else `Session.episode` knows. Without a session, one is started on the default transport.
+    `more` may say whatever else `Session.episode` knows.
+    Without a session, one is started on the default transport.
     """
     session = _quiet_session()
     if session is None:

@@ -24,7 +24,13 @@ __all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Origin", "Sink"]
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
-_KINDS = {SpanKind.INTERNAL: 1, SpanKind.SERVER: 2, SpanKind.CLIENT: 3, SpanKind.PRODUCER: 4, SpanKind.CONSUMER: 5}
+_KINDS = {
+    SpanKind.INTERNAL: 1,
+    SpanKind.SERVER: 2,
+    SpanKind.CLIENT: 3,
+    SpanKind.PRODUCER: 4,
+    SpanKind.CONSUMER: 5,
+}
 _STATUS = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 
 
@@ -59,7 +65,8 @@ class LiveSpan(Span, ReadableSpan):
     """
     One span of ours, from start to end.
 
-    `values` holds its attributes as recorded, arrays as numpy arrays; `attributes` shows them as OpenTelemetry types.
+    `values` holds its attributes as recorded, arrays as numpy arrays; `attributes` shows them as others expect.
+    `identity` is its context, `started` its start in nanoseconds since the Unix epoch.
     """
 
     def __init__(
@@ -77,16 +84,16 @@ class LiveSpan(Span, ReadableSpan):
         links: Sequence[Link] = (),
     ) -> None:
         self._name = name
-        self._context = context
+        self.identity = self._context = context
         self._parent = parent
         self._clock = clock
         self._origin = origin
         self._sink = sink
         self._kind = kind
-        self._links = list(links)
-        self._events: list[Event] = []
+        self._links = self._own_links = list(links)
+        self._events = self._own_events = list[Event]()
         self._status = Status(StatusCode.UNSET)
-        self._start_time = clock.now() if start_time is None else start_time
+        self.started = self._start_time = clock.now() if start_time is None else start_time
         self._end_time: int | None = None
         self._user_keys: set[str] = set()
         self.values = values
@@ -120,11 +127,11 @@ class LiveSpan(Span, ReadableSpan):
 
     def get_span_context(self) -> SpanContext:
         """Identity for children and links."""
-        return self._context
+        return self.identity
 
     def to_json(self, indent: int | None = 4) -> str:
         """The span as the SDK prints it."""
-        return ReadableSpan(
+        printable = ReadableSpan(
             name=self._name,
             context=self._context,
             parent=self._parent,
@@ -137,23 +144,24 @@ class LiveSpan(Span, ReadableSpan):
             start_time=self._start_time,
             end_time=self._end_time,
             instrumentation_scope=self.instrumentation_scope,
-        ).to_json(indent)
+        )
+        return str(printable.to_json(indent))
 
     def record(self, profile: Profile = arrays) -> spans.SpanRecord:
         """The span as a plain record, its attributes as `profile` delivers them."""
         return spans.SpanRecord(
-            trace_id=f"{self._context.trace_id:032x}",
-            span_id=f"{self._context.span_id:016x}",
+            trace_id=f"{self.identity.trace_id:032x}",
+            span_id=f"{self.identity.span_id:016x}",
             parent_id="" if self._parent is None else f"{self._parent.span_id:016x}",
             name=self._name,
             kind=_KINDS[self._kind],
-            start_time=self._start_time,
-            end_time=self._start_time if self._end_time is None else self._end_time,
+            start_time=self.started,
+            end_time=self.started if self._end_time is None else self._end_time,
             attributes=profile(self.values),
             status_code=_STATUS[self._status.status_code],
             status_message=self._status.description or "",
-            events=[spans.SpanEvent(e.name, e.timestamp, dict(e.attributes or {})) for e in self._events],
-            links=[_link(link) for link in self._links],
+            events=[spans.SpanEvent(e.name, e.timestamp, dict(e.attributes or {})) for e in self._own_events],
+            links=[_link(link) for link in self._own_links],
             flags=_flags(self._parent),
             scope=self._origin.record,
         )
@@ -185,13 +193,13 @@ class LiveSpan(Span, ReadableSpan):
         """Add something that happened at one time."""
         if self._takes("add_event"):
             kept = {key: self.checked(plain, value) for key, value in (attributes or {}).items()}
-            self._events.append(Event(name, kept, self._clock.now() if timestamp is None else timestamp))
+            self._own_events.append(Event(name, kept, self._clock.now() if timestamp is None else timestamp))
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Refer to another span."""
-        if self._takes("add_link") and context is not None and context.is_valid:
+        if self._takes("add_link") and context.is_valid:
             kept = {key: self.checked(plain, value) for key, value in (attributes or {}).items()}
-            self._links.append(Link(context, kept))
+            self._own_links.append(Link(context, kept))
 
     def update_name(self, name: str) -> None:
         """Rename the span."""
@@ -211,15 +219,20 @@ class LiveSpan(Span, ReadableSpan):
         exception: BaseException,
         attributes: Attributes = None,
         timestamp: int | None = None,
-        escaped: bool = False,
+        escaped: bool = False,  # noqa: ARG002 - part of OpenTelemetry's signature
     ) -> None:
-        """Record an exception as an event."""
+        """Record an exception as an event; `escaped` is obsolete and ignored."""
         described = {
             a.EXCEPTION_TYPE: qualified_name(exception),
             a.EXCEPTION_MESSAGE: str(exception),
             a.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
         }
         self.add_event("exception", {**described, **(attributes or {})}, timestamp)
+
+    def forget(self, keys: frozenset[str]) -> None:
+        """Drop what was recorded under these names, ahead of recording it anew."""
+        for key in keys & self.values.keys():
+            del self.values[key]
 
     def fail(self, error_type: str, message: str) -> None:
         """Mark the span as ended by a fault."""

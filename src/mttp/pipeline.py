@@ -44,8 +44,8 @@ class Pipeline:
     """
     One transport's queue.
 
-    `before` runs ahead of each segment (it records the markers of open episodes), `gap` makes the span that says
-    what was lost.
+    `before` runs ahead of each segment (it records the markers of open episodes).
+    `gap` makes the span that says what was lost.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Pipeline:
 
     def put(self, span: LiveSpan) -> None:
         """Queue an ended span; waits only while the buffer is full, and never long."""
-        trace_id = span.context.trace_id
+        trace_id = span.identity.trace_id
         with self._lock:
             if trace_id in self._lost:
                 self._lose(span)
@@ -127,7 +127,7 @@ class Pipeline:
             self._thread.join(timeout)
         written = self.flush(timeout)
         with self._lock:
-            traces = {span.context.trace_id for span in self._queue}
+            traces = {span.identity.trace_id for span in self._queue}
             if self._queue:
                 self._stats.lose("write_failed", spans=len(self._queue), episodes=len(traces))
             self._queue.clear()
@@ -186,7 +186,7 @@ class Pipeline:
                     break
         order: dict[int, list[LiveSpan]] = {}
         for span in segment:
-            order.setdefault(span.context.trace_id, []).append(span)
+            order.setdefault(span.identity.trace_id, []).append(span)
         return [span for spans in order.values() for span in spans]
 
     def _export(self, segment: Sequence[LiveSpan]) -> bool:
@@ -196,7 +196,9 @@ class Pipeline:
         except Exception as error:
             taken, reason = False, repr(error)
         if not taken and not self._failing:
-            _log.warning("mttp: %d spans could not be written and are kept for later: %s", len(segment), reason)
+            _log.warning(
+                "mttp: %d spans could not be written and are kept for later: %s", len(segment), reason
+            )
         elif taken and self._failing:
             _log.warning("mttp: writing works again")
         self._failing = not taken
@@ -233,8 +235,8 @@ class Pipeline:
 
     def _abandon(self, trace_id: int) -> None:
         """Lose the whole episode rather than some of its steps."""
-        mine = [span for span in self._queue if span.context.trace_id == trace_id]
-        self._queue = deque(span for span in self._queue if span.context.trace_id != trace_id)
+        mine = [span for span in self._queue if span.identity.trace_id == trace_id]
+        self._queue = deque(span for span in self._queue if span.identity.trace_id != trace_id)
         self._bytes = sum(map(_size, self._queue))
         self._lost[trace_id] = 0
         self._gap_episodes += 1
@@ -244,14 +246,16 @@ class Pipeline:
         for span in mine:
             self._lose(span)
         if self._gap_episodes == 1:
-            _log.warning("mttp: the buffer is full (%d bytes); whole episodes are lost, and counted", self._bytes)
+            _log.warning(
+                "mttp: the buffer is full (%d bytes); whole episodes are lost, and counted", self._bytes
+            )
 
     def _lose(self, span: LiveSpan) -> None:
         self._gap_spans += 1
         self._stats.lose("buffer_full", spans=1)
         if span.parent is None:  # the episode is over: nothing more of it comes
-            self._lost.pop(span.context.trace_id, None)
-            self._waited.pop(span.context.trace_id, None)
+            self._lost.pop(span.identity.trace_id, None)
+            self._waited.pop(span.identity.trace_id, None)
 
 
 def _size(span: LiveSpan) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -20,7 +19,7 @@ def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
     context = span.get_span_context()
     if context is None:
         raise ValueError(f"span {span.name!r} has no context")
-    origin = Origin(span.resource or Resource({}), span.instrumentation_scope or InstrumentationScope(""))
+    origin = Origin(span.resource, span.instrumentation_scope or InstrumentationScope(""))
     return SpanRecord(
         trace_id=f"{context.trace_id:032x}",
         span_id=f"{context.span_id:016x}",

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from mttp import __version__
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 from typing_extensions import Self
 
-from mttp import bulk, ids, provenance
+from mttp import __version__, bulk, ids, provenance
 from mttp.clock import Clock
 from mttp.codec import runs
 from mttp.codec.plain import Faults
@@ -114,7 +113,7 @@ class Session:
         """
         if self._closed:
             return inert_episode()
-        facts = {
+        facts: dict[str, Any] = {
             "env": env,
             "task": task,
             "group": group,
@@ -273,8 +272,8 @@ class Session:
         if not self._marked and not self._closed:
             self._marked = True
             root = self._run_span()
-            marker = self._span(names.RUN_START, parent=root.context, values=dict(root.values))
-            marker.end(root.start_time)
+            marker = self._span(names.RUN_START, parent=root.identity, values=dict(root.values))
+            marker.end(root.started)
         for episode in list(self._open.values()):
             episode.mark()
 
@@ -316,7 +315,9 @@ class Session:
 
 
 def _resource(run_id: str) -> Resource:
-    named = "OTEL_SERVICE_NAME" in os.environ or a.SERVICE_NAME in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    named = "OTEL_SERVICE_NAME" in os.environ or a.SERVICE_NAME in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
     service = {} if named else {a.SERVICE_NAME: "mttp"}
     return Resource.create({**service, a.RUN_ID: run_id})
 

@@ -13,7 +13,7 @@ class Stats:
     """
     Counters of one session in one process; reading them is always safe.
 
-    Every recorded span is, in the end, delivered or lost: `spans == delivered + pending + sum(lost.values())`.
+    Every recorded span is delivered or lost in the end: `spans == delivered + pending + sum(lost.values())`.
     """
 
     def __init__(self) -> None:

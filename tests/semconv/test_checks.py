@@ -57,7 +57,9 @@ def test_our_registry_breaks_no_rule():
     """
     The committed registry passes every check.
     """
-    assert [] == check(read(REGISTRY))
+    findings = check(read(REGISTRY))
+
+    assert not findings
 
 
 def test_finding_says_where_and_what_to_do():
@@ -65,8 +67,9 @@ def test_finding_says_where_and_what_to_do():
     A finding is printed on one line, with its file first and its check last.
     """
     (finding,) = check(documents(HERE / "cases" / "metric_is_attribute"))
-
-    assert (
+    expected = (
         "model.yaml: mttp.thing.size: an attribute has this name; "
         "put the metric's namespace in the plural [metric_is_attribute]"
-    ) == str(finding)
+    )
+
+    assert expected == str(finding)

@@ -1,4 +1,4 @@
-"""Observations, actions and other content: one value under a name, with dtype and shape where it is an array."""
+"""Observations, actions and other content: one value, with dtype and shape where it is an array."""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
     return {_LISTS[name]: [text(str(item), faults) for item in members]} if members else {}
 
 
-def ending(*, status: str, outcome: str, faults: Faults, return_basis: str | None, **given: Any) -> dict[str, Plain]:
+def ending(
+    *, status: str, outcome: str, faults: Faults, return_basis: str | None, **given: Any
+) -> dict[str, Plain]:
     """What is known when an episode ends."""
     attributes: dict[str, Plain] = {a.EPISODE_STATUS: status, a.EPISODE_OUTCOME: text(outcome, faults)}
     if return_basis is not None:
@@ -129,7 +131,9 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     children = _children(records)
     members = [_step(record, children) for record in records if _is_step(record)]
     members.sort(key=lambda step: step.index)
-    scorings = [_reward(record, children) for record in children[_episode_span(root, start)] if _is_reward(record)]
+    scorings = [
+        _reward(record, children) for record in children[_episode_span(root, start)] if _is_reward(record)
+    ]
     span_count = _ours(records) if root is None else int(found.get(a.EPISODE_SPAN_COUNT, 0))
     values = _values(found)
     if root is None:

@@ -15,7 +15,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Faults", "Plain", "from_json", "name_key", "named", "number", "plain", "scalar_text", "text", "to_json"]
+__all__ = [
+    "Faults",
+    "Plain",
+    "from_json",
+    "name_key",
+    "named",
+    "number",
+    "plain",
+    "scalar_text",
+    "text",
+    "to_json",
+]
 
 Plain: TypeAlias = Any
 Faults: TypeAlias = list[str]
@@ -135,7 +146,7 @@ def number(value: object) -> float | None:
         return None
     try:
         if isinstance(value, (bool, int, float, np.generic)):
-            return float(value)  # type: ignore[arg-type]  # a complex scalar raises, and is caught
+            return float(value)
         array = as_array(value)
         return float(array.item()) if array is not None and array.size == 1 else None
     except (TypeError, ValueError, OverflowError):
@@ -177,7 +188,7 @@ def from_json(document: str) -> Any:
 
 
 def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
-    """`items` by attribute-safe name; of two names that become one, the first stays and the other is refused."""
+    """`items` by attribute-safe name; of two that become one, the first stays and the other is refused."""
     kept: dict[str, Any] = {}
     for name, value in items.items():
         key = name_key(name)

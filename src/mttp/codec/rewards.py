@@ -84,7 +84,9 @@ def make(
         value=found,
         status=assessed,
         raw=raw,
-        error=None if error is None else text(error if isinstance(error, str) else scalar_text(error), faults),
+        error=None
+        if error is None
+        else text(error if isinstance(error, str) else scalar_text(error), faults),
         components=scores,
         component_statuses=statuses,
         weights=weighting,
@@ -111,7 +113,9 @@ def _components(given: Mapping[str, object], faults: Faults) -> tuple[dict[str, 
 def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
     weights = {name: number(value) for name, value in given.items()}
     faults.extend(
-        f"weight_invalid: {name}" for name, value in weights.items() if value is None or not math.isfinite(value)
+        f"weight_invalid: {name}"
+        for name, value in weights.items()
+        if value is None or not math.isfinite(value)
     )
     return {name: value for name, value in weights.items() if value is not None and math.isfinite(value)}
 
@@ -121,7 +125,10 @@ def _weighted_sum(scores: Mapping[str, float], weights: Mapping[str, float]) -> 
 
 
 def _is_mismatch(
-    value: float | None, scores: Mapping[str, float], statuses: Mapping[str, str], weights: Mapping[str, float]
+    value: float | None,
+    scores: Mapping[str, float],
+    statuses: Mapping[str, str],
+    weights: Mapping[str, float],
 ) -> bool:
     """Whether the sum is known and the value isn't it; float32 arithmetic is not held against a trainer."""
     if value is None or statuses or not scores or not weights.keys() >= scores.keys():
@@ -164,10 +171,14 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     for prefix, items in (
         (a.REWARD_SCORE, reward.components),
         (a.REWARD_SCORE_STATUS, reward.component_statuses),
-        (a.REWARD_WEIGHT, {name: w for name, w in reward.weights.items() if not _is_graded(reward, inline, name)}),
+        (
+            a.REWARD_WEIGHT,
+            {name: w for name, w in reward.weights.items() if not _is_graded(reward, inline, name)},
+        ),
     ):
         attributes |= templates.encode(
-            prefix, {name: item for name, item in items.items() if name in inline or prefix == a.REWARD_WEIGHT}
+            prefix,
+            {name: item for name, item in items.items() if name in inline or prefix == a.REWARD_WEIGHT},
         )
     return attributes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import content, rewards, templates, tokens
+from mttp.codec import content, templates, tokens
 from mttp.codec.plain import Plain, number
 from mttp.episodes import Call, Reward, Step
 from mttp.semconv import attributes as a
@@ -43,7 +43,9 @@ def paid(reward: Reward) -> dict[str, Plain]:
 
 def facts(**given: Any) -> dict[str, Plain]:
     """Attributes of the numbers and flags that are stated; None is not stated."""
-    attributes: dict[str, Plain] = {key: bool(given[name]) for name, key in _FLAGS.items() if given.get(name) is not None}
+    attributes: dict[str, Plain] = {
+        key: bool(given[name]) for name, key in _FLAGS.items() if given.get(name) is not None
+    }
     for name, key in _FACTS.items():
         if given.get(name) is not None and (found := number(given[name])) is not None:
             attributes[key] = found

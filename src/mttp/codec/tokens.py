@@ -48,14 +48,14 @@ KEYS = frozenset(
 
 
 def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
-    """The block that a caller states; an array that can't be kept is left out, its length and the rest are not."""
+    """The block that a caller states; of an array that can't be kept the length still is."""
     facts = {name: value for name, value in given.items() if value is not None}
     lengths = {"count": "ids", "prompt_count": "prompt_ids"}
     counts = {count: len(facts[array]) for count, array in lengths.items() if array in facts}
     refused = []
     for name in Tokens.ARRAYS:
         try:
-            Tokens(**{name: facts.get(name)})
+            Tokens(**{name: facts.get(name)})  # type: ignore[arg-type]  # an array by its name
         except (ValueError, OverflowError, TypeError) as error:
             refused.append(str(error))
             del facts[name]
@@ -143,10 +143,14 @@ def _arrays(attributes: Mapping[str, Plain], rows: list[Any]) -> dict[str, Any]:
         return _unpacked(attributes[a.TOKEN_DATA], rows)
     dtypes = {name: dtype for name, dtype, _, _ in rows}
     return {
-        name: np.array(attributes[key], dtype=dtypes.get(name, "int64" if name in Tokens.INTEGER_ARRAYS else "f8"))
+        name: np.array(attributes[key], dtype=dtypes.get(name, _default_dtype(name)))
         for name, key in _ARRAY_KEYS.items()
         if key in attributes
     }
+
+
+def _default_dtype(name: str) -> str:
+    return "int64" if name in Tokens.INTEGER_ARRAYS else "float64"
 
 
 def _unpacked(data: bytes, rows: list[Any]) -> dict[str, Any]:

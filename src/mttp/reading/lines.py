@@ -49,7 +49,7 @@ def read_blocks(
 
 
 def _decoded(path: Path, item: Line | Cut, *, arrays: bool) -> tuple[list[SpanRecord] | None, Problem | None]:
-    """The line's spans, None where it says nothing about the file being a recording; and what is wrong with it."""
+    """The line's spans, None unless it is a line of a recording; and what is wrong with it."""
     kind: Kind | None = None
     message = ""
     block: list[SpanRecord] | None = None

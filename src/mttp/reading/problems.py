@@ -18,8 +18,7 @@ Kind: TypeAlias = Literal[
     "empty_file",
     "unfinished_episode",
     "incomplete_episode",
-    "broken_episode",
-    "broken_run",
+    "broken_trace",
     "conflicting_spans",
     "newer_convention",
 ]
@@ -50,7 +49,7 @@ class Problem:
 
 class Problems:
     """
-    The problems found so far: at most `LIMIT` of a kind per file, the rest counted, so that memory stays bounded.
+    The problems found so far: at most `LIMIT` of a kind per file, the rest only counted.
 
     When reading strictly the first one raises ReadError.
     """

@@ -52,14 +52,18 @@ class Recording:
         return f"<Recording of {counts}, from {_named(self.sources)}>"
 
     def episode(self, id_prefix: str) -> Episode:
-        """The one episode whose trace id begins with `id_prefix`; raises ReadError unless there is exactly one."""
+        """The episode whose trace id begins with `id_prefix`; raises ReadError unless there is just one."""
         found = [episode for episode in self.episodes if episode.trace_id.startswith(id_prefix.lower())]
         if len(found) == 1:
             return found[0]
         if not found:
-            raise ReadError(f"no episode's trace id begins with {id_prefix!r}; there are {len(self)} episodes")
+            raise ReadError(
+                f"no episode's trace id begins with {id_prefix!r}; there are {len(self)} episodes"
+            )
         shown = ", ".join(episode.trace_id for episode in found[:3]) + (", …" if len(found) > 3 else "")
-        raise ReadError(f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}")
+        raise ReadError(
+            f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}"
+        )
 
     @cached_property
     def tables(self) -> Tables:
@@ -74,8 +78,8 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
     Everything that `source` holds.
 
     `source` is a file (with its rotated parts), a glob, a directory, a session, or a list of these.
-    Broken lines, unfinished episodes and the like are in the result's `problems`; with `strict`, the first one
-    raises ReadError. So does, always, a source that does not exist or is not a recording.
+    Broken lines, unfinished episodes and the like are in the result's `problems`.
+    Raises ReadError where a source does not exist or is no recording, and with `strict` at the first problem.
     `progress` is called with the number of bytes of each piece that was read.
     """
     scan = Scan(source, arrays=True, strict=strict, progress=progress)
@@ -101,7 +105,9 @@ def _traces(scan: Scan) -> tuple[_Traces, int]:
             duplicates += 1
             if not _is_same(first, record):
                 message = f"two different spans of trace {record.trace_id} have the id {record.span_id}: "
-                scan.add_problem("conflicting_spans", f"{message}{first.name!r} was kept", trace_id=record.trace_id)
+                scan.add_problem(
+                    "conflicting_spans", f"{message}{first.name!r} was kept", trace_id=record.trace_id
+                )
     return traces, duplicates
 
 

@@ -23,8 +23,8 @@ def scan(source: Source, *, arrays: bool = False) -> Scan:
     Every span of `source` in the order in which it was written, other people's and duplicates included.
 
     Memory stays constant however large the files are.
-    Without `arrays`, attributes that are arrays, maps or bytes are skipped, and so are events and links: that is
-    several times faster.
+    Without `arrays`, attributes that are arrays, maps or bytes are skipped, and so are events and links;
+    that is several times faster.
     """
     return Scan(source, arrays=arrays)
 
@@ -103,7 +103,7 @@ class Scan:
         major = version.partition(".")[0]
         if not major.isdecimal() or int(major) <= int(VERSION.partition(".")[0]):
             return None
-        message = f"spans follow version {version} of the convention, this reader knows {VERSION}: pip install -U mttp"
+        message = f"spans follow version {version} of the convention, mttp here knows {VERSION}: update mttp"
         file = str(item.path) if isinstance(item, File) else None
         self._problems.add(Problem(kind="newer_convention", message=message, file=file))
         return version

@@ -58,7 +58,9 @@ def _items(source: Source) -> Sequence[str | os.PathLike[str] | Recorded]:
     if isinstance(source, (str, os.PathLike, Recorded)):
         return [source]
     if not isinstance(source, Sequence):
-        raise ReadError(f"{type(source).__name__} can't be read; give a path, a glob, a directory or a session")
+        raise ReadError(
+            f"{type(source).__name__} can't be read; give a path, a glob, a directory or a session"
+        )
     if not source:
         raise ReadError("there is nothing to read: the list of sources is empty")
     return [item for member in source for item in _items(member)]

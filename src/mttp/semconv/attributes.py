@@ -41,7 +41,7 @@ ANNOTATION_KEY: Final = "mttp.annotation.key"
 ANNOTATION_KIND: Final = "mttp.annotation.kind"
 """What sort of fact it is."""
 
-ANNOTATION_PREFERRED_OVER: Final = "mttp.annotation.preferred_over"
+ANNOTATION_REJECTED_TRACE_IDS: Final = "mttp.annotation.rejected_trace_ids"
 """Trace ids of the episodes that the target is preferred to, 32 hexadecimal digits each."""
 
 ANNOTATION_REVISION: Final = "mttp.annotation.revision"

@@ -18,7 +18,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.algorithm": "string",
     "mttp.annotation.key": "string",
     "mttp.annotation.kind": "string",
-    "mttp.annotation.preferred_over": "string[]",
+    "mttp.annotation.rejected_trace_ids": "string[]",
     "mttp.annotation.revision": "int",
     "mttp.annotation.source": "string",
     "mttp.annotation.target_span_id": "string",

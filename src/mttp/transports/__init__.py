@@ -23,7 +23,7 @@ SCHEMES: Mapping[str, str] = {"memory": "mttp.transports.memory", "file": "mttp.
 """Scheme to the module whose `open(path, options)` makes the transport."""
 
 
-def open(url: str, *, run_id: str = "") -> Transport:
+def open(url: str) -> Transport:
     """
     The transport at an address.
 
@@ -41,7 +41,6 @@ def open(url: str, *, run_id: str = "") -> Transport:
     options = dict(parse_qsl(query, keep_blank_values=True))
     factory: Callable[..., Transport] = import_module(SCHEMES[scheme]).open
     try:
-        return factory(unquote(path), options, run_id=run_id)
+        return factory(unquote(path), options)
     except TransportError as error:
         raise TransportError(f"transport {url!r}: {error}") from error.__cause__
-

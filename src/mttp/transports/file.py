@@ -1,7 +1,7 @@
 """
 File: OTLP JSON lines, one file or one per process in a directory.
 
-Lines are appended whole, so several processes may share a plain file; a compressed one belongs to one process.
+Lines are appended whole: several processes may share a plain file, a compressed one belongs to one process.
 What a full disk refuses is kept and tried again; a file that was deleted is made anew.
 """
 
@@ -80,7 +80,7 @@ _COMPRESSORS: Mapping[str, Callable[[], _Compressor]] = {".gz": _Gzip, ".zst": _
 
 class FileTransport(SpanExporter):
     """
-    Appends OTLP JSON lines to `path`, or to a file of this process's own in it where `path` is a directory.
+    Appends OTLP JSON lines to `path`, or to a file of this process's own where `path` is a directory.
 
     With `max_bytes` a file that has reached it is followed by the next part: `a.jsonl`, `a.1.jsonl`, `a.2.jsonl`.
     `fsync` is "never" (what is written survives the process, not the power) or "segment".
@@ -110,7 +110,7 @@ class FileTransport(SpanExporter):
             raise TransportError(f"can't write {self._file}: {error.strerror or error}") from error
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Append the spans; raises OSError when the disk refuses, and then none of the refused line is kept."""
+        """Append the spans; raises OSError when the disk refuses, and nothing of the refused line is left."""
         self._ensure_open()
         for line in encode_records(record(span, packed) for span in spans):
             self._append(self._compressor.piece(line))
@@ -124,7 +124,7 @@ class FileTransport(SpanExporter):
             self._append(self._compressor.end())
             self._close()
 
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
+    def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
         """Nothing waits: every export is written."""
         return True
 
@@ -169,7 +169,7 @@ class FileTransport(SpanExporter):
     def _is_gone(self) -> bool:
         assert self._fd is not None
         try:
-            there, mine = os.stat(self._current), os.fstat(self._fd)
+            there, mine = self._current.stat(), os.fstat(self._fd)
         except FileNotFoundError:
             return True
         return (there.st_ino, there.st_dev) != (mine.st_ino, mine.st_dev)
@@ -187,7 +187,7 @@ class FileTransport(SpanExporter):
             self._end_torn_line()
 
     def _usable(self, part: Path, *, fresh: bool, compressed: bool) -> bool:
-        """Whether lines may be appended: not to a full part, nor to a compressed stream that was cut or is in use."""
+        """Whether lines may be appended: not to a full part, nor to a compressed stream cut or in use."""
         if not part.exists() or not part.is_file():
             return True
         size = part.stat().st_size
@@ -228,7 +228,7 @@ class FileTransport(SpanExporter):
             self._fd = None
 
 
-def open(path: str, options: Mapping[str, str], *, run_id: str = "") -> FileTransport:
+def open(path: str, options: Mapping[str, str]) -> FileTransport:
     """A file, or a directory where the path ends in a slash or names one."""
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")

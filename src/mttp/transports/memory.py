@@ -21,7 +21,7 @@ __all__ = ["MemoryTransport", "open"]
 
 class MemoryTransport(SpanExporter):
     """
-    Keeps spans by trace; with `max_episodes`, the oldest episodes go first, whole, and are counted in `evicted`.
+    Keeps spans by trace; with `max_episodes`, the oldest episodes go first, whole, counted in `evicted`.
 
     Memory grows without bound otherwise.
     """
@@ -63,7 +63,7 @@ class MemoryTransport(SpanExporter):
     def shutdown(self) -> None:
         """Nothing is released: what was recorded stays readable."""
 
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
+    def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
         """Nothing waits."""
         return True
 
@@ -71,7 +71,7 @@ class MemoryTransport(SpanExporter):
         return "memory://" if self.max_episodes is None else f"memory://?max_episodes={self.max_episodes}"
 
 
-def open(path: str, options: Mapping[str, str], *, run_id: str = "") -> MemoryTransport:
+def open(path: str, options: Mapping[str, str]) -> MemoryTransport:
     """`memory://`, bounded where `max_episodes` says so."""
     if path:
         raise TransportError(f"memory has no path, not even {path!r}")

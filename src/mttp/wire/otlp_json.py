@@ -26,9 +26,10 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Lines, each ending in a newline, that hold the spans in order; spans that share a scope share a block."""
+    """Lines, each ending in a newline, that hold the spans in order, side by side where they share a scope."""
     scope: Scope | None = None
-    frame, spans, size = (b"", b""), [], 0
+    frame, size = (b"", b""), 0
+    spans: list[bytes] = []
     for record in records:
         span = _dump(_span(record))
         full = size + len(span) + 1 > max_bytes
@@ -51,8 +52,9 @@ def _line(frame: tuple[bytes, bytes], spans: Sequence[bytes]) -> bytes:
 
 def _frame(scope: Scope) -> tuple[bytes, bytes]:
     """What stands around the spans of one scope: a line's beginning and its end."""
-    about: dict[str, Any] = {"name": scope.name, "version": scope.version, "attributes": _pairs(scope.attributes)}
-    block: dict[str, Any] = {"scope": _present(about), "spans": [], "schemaUrl": scope.schema_url}
+    pairs = _pairs(scope.attributes)
+    about = _present({"name": scope.name, "version": scope.version, "attributes": pairs})
+    block: dict[str, Any] = {"scope": about, "spans": [], "schemaUrl": scope.schema_url}
     resource = _present({"attributes": _pairs(scope.resource)})
     whole = {"resource": resource, "scopeSpans": [_present(block, keep="spans")]}
     if scope.resource_schema_url:

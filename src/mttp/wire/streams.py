@@ -91,8 +91,10 @@ def read_lines(path: str | os.PathLike[str], *, progress: Progress | None = None
 
 def ends_cleanly(path: str | os.PathLike[str]) -> bool:
     """
-    Whether more can be appended to the file: its last line has a newline, and its last gzip member or zstd frame
-    is whole. An empty or absent file ends cleanly.
+    Whether more can be appended to the file.
+
+    Its last line must have a newline, and its last gzip member or zstd frame be whole.
+    An empty or absent file ends cleanly.
     """
     path = Path(path)
     if not path.exists() or path.stat().st_size == 0:

@@ -1,0 +1,211 @@
+"""
+Counting a recording in one pass that never holds an episode.
+
+An open episode keeps the ids of its spans; one that has ended keeps a row of numbers and its trace id.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import defaultdict
+from typing import Any
+
+from mttp.codec import outline
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = ["Codes", "Extent", "Tally"]
+
+
+class Codes:
+    """A column of words as numbers: there are few different ones."""
+
+    __slots__ = ("column", "words")
+
+    def __init__(self) -> None:
+        self.column = array("I")
+        self.words: dict[str, int] = {}
+
+    def append(self, word: str) -> None:
+        """Add a row."""
+        self.column.append(self.words.setdefault(word, len(self.words)))
+
+
+class Extent:
+    """Count, mean, lowest and highest of the numbers seen so far."""
+
+    __slots__ = ("count", "max", "mean", "min")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.min = math.inf
+        self.max = -math.inf
+
+    def add(self, value: float) -> None:
+        """See a number."""
+        self.count += 1
+        self.mean += (value - self.mean) / self.count
+        self.min = min(self.min, value)
+        self.max = max(self.max, value)
+
+
+class _Open:
+    """An episode of which some spans were seen, and not all."""
+
+    __slots__ = ("end", "ending", "env", "grades", "root", "scorings", "seen", "start", "steps")
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.steps = 0
+        self.start: int | None = None
+        self.end = 0
+        self.env = ""
+        self.root = ""
+        self.ending: outline.Ending | None = None
+        self.scorings: list[tuple[int, int, str, str, dict[str, float]]] | None = None
+        self.grades: dict[str, dict[str, float]] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.ending is not None and len(self.seen) >= self.ending.span_count
+
+    def scores(self) -> dict[str, float]:
+        """The components of the last scoring of the whole episode."""
+        of_root = [scoring for scoring in self.scorings or () if scoring[2] == self.root]
+        if not of_root:
+            return {}
+        *_, span_id, scores = max(of_root, key=lambda scoring: scoring[:2])
+        return scores | (self.grades or {}).get(span_id, {})
+
+
+class Tally:
+    """A recording's figures as they grow, span by span."""
+
+    def __init__(self) -> None:
+        self.start_times = array("q")
+        self.durations = array("d")
+        self.returns = array("d")
+        self.lengths = array("q")
+        self.statuses, self.outcomes, self.envs, self.specs = Codes(), Codes(), Codes(), Codes()
+        self.components: defaultdict[str, Extent] = defaultdict(Extent)
+        self.tokens = [0, 0]
+        self.call_tokens = [0, 0]
+        self.duplicates = 0
+        self.runs: dict[str, dict[str, SpanRecord]] = {}
+        self._open: dict[int, _Open] = {}
+        self._finished: set[int] = set()
+        self._take: dict[str, Any] = {
+            names.EPISODE: self._root,
+            names.EPISODE_START: self._start,
+            names.STEP: self._step,
+            names.STEPS: self._step,
+            names.REWARD: self._reward,
+            names.GRADE: self._grade,
+            outline.CALL: self._call,
+            outline.OTHER: self._other,
+        }
+
+    def add(self, record: SpanRecord) -> None:
+        """Count a span, unless it isn't ours or was counted before."""
+        kind = outline.kind(record)
+        if kind == names.RUN:
+            self.runs.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
+        elif kind:
+            self._add(kind, record)
+
+    def _add(self, kind: str, record: SpanRecord) -> None:
+        trace, span = int(record.trace_id, 16), int(record.span_id, 16)
+        if trace in self._finished:
+            self.duplicates += 1
+            return
+        episode = self._open.get(trace)
+        if episode is None:
+            episode = self._open[trace] = _Open()
+        if span in episode.seen:
+            self.duplicates += 1
+            return
+        episode.seen.add(span)
+        self._take[kind](episode, record)
+        if episode.is_whole:
+            del self._open[trace]
+            self._finished.add(trace)
+            self._close(episode)
+
+    def finish(self) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]]]:
+        """
+        Close what is still open.
+
+        Returns the trace ids of the unfinished episodes with their steps, and of the incomplete ones with how many
+        of their spans were found and how many were recorded.
+        """
+        unfinished: list[tuple[str, int]] = []
+        incomplete: list[tuple[str, int, int]] = []
+        self._finished.clear()
+        while self._open:
+            trace, episode = self._open.popitem()
+            if episode.ending is None:
+                unfinished.append((f"{trace:032x}", episode.steps))
+            else:
+                incomplete.append((f"{trace:032x}", len(episode.seen), episode.ending.span_count))
+            self._close(episode)
+        return unfinished, incomplete
+
+    def _close(self, episode: _Open) -> None:
+        ending = episode.ending or outline.Ending(
+            "unfinished", "unknown", episode.env, "", return_=None, length=episode.steps, span_count=0
+        )
+        start = episode.start or 0
+        self.start_times.append(start)
+        self.durations.append((episode.end - start) / 1e9 if episode.ending else math.nan)
+        self.returns.append(math.nan if ending.return_ is None else ending.return_)
+        self.lengths.append(ending.length)
+        self.statuses.append(ending.status)
+        self.outcomes.append(ending.outcome)
+        self.envs.append(ending.env)
+        self.specs.append(ending.spec)
+        for name, score in episode.scores().items():
+            self.components[name].add(score)
+
+    # What each kind of span says; a step that is read before the marker may be all there is to tell the start.
+
+    def _root(self, episode: _Open, record: SpanRecord) -> None:
+        episode.root = record.span_id
+        episode.ending = outline.ending(record)
+        episode.start, episode.end = record.start_time, record.end_time
+
+    def _start(self, episode: _Open, record: SpanRecord) -> None:
+        if episode.ending is None:
+            episode.start, episode.env, episode.root = (
+                record.start_time,
+                outline.env(record),
+                record.parent_id,
+            )
+
+    def _step(self, episode: _Open, record: SpanRecord) -> None:
+        episode.steps += outline.steps(record)
+        given, sampled = outline.counts(record)
+        self.tokens[0] += given
+        self.tokens[1] += sampled
+        if episode.start is None:
+            episode.start = record.start_time
+
+    def _call(self, episode: _Open, record: SpanRecord) -> None:
+        given, sampled = outline.counts(record)
+        self.call_tokens[0] += given
+        self.call_tokens[1] += sampled
+
+    def _reward(self, episode: _Open, record: SpanRecord) -> None:
+        if episode.scorings is None:
+            episode.scorings = []
+        when, where = (record.start_time, record.end_time), (record.parent_id, record.span_id)
+        episode.scorings.append((*when, *where, outline.scores(record)))
+
+    def _grade(self, episode: _Open, record: SpanRecord) -> None:
+        if episode.grades is None:
+            episode.grades = {}
+        episode.grades.setdefault(record.parent_id, {}).update(outline.grade(record))
+
+    def _other(self, _: _Open, __: SpanRecord) -> None:
+        """Spans that count as seen, and for nothing else."""

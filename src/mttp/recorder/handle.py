@@ -1,0 +1,211 @@
+"""What episodes, steps and calls share while they are open: a span, a place in the context, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from contextvars import Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from typing_extensions import ParamSpec, Self
+
+from mttp.codec.plain import name_key, number, plain, text
+from mttp.livespan import LiveSpan, Origin, qualified_name
+from mttp.semconv import attributes as a
+
+if TYPE_CHECKING:
+    from mttp.recorder.open_episode import OpenEpisode
+
+__all__ = ["Handle", "Host", "Measured", "quiet"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
+
+
+class Host(Protocol):
+    """What the recorder needs of a session."""
+
+    run_id: str
+    origin: Origin
+
+    def ended(self, span: LiveSpan) -> None:
+        """Take an ended span."""
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault and log the first of its kind."""
+
+    def opened(self, episode: OpenEpisode) -> int:
+        """Take note of an episode that started; its index."""
+
+    def finished(self, episode: OpenEpisode) -> None:
+        """Take note of its end."""
+
+    def stepped(self) -> None:
+        """Take note of a step that started."""
+
+
+def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A method of a handle that counts whatever goes wrong in it instead of raising; it answers None then."""
+
+    @functools.wraps(method)
+    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            handle = cast("Handle", args[0])
+            handle._fault("internal_error", f"{method.__qualname__}: {error!r}")
+            return cast(_T, None)
+
+    return guarded
+
+
+class Handle:
+    """What episodes, steps and calls share: a span, a place in the context, and an end."""
+
+    def __init__(self, host: Host | None, span: LiveSpan | None) -> None:
+        self._host = host
+        self._span = span
+        self._outer: object = None
+        self._attached: list[Token[Context]] = []
+
+    def __bool__(self) -> bool:
+        """Whether the handle records, or recorded, anything at all."""
+        return self._span is not None
+
+    @property
+    def span(self) -> trace.Span:
+        """The OpenTelemetry span, for attributes, events and links of the user's own."""
+        return self._span or trace.INVALID_SPAN
+
+    @property
+    def span_id(self) -> str:
+        """The span's id, 16 hex digits; empty for an inert handle."""
+        return f"{self._span.identity.span_id:016x}" if self._span else ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the handle takes nothing more."""
+        return self._span is None or not self._span.is_recording()
+
+    def _takes(self, what: str) -> bool:
+        if not self.ended:
+            return True
+        if self._span is not None:
+            self._fault("after_end", f"{what} after the end of {self._span.name!r}")
+        return False
+
+    def _fault(self, kind: str, detail: str = "") -> None:
+        if self._host is not None:
+            self._host.fault(kind, detail)
+
+    def __enter__(self) -> Self:
+        if self._span is not None:
+            self._attached.append(otel_context.attach(self._as_context(self._span)))
+        return self
+
+    def _as_context(self, span: LiveSpan) -> Context:
+        """The context inside the block."""
+        return trace.set_span_in_context(span)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
+    ) -> None:
+        if self._attached:
+            _detach(self._attached.pop())
+        if not self.ended:
+            self._leave(error)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace_)
+
+    @quiet
+    def _leave(self, error: BaseException | None) -> None:
+        if error is None:
+            self._finish()
+        elif isinstance(error, _ABORTS):
+            self._finish(status="aborted", stop_reason=qualified_name(error))
+        else:
+            assert self._span is not None
+            self._span.record_exception(error)
+            self._finish(status="error", error_type=qualified_name(error), error_message=str(error))
+
+    def _finish(self, **how: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__} can't end as {how}")
+
+
+def _detach(token: Token[Context]) -> None:
+    """Put the context back, unless this is another context: an async generator's end may run anywhere."""
+    try:
+        token.var.reset(token)
+    except (ValueError, RuntimeError):
+        return
+
+
+class Measured(Handle):
+    """A handle that takes metrics and metadata of the user's own."""
+
+    def __init__(self, host: Host | None, span: LiveSpan | None) -> None:
+        super().__init__(host, span)
+        self._metrics: dict[str, float] = {}
+        self._metadata: dict[str, Any] = {}
+        self._raw_names: dict[str, str] = {}
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The user's own numbers so far, by name as recorded."""
+        return dict(self._metrics)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The user's own facts so far, by name as recorded."""
+        return dict(self._metadata)
+
+    @quiet
+    def metric(self, name: str, value: float) -> None:
+        """Record a number of your own; a name is kept in lower case letters, digits and underscores."""
+        if not self._takes("metric"):
+            return
+        found = number(value)
+        if found is None:
+            cast(LiveSpan, self._span).fault("metric_invalid", f"{name} is {value!r:.200}")
+        elif (key := self._own_name(a.METRIC, name)) is not None:
+            self._metrics[key] = found
+            self._keep(a.METRIC, key, found)
+
+    @quiet
+    def set_metadata(self, name: str, value: object) -> None:
+        """Record a fact of your own; names as for `metric`."""
+        if self._takes("set_metadata") and (key := self._own_name(a.METADATA, name)) is not None:
+            span = cast(LiveSpan, self._span)
+            kept = _listed(span.checked(plain, value))
+            self._metadata[key] = kept
+            self._keep(a.METADATA, key, kept)
+
+    def _own_name(self, prefix: str, name: object) -> str | None:
+        """The name as recorded; None where another name of the user's already became it."""
+        key = name_key(name)
+        raw = self._raw_names.setdefault(f"{prefix}.{key}", str(name))
+        if raw == str(name) and key:
+            return key
+        cast(LiveSpan, self._span).fault("name_collision", text(f"{name} and {raw}", []))
+        return None
+
+    def _keep(self, prefix: str, key: str, value: Any) -> None:
+        cast(LiveSpan, self._span)._keep(f"{prefix}.{key}", value)
+
+
+def _listed(value: Any) -> Any:
+    """A fact as reading gives it back: arrays as lists."""
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,0 +1,117 @@
+"""What is known of an episode while it is open, under the names that `mttp.Episode` has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mttp.codec import episodes as codec
+from mttp.codec.plain import from_json
+from mttp.livespan import LiveSpan
+from mttp.recorder.handle import Host, Measured
+from mttp.recorder.ledger import Ledger
+from mttp.semconv import attributes as a
+
+__all__ = ["Known"]
+
+
+class Known(Measured):
+    """An episode's identity, and what has come of it so far."""
+
+    def __init__(self, host: Host | None, span: LiveSpan | None = None) -> None:
+        super().__init__(host, span)
+        self._identity: dict[str, Any] = {}
+        self._ending: dict[str, Any] = {}
+        self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
+        self._ledger = Ledger()
+        self._next_index = 0
+
+    @property
+    def trace_id(self) -> str:
+        """The episode's trace, 32 hex digits; empty for an inert handle."""
+        return f"{self._span.identity.trace_id:032x}" if self._span else ""
+
+    @property
+    def id(self) -> str:
+        """The episode's own id."""
+        return str(self._identity.get(a.EPISODE_ID, ""))
+
+    @property
+    def run_id(self) -> str:
+        """The run that it belongs to."""
+        return str(self._identity.get(a.RUN_ID, ""))
+
+    @property
+    def env(self) -> str:
+        """The environment's id."""
+        return str(self._identity.get(a.ENV_ID, ""))
+
+    @property
+    def task(self) -> str | None:
+        """The task's id."""
+        return self._identity.get(a.TASK_ID)
+
+    @property
+    def group(self) -> str | None:
+        """The group that it is compared within."""
+        return self._identity.get(a.GROUP_ID)
+
+    @property
+    def seed(self) -> int | str | None:
+        """The environment's seed."""
+        return codec.seed(self._identity.get(a.ENV_SEED))
+
+    @property
+    def policy(self) -> str | None:
+        """The policy's id."""
+        return self._identity.get(a.POLICY_ID)
+
+    @property
+    def slices(self) -> list[str]:
+        """Named subsets that the task belongs to."""
+        return list(self._identity.get(a.TASK_SLICES, ()))
+
+    @property
+    def inputs(self) -> Any:
+        """What a reward needs besides the steps, as JSON gives it back."""
+        document = self._identity.get(a.INPUTS_JSON)
+        return None if document is None else from_json(document)
+
+    @property
+    def status(self) -> str:
+        """unfinished, until it ends."""
+        return str(self._ending.get("status", "unfinished"))
+
+    @property
+    def outcome(self) -> str:
+        """success, failure or unknown."""
+        return str(self._ending.get("outcome", "unknown"))
+
+    @property
+    def terminated(self) -> bool | None:
+        """Whether the task itself ended."""
+        return self._stated["terminated"]
+
+    @property
+    def truncated(self) -> bool | None:
+        """Whether a limit cut it off."""
+        return self._stated["truncated"]
+
+    @property
+    def length(self) -> int:
+        """Environment steps so far."""
+        return int(self._ending.get("length", self._next_index))
+
+    @property
+    def step_reward_sum(self) -> float | None:
+        """Sum of the step rewards that are numbers; None when no ended step states one."""
+        return self._ledger.step_sum
+
+    @property
+    def return_basis(self) -> str | None:
+        """episode where a total was stated, steps where rewards were, None where nothing was."""
+        return self._ledger.basis
+
+    @property
+    def return_(self) -> float | None:
+        """What the whole episode was paid so far; None where that is not known."""
+        return self._ledger.paid

@@ -1,0 +1,55 @@
+"""What an episode was paid so far, by its steps and in total."""
+
+from __future__ import annotations
+
+import math
+
+from mttp.episodes import Reward
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Step rewards as they come, and the total where one is stated."""
+
+    def __init__(self) -> None:
+        self._paid: list[float] = []
+        self._invalid = 0
+        self._total: Reward | None = None
+        self._overruled: float | None = None
+
+    def step(self, value: float | None, *, invalid: bool) -> None:
+        """Enter what an ended step paid."""
+        if value is not None:
+            self._paid.append(value)
+        elif invalid:
+            self._invalid += 1
+
+    def total(self, scoring: Reward) -> None:
+        """Enter a scoring of the whole episode; one that is missing or abstained states no total."""
+        self._total = scoring if scoring.status in ("ok", "error") else None
+
+    def overrule(self, value: float) -> None:
+        """Enter a total that an earlier recording states."""
+        self._overruled = value
+
+    @property
+    def step_sum(self) -> float | None:
+        """Sum of the step rewards that are numbers; None when no ended step states one."""
+        return math.fsum(self._paid) if self._paid else None
+
+    @property
+    def basis(self) -> str | None:
+        """episode where a total was stated, steps where rewards were, None where nothing was."""
+        if self._total is not None or self._overruled is not None:
+            return "episode"
+        return "steps" if self._paid or self._invalid else None
+
+    @property
+    def paid(self) -> float | None:
+        """What the whole episode was paid; None where that is not known."""
+        if self._overruled is not None:
+            return self._overruled
+        if self._total is not None:
+            return self._total.value
+        return None if self._invalid else self.step_sum

@@ -1,0 +1,71 @@
+"""A call of a model or a tool while it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from mttp.codec import calls
+from mttp.episodes import Call
+from mttp.livespan import LiveSpan
+from mttp.recorder.handle import Handle, Host, quiet
+
+__all__ = ["OpenCall"]
+
+
+class OpenCall(Handle):
+    """A call of a model or a tool within a step, from request to answer."""
+
+    def __init__(self, host: Host | None, span: LiveSpan | None, call: Call | None = None) -> None:
+        super().__init__(host, span)
+        self._call = call
+        self._answer: dict[str, Any] = {}
+
+    @quiet
+    def response(
+        self,
+        *,
+        model: str | None = None,
+        id: str | None = None,
+        finish_reasons: Sequence[str] = (),
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+    ) -> None:
+        """What the model's answer says about itself."""
+        if self._takes("response"):
+            given = {
+                "response_model": model,
+                "id": id,
+                "finish_reasons": tuple(finish_reasons),
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+            }
+            self._answer |= {name: value for name, value in given.items() if value is not None}
+
+    @quiet
+    def result(self, value: object) -> None:
+        """What the tool answered."""
+        if self._takes("result"):
+            self._answer["result"] = value
+
+    @quiet
+    def end(self) -> None:
+        """End the call."""
+        if self._takes("end"):
+            self._finish()
+
+    def _finish(
+        self,
+        *,
+        error_type: str | None = None,
+        error_message: str = "",
+        end_time: int | None = None,
+        **_: Any,
+    ) -> None:
+        span = cast(LiveSpan, self._span)
+        assert self._call is not None
+        span.values |= span.checked(calls.encode, replace(self._call, **self._answer))
+        if error_type is not None:
+            span.fail(error_type, error_message)
+        span.end(end_time)

@@ -1,0 +1,198 @@
+"""A step while it happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind
+
+from mttp.codec import calls, content, rewards, steps, tokens
+from mttp.codec.plain import Faults, text
+from mttp.episodes import Call, Reward, Tokens
+from mttp.livespan import LiveSpan
+from mttp.recorder.handle import Measured, quiet
+from mttp.recorder.open_call import OpenCall
+
+if TYPE_CHECKING:
+    from mttp.recorder.open_episode import OpenEpisode
+
+__all__ = ["STEP_KEY", "OpenStep"]
+
+STEP_KEY = otel_context.create_key("mttp-step")
+"""Where the OpenTelemetry context holds the current step."""
+
+
+class OpenStep(Measured):
+    """A step while it happens."""
+
+    def __init__(self, episode: OpenEpisode, span: LiveSpan | None, index: int = 0) -> None:
+        super().__init__(episode._host, span)
+        self._episode = episode
+        self._index = index
+        self._reward: float | None = None
+        self._invalid = False
+        self._flags: dict[str, bool] = {}
+        self._calls: list[OpenCall] = []
+
+    def _as_context(self, span: LiveSpan) -> Context:
+        self._outer = otel_context.get_value(STEP_KEY)
+        return otel_context.set_value(STEP_KEY, self, super()._as_context(span))
+
+    @property
+    def index(self) -> int:
+        """Position in the episode, from 0."""
+        return self._index
+
+    @property
+    def episode(self) -> OpenEpisode:
+        """The episode that this step belongs to."""
+        return self._episode
+
+    @quiet
+    def observation(self, value: object, *, max_bytes: int | None = None) -> None:
+        """What the policy sees; beyond `max_bytes` only dtype and shape are kept."""
+        if self._takes("observation"):
+            self._content(content.OBSERVATION, value, max_bytes)
+
+    @quiet
+    def action(self, value: object, *, max_bytes: int | None = None) -> None:
+        """What the policy does; beyond `max_bytes` only dtype and shape are kept."""
+        if self._takes("action"):
+            self._content(content.ACTION, value, max_bytes)
+
+    def _content(self, keys: content.Keys, value: object, max_bytes: int | None) -> None:
+        span = cast(LiveSpan, self._span)
+        faults: Faults = []
+        span.values |= content.encode(keys, value, faults, span.omissions, max_bytes=max_bytes)
+        span.note(faults)
+
+    @quiet
+    def tokens(self, ids: Any = None, **facts: Any) -> None:
+        """
+        Record the step's token block: ids of the completion, and whatever else `mttp.Tokens` names.
+
+        Each array is one-dimensional, of Python numbers or from any array library.
+        """
+        if not self._takes("tokens"):
+            return
+        self._set_tokens(cast(LiveSpan, self._span).checked(tokens.make, {"ids": ids, **facts}))
+
+    def _set_tokens(self, block: Tokens) -> None:
+        span = cast(LiveSpan, self._span)
+        span.forget(tokens.KEYS)
+        span.values |= span.checked(tokens.encode, block)
+
+    @quiet
+    def reward(self, value: object, **scoring: Any) -> None:
+        """
+        What this step pays; a value that is not a finite number is an error, and never a zero.
+
+        With `components`, `weights` or another part of a scoring (see `OpenEpisode.reward`), that is kept too.
+        """
+        if not self._takes("reward"):
+            return
+        span = cast(LiveSpan, self._span)
+        if scoring:
+            self._set_reward(self.episode._score(span, value, **scoring))
+            return
+        found, status, raw = rewards.assess(value)
+        if status == "error":
+            span.fault("reward_invalid", str(raw))
+        self._set_reward(Reward(value=found, status=status, raw=raw))
+
+    def _set_reward(self, made: Reward) -> None:
+        span = cast(LiveSpan, self._span)
+        span.forget(steps.REWARD_KEYS)
+        span.values |= steps.paid(made)
+        self._reward = made.value
+        self._invalid = made.status == "error"
+
+    @quiet
+    def record(
+        self,
+        *,
+        trained_reward: float | None = None,
+        value_estimate: float | None = None,
+        return_target: float | None = None,
+        logprob: float | None = None,
+        terminated: bool | None = None,
+        truncated: bool | None = None,
+    ) -> None:
+        """Numbers and flags that a trainer knows about this step."""
+        if not self._takes("record"):
+            return
+        flags = {"terminated": terminated, "truncated": truncated}
+        self._flags |= {name: bool(flag) for name, flag in flags.items() if flag is not None}
+        cast(LiveSpan, self._span).values.update(
+            steps.facts(
+                trained_reward=trained_reward,
+                value_estimate=value_estimate,
+                return_target=return_target,
+                logprob=logprob,
+                **flags,
+            )
+        )
+
+    def model_call(
+        self,
+        model: str | None = None,
+        *,
+        operation: str = "chat",
+        provider: str | None = None,
+        **parameters: Any,
+    ) -> OpenCall:
+        """
+        A call of a language model.
+
+        Sampling parameters go by name: temperature, top_p, top_k, max_tokens, seed.
+        """
+        return self._call(
+            Call(operation=operation, name=model, provider=provider, parameters=parameters), SpanKind.CLIENT
+        )
+
+    def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
+        """A call of a tool."""
+        return self._call(
+            Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id), SpanKind.INTERNAL
+        )
+
+    def _call(self, call: Call, kind: SpanKind) -> OpenCall:
+        return self._open_call(call, kind) or OpenCall(None, None)
+
+    @quiet
+    def _open_call(self, call: Call, kind: SpanKind, start_time: int | None = None) -> OpenCall | None:
+        if not self._takes("a call"):
+            return None
+        name = text(calls.span_name(str(call.operation), call.name), [])
+        span = self.episode._child(name, cast(LiveSpan, self._span), kind, start_time)
+        opened = OpenCall(self._host, span, call)
+        self._calls.append(opened)
+        return opened
+
+    @quiet
+    def end(
+        self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
+    ) -> None:
+        """End the step; `end_time` in nanoseconds since the Unix epoch, by default now."""
+        if self._takes("end"):
+            self.record(terminated=terminated, truncated=truncated)
+            self._finish(end_time=end_time)
+
+    def _finish(
+        self,
+        *,
+        error_type: str | None = None,
+        error_message: str = "",
+        end_time: int | None = None,
+        **_: Any,
+    ) -> None:
+        span = cast(LiveSpan, self._span)
+        for call in self._calls:
+            if not call.ended:
+                call._finish()
+        if error_type is not None:
+            span.fail(error_type, error_message)
+        self.episode._step_ended(self)
+        span.end(end_time)

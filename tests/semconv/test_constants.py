@@ -1,0 +1,207 @@
+"""The generated modules, as the rest of the package uses them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import mttp.semconv
+from mttp.semconv import attributes, metrics, spans, types, values
+
+ROOT = Path(__file__).parents[2]
+RESOLVED = json.loads((ROOT / "semconv" / "resolved.json").read_text(encoding="utf-8"))
+
+
+def constants(module):
+    """The module's constants by name."""
+    return {name: value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)}
+
+
+def value_type(attribute):
+    """The type of a catalog entry's value."""
+    stated = attribute.get("annotations", {}).get("code_generation", {}).get("value_type")
+    kind = attribute["type"]
+    if isinstance(kind, dict):
+        return {str: "string", int: "int", bool: "boolean"}[type(kind["members"][0]["value"])]
+    return stated or kind
+
+
+def test_version_is_the_end_of_the_schema_url():
+    """
+    The schema URL names the version that the package states.
+    """
+    expected = ("https://mttp.dev/schemas/0.1.0", "0.1.0")
+
+    assert expected == (mttp.semconv.SCHEMA_URL, mttp.semconv.VERSION)
+
+
+def test_package_imports_no_submodule():
+    """
+    Importing the package loads none of its modules.
+    """
+    code = "import sys, mttp.semconv; print([m for m in sys.modules if m.startswith('mttp.semconv.')])"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(ROOT / "src")},
+    )
+    expected = "[]\n"
+
+    assert expected == ran.stdout
+
+
+def test_types_agree_with_the_resolved_registry():
+    """
+    The table of types says of every attribute what the resolved registry says.
+    """
+    kinds = {entry["key"]: value_type(entry) for entry in RESOLVED["attribute_catalog"]}
+    expected = {key: kind for key, kind in kinds.items() if not kind.startswith("template[")}
+    templates = {
+        key: kind.removeprefix("template[")[:-1]
+        for key, kind in kinds.items()
+        if kind.startswith("template[")
+    }
+    # Exceptions are recorded as events, which no signal of ours lists.
+    listed = {key: kind for key, kind in types.ATTRIBUTE_TYPES.items() if not key.startswith("exception.")}
+
+    assert expected == listed
+    assert templates == types.TEMPLATE_TYPES
+
+
+def test_every_constant_has_a_type():
+    """
+    The constants are exactly the keys and prefixes of the tables of types.
+    """
+    expected = types.ATTRIBUTE_TYPES.keys() | types.TEMPLATE_TYPES.keys()
+
+    assert expected == set(constants(attributes).values())
+
+
+def test_types_are_those_that_a_reader_knows():
+    """
+    A type is a primitive, an array of one, any, or bytes; and one attribute alone holds bytes.
+    """
+    known = {
+        "string",
+        "int",
+        "double",
+        "boolean",
+        "string[]",
+        "int[]",
+        "double[]",
+        "boolean[]",
+        "any",
+        "bytes",
+    }
+    kinds = {*types.ATTRIBUTE_TYPES.values(), *types.TEMPLATE_TYPES.values()}
+    expected = [attributes.TOKEN_DATA]
+
+    assert kinds <= known
+    assert expected == [key for key, kind in types.ATTRIBUTE_TYPES.items() if kind == "bytes"]
+
+
+def test_quantity_has_the_type_of_its_kind():
+    """
+    Identities, seeds and digests are strings, counts and positions integers, rewards and returns doubles.
+    """
+    words = {
+        "id": "string",
+        "seed": "string",
+        "sha256": "string",
+        "index": "int",
+        "count": "int",
+        "reward": "double",
+        "return": "double",
+        "logprob": "double",
+    }
+    ours = {key: kind for key, kind in types.ATTRIBUTE_TYPES.items() if key.startswith("mttp.")}
+    last_words = {key: key.replace("_", ".").rsplit(".", 1)[1] for key in ours}
+    expected = {key: words[word] for key, word in last_words.items() if word in words}
+
+    assert len(expected) > len(words)
+    assert expected == {key: ours[key] for key in expected}
+
+
+def test_content_is_content():
+    """
+    The content switch covers observations, actions, inputs, configurations and messages.
+    """
+    expected = {
+        attributes.OBSERVATION_VALUE,
+        attributes.ACTION_VALUE,
+        attributes.EPISODE_FINAL_OBSERVATION_VALUE,
+        attributes.INPUTS_JSON,
+        attributes.RUN_CONFIG_JSON,
+        attributes.SPEC_DOCUMENTS,
+        attributes.GEN_AI_SYSTEM_INSTRUCTIONS,
+        attributes.GEN_AI_INPUT_MESSAGES,
+        attributes.GEN_AI_OUTPUT_MESSAGES,
+        attributes.GEN_AI_TOOL_CALL_ARGUMENTS,
+        attributes.GEN_AI_TOOL_CALL_RESULT,
+    }
+
+    assert expected == types.CONTENT
+
+
+def test_span_names():
+    """
+    Each kind of span has a constant for the words that its name begins with.
+    """
+    expected = {
+        "RUN": "run",
+        "RUN_START": "run.start",
+        "EPISODE": "episode",
+        "EPISODE_START": "episode.start",
+        "SEGMENT": "segment",
+        "STEP": "step",
+        "STEPS": "steps",
+        "AGENT": "agent",
+        "EXECUTE_TOOL": "execute_tool",
+        "REWARD": "reward",
+        "GRADE": "grade",
+        "GROUP": "group",
+        "UPDATE": "update",
+        "UPDATE_LINKS": "update.links",
+        "ANNOTATE": "annotate",
+        "EVAL_RUN": "eval.run",
+        "GAP": "gap",
+    }
+
+    assert expected == constants(spans)
+
+
+def test_every_metric_has_its_instrument():
+    """
+    A metric is recorded with the instrument, unit and number type that the registry states.
+    """
+    facts = {
+        metric["name"]: (
+            metric["instrument"],
+            metric["unit"],
+            metric["annotations"]["code_generation"]["metric_value_type"],
+            metric["brief"],
+        )
+        for metric in RESOLVED["registry"]["metrics"]
+    }
+
+    assert facts == metrics.INSTRUMENTS
+    assert facts.keys() == set(constants(metrics).values())
+
+
+def test_values_are_those_of_the_enums():
+    """
+    Each enum's known values are constants of a class of their own.
+    """
+    enums = {
+        entry["key"]: {member["value"] for member in entry["type"]["members"]}
+        for entry in RESOLVED["attribute_catalog"]
+        if isinstance(entry["type"], dict)
+    }
+    classes = {
+        name: set(constants(each).values()) for name, each in vars(values).items() if isinstance(each, type)
+    }
+
+    assert sorted(map(sorted, enums.values())) == sorted(map(sorted, classes.values()))
+    assert enums["mttp.episode.status"] == classes["EpisodeStatus"]

@@ -1,0 +1,89 @@
+"""Facts about the convention itself that no single definition states."""
+
+from pathlib import Path
+
+import pytest
+from tool.load import build, read
+from tool.resolve import resolve
+
+REGISTRY = build(read(Path(__file__).parents[2] / "semconv"))
+SPANS = {
+    signal.definition.name: {attribute.definition.key: attribute for attribute in signal.attributes}
+    for signal in resolve(REGISTRY)
+    if signal.definition.section == "spans"
+}
+WITHIN_AN_EPISODE = (
+    "mttp.episode",
+    "mttp.episode.start",
+    "mttp.segment",
+    "mttp.step",
+    "mttp.steps",
+    "mttp.agent",
+    "mttp.model_call",
+    "mttp.tool_call",
+    "mttp.reward",
+    "mttp.grade",
+)
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_every_span_says_which_run_it_belongs_to(span):
+    """
+    A span can be placed without its tree.
+    """
+    expected = "required"
+
+    assert expected == SPANS[span]["mttp.run.id"].requirement_level
+
+
+@pytest.mark.parametrize("span", WITHIN_AN_EPISODE)
+def test_every_span_of_an_episode_says_which_one(span):
+    """
+    A span of an episode can be placed before its root has arrived.
+    """
+    expected = "required"
+
+    assert expected == SPANS[span]["mttp.episode.id"].requirement_level
+
+
+@pytest.mark.parametrize(
+    ("start", "whole"), [("mttp.run.start", "mttp.run"), ("mttp.episode.start", "mttp.episode")]
+)
+def test_start_marker_states_nothing_that_its_root_does_not(start, whole):
+    """
+    What an unfinished run or episode is known by, a finished one is known by too.
+    """
+    assert SPANS[start].keys() <= SPANS[whole].keys()
+
+
+def test_no_name_is_squatted():
+    """
+    Names of ours are in our namespace, and no `rl` name is reused while nobody has accepted those.
+    """
+    reused = {attribute.key.split(".")[0] for attribute in REGISTRY.upstream}
+
+    assert {"mttp"} == {attribute.key.split(".")[0] for attribute in REGISTRY.attributes}
+    assert not reused & {"mttp", "rl"}
+
+
+def test_arrays_are_in_the_plural():
+    """
+    An array is named in the plural, but for those whose entries make one thing.
+    """
+    one_thing = {"mttp.token.parent", "mttp.reward.range"}
+    arrays = [attribute.key for attribute in REGISTRY.attributes if attribute.type.endswith("[]")]
+    singular = [key for key in arrays if not key.endswith("s") and not key.endswith(".shape")]
+
+    assert one_thing == set(singular)
+
+
+def test_every_attribute_is_explained_in_a_sentence():
+    """
+    A brief begins with a capital or a code and ends with a full stop.
+    """
+    briefs = [attribute.brief for attribute in (*REGISTRY.attributes, *REGISTRY.upstream)]
+    odd = [
+        brief for brief in briefs if not brief.endswith(".") or not (brief[0].isupper() or brief[0] in "`1")
+    ]
+
+    assert not odd
