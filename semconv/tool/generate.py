@@ -53,7 +53,7 @@ def _names(registry: Registry, signals: tuple[ResolvedSignal, ...]) -> dict[str,
     return {
         "registry": registry,
         "attributes": attributes,
-        "namespaces": [(name, list(members)) for name, members in groupby(attributes, key=_namespace)],
+        "namespaces": groupby(sorted(registry.attributes, key=_namespace), key=_namespace),
         "enums": [attribute for attribute in attributes if attribute.members],
         "spans": _section(signals, "spans"),
         "metrics": _section(signals, "metrics"),
@@ -66,11 +66,9 @@ def _section(signals: tuple[ResolvedSignal, ...], section: str) -> list[Resolved
 
 
 def _namespace(attribute: Attribute) -> str:
-    """Where the reference lists an attribute: under `mttp.run`, `gen_ai`, or `mttp` for a lone name."""
+    """Where the reference lists an attribute: under `mttp.run`, or under `mttp` for a lone name."""
     words = attribute.key.split(".")
-    if attribute.source is not None:
-        return words[0]
-    return ".".join(words[:2]) if len(words) > 2 or attribute.is_template else words[0]
+    return ".".join(words[:2]) if len(words) > 2 else words[0]
 
 
 def _environment() -> jinja2.Environment:

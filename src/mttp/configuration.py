@@ -141,6 +141,14 @@ def ensure_session() -> Session | None:
         return None if _active.closed else _active
 
 
+def forget() -> None:
+    """Begin as a new process would: no session is open, none was configured."""
+    global _active, _implicit, _over
+    if _active is not None:
+        _active.close()
+    _active, _implicit, _over = None, False, False
+
+
 def _quiet_session() -> Session | None:
     global _over
     try:

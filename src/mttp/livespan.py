@@ -65,7 +65,7 @@ class LiveSpan(Span, ReadableSpan):
     """
     One span of ours, from start to end.
 
-    `values` holds its attributes as recorded, arrays as numpy arrays; `attributes` shows them as others expect.
+    `values` holds its attributes as recorded, numpy arrays and all; `attributes` shows them as others expect.
     `identity` is its context, `started` its start in nanoseconds since the Unix epoch.
     """
 

@@ -6,6 +6,7 @@ Each fact is found by a function of its own; one that fails is noted and costs n
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import socket
@@ -76,12 +77,20 @@ def _git(directory: str, *arguments: str) -> str | None:
 
 def packages() -> dict[str, str]:
     """Version by name of the installed distributions that this process has imported."""
-    from importlib.metadata import packages_distributions, version
+    from importlib.metadata import version
 
-    imported = {name.partition(".")[0] for name in sys.modules}
-    owners = packages_distributions()
+    owners = _owners()
+    imported = {name.partition(".")[0] for name in list(sys.modules)}
     names = {owner for module in imported for owner in owners.get(module, ())}
     return {name: version(name) for name in sorted(names, key=str.lower)}
+
+
+@functools.cache
+def _owners() -> Mapping[str, list[str]]:
+    """Distributions by the top-level modules they install; slow to find out, so found out once."""
+    from importlib.metadata import packages_distributions
+
+    return packages_distributions()
 
 
 def interpreter(_: str) -> Facts:

@@ -36,6 +36,7 @@ _PARAMETERS = {
     "max_tokens": a.GEN_AI_REQUEST_MAX_TOKENS,
     "seed": a.GEN_AI_REQUEST_SEED,
 }
+_DOUBLES = frozenset({"temperature", "top_p", "top_k"})
 
 
 def span_name(operation: str, name: str | None) -> str:
@@ -53,7 +54,8 @@ def encode(call: Call, faults: Faults) -> dict[str, Plain]:
             attributes[key] = plain(value, faults)
     for name, value in call.parameters.items():
         if name in _PARAMETERS:
-            attributes[_PARAMETERS[name]] = plain(value, faults)
+            kept = plain(value, faults)
+            attributes[_PARAMETERS[name]] = float(kept) if name in _DOUBLES else kept
         else:
             faults.append(f"parameter_unknown: {name}")
     return attributes

@@ -69,8 +69,8 @@ def _facts(given: Mapping[str, Any], faults: Faults) -> dict[str, Plain]:
     for name, value in given.items():
         try:
             attributes |= {} if value is None else _fact(name, value, faults)
-        except (TypeError, ValueError, OverflowError) as error:
-            faults.append(f"{name}_invalid: {error}")
+        except Exception as error:  # whatever a foreign object raises when it is looked at
+            faults.append(f"{name}_invalid: {error!r}")
     return attributes
 
 

@@ -1,7 +1,8 @@
 """
 Spans as columns and back: which attribute is a column of which type, and what becomes of the rest.
 
-A value that isn't of its column's type stays in the span's `attributes`, as OTLP JSON; so do attributes without one.
+Known attributes are columns of their own names; one with a value of another type stays where the rest goes.
+The rest (other people's attributes, events, links, scope, resource) is OTLP JSON.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ from mttp.spans import Scope, SpanRecord
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_json_decode import decode_line
 
-__all__ = ["ATTRIBUTES", "SPAN", "TEMPLATES", "columns", "records"]
+__all__ = ["ATTRIBUTES", "JSON", "SPAN", "TEMPLATES", "URLS", "from_columns", "to_columns"]
 
 SPAN: dict[str, str] = {
     "trace_id": "string",
@@ -35,19 +37,154 @@ SPAN: dict[str, str] = {
 }
 """Columns that every span fills, named as the fields of a span record, and their types."""
 
-JSON = ("attributes", "events", "links", "scope", "resource")
-"""Columns of OTLP JSON: what has no column of its own."""
+ATTRIBUTES: dict[str, str] = {
+    key: "bytes" if type_ == "any" else type_ for key, type_ in ATTRIBUTE_TYPES.items()
+}
+"""Columns of known attributes, and their types; what may be anything has a column for packed arrays."""
+
+TEMPLATES: dict[str, str] = {prefix: type_ for prefix, type_ in TEMPLATE_TYPES.items() if type_ != "any"}
+"""Columns that map the user's own names to values, and the types of these."""
+
+_OF_SPANS = ("attributes", "events", "links")
+_OF_SCOPES = ("scope", "resource")
+JSON = (*_OF_SPANS, *_OF_SCOPES)
+"""Columns of OTLP JSON for what has no column of its own."""
 
 URLS = ("schema_url", "resource_schema_url")
-
-ATTRIBUTES = {key: "bytes" if type_ == "any" else type_ for key, type_ in ATTRIBUTE_TYPES.items()}
-"""Columns of known attributes and their types; one that may hold anything has a column for its packed form."""
-
-TEMPLATES = {prefix: type_ for prefix, type_ in TEMPLATE_TYPES.items() if type_ != "any"}
-"""Columns of maps from the user's own names, and the types of their values."""
+"""Columns that say which conventions scope and resource follow."""
 
 _INT64 = range(-(2**63), 2**63)
 
 
+def to_columns(records: Sequence[SpanRecord]) -> dict[str, list[Any]]:
+    """The spans as columns, those without a value left out."""
+    columns = {name: [getattr(record, name) for record in records] for name in SPAN}
+    scopes: dict[int, dict[str, str]] = {}
+    for row, record in enumerate(records):
+        if id(record.scope) not in scopes:
+            scopes[id(record.scope)] = _scope_cells(record.scope)
+        for name, value in chain(_cells(record), scopes[id(record.scope)].items()):
+            if name not in columns:
+                columns[name] = [None] * len(records)
+            columns[name][row] = value
+    return columns
+
+
+def _cells(record: SpanRecord) -> Iterator[tuple[str, Any]]:
+    rest: dict[str, Any] = {}
+    maps: dict[str, list[tuple[str, Any]]] = {}
+    for key, value in record.attributes.items():
+        prefix, _, name = key.rpartition(".")
+        if key in ATTRIBUTES and _FITS[ATTRIBUTES[key]](value):
+            yield key, value
+        elif prefix in TEMPLATES and _FITS[TEMPLATES[prefix]](value):
+            maps.setdefault(prefix, []).append((name, value))
+        else:
+            rest[key] = value
+    yield from maps.items()
+    if rest or record.events or record.links:
+        parts = _parts(replace(record, attributes=rest))
+        yield from ((name, parts[name]) for name in _OF_SPANS if name in parts)
+
+
+def _scope_cells(scope: Scope) -> dict[str, str]:
+    parts = _parts(SpanRecord(trace_id="", span_id="", name="", scope=scope))
+    return parts | {name: url for name in URLS if (url := getattr(scope, name))}
+
+
+def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -> Iterator[SpanRecord]:
+    """The spans that `to_columns` was given; without `arrays`, as `decode_line` leaves them out."""
+    count = len(columns["trace_id"])
+    attributes: list[dict[str, Any]] = [{} for _ in range(count)]
+    for key in ATTRIBUTES.keys() & columns.keys():
+        for row, value in enumerate(columns[key]):
+            if value is not None:
+                attributes[row][key] = value
+    for prefix in TEMPLATES.keys() & columns.keys():
+        for row, items in enumerate(columns[prefix]):
+            attributes[row].update((f"{prefix}.{name}", value) for name, value in items or ())
+    spans = [columns[name] for name in SPAN]
+    rests = [columns.get(name) or [None] * count for name in _OF_SPANS]
+    scopes = [columns.get(name) or [None] * count for name in (*_OF_SCOPES, *URLS)]
+    for row in range(count):
+        rest = tuple(column[row] for column in rests)
+        more = _parsed(*rest, arrays=arrays) if any(rest) else _NOTHING
+        yield SpanRecord(
+            **{name: column[row] for name, column in zip(SPAN, spans, strict=True)},
+            attributes={**attributes[row], **more.attributes},
+            events=more.events,
+            links=more.links,
+            scope=_scope(*(column[row] for column in scopes)),
+        )
+
+
+_NOTHING = SpanRecord(trace_id="", span_id="", name="")
+
+
+def _parsed(attributes: str | None, events: str | None, links: str | None, *, arrays: bool) -> SpanRecord:
+    """A span of nothing but these parts, read as any line is."""
+    parts = f'"attributes":{attributes or "[]"},"events":{events or "[]"},"links":{links or "[]"}'
+    return _read(f'"spans":[{{"traceId":"{"0" * 32}","spanId":"{"0" * 16}",{parts}}}]', arrays=arrays)
+
+
+@lru_cache(maxsize=256)
+def _scope(
+    scope: str | None, resource: str | None, schema_url: str | None, resource_url: str | None
+) -> Scope:
+    """One object for all spans of one scope."""
+    span = f'"spans":[{{"traceId":"{"0" * 32}","spanId":"{"0" * 16}"}}]'
+    found = _read(f'"scope":{scope or "{}"},{span}', before=f'"resource":{resource or "{}"},').scope
+    return replace(found, schema_url=schema_url or "", resource_schema_url=resource_url or "")
+
+
+def _read(block: str, *, before: str = "", arrays: bool = True) -> SpanRecord:
+    line = f'{{"resourceSpans":[{{{before}"scopeSpans":[{{{block}}}]}}]}}'
+    return decode_line(line.encode(), arrays=arrays)[0]
+
+
+_Fits = Callable[[Any], bool]
+
+
+def _all(fits: _Fits) -> _Fits:
+    return lambda value: type(value) is list and all(map(fits, value))
+
+
+_FITS: dict[str, _Fits] = {
+    "string": lambda value: type(value) is str,
+    "boolean": lambda value: type(value) is bool,
+    "double": lambda value: type(value) is float,
+    "int": lambda value: type(value) is int and value in _INT64,
+    "bytes": lambda value: type(value) is bytes,
+}
+_FITS |= {f"{type_}[]": _all(fits) for type_, fits in _FITS.items()}
+
+
+class _Span(msgspec.Struct, rename="camel"):
+    attributes: msgspec.Raw = msgspec.Raw()
+    events: msgspec.Raw = msgspec.Raw()
+    links: msgspec.Raw = msgspec.Raw()
+
+
 class _Block(msgspec.Struct, rename="camel"):
-    """A span's parts as they stand in a line of OTLP JSON."""
+    spans: list[_Span]
+    scope: msgspec.Raw = msgspec.Raw()
+
+
+class _Resource(msgspec.Struct, rename="camel"):
+    scope_spans: list[_Block]
+    resource: msgspec.Raw = msgspec.Raw()
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    resource_spans: list[_Resource]
+
+
+def _parts(record: SpanRecord) -> dict[str, str]:
+    """The record's parts as they stand in a line of OTLP JSON, where they are not empty."""
+    (line,) = encode_records([record])
+    whole = msgspec.json.decode(line, type=_Line).resource_spans[0]
+    block = whole.scope_spans[0]
+    span = block.spans[0]
+    raw = (span.attributes, span.events, span.links, block.scope, whole.resource)
+    named = ((name, bytes(part).decode()) for name, part in zip(JSON, raw, strict=True))
+    return {name: part for name, part in named if part not in ("", "[]", "{}")}

@@ -13,7 +13,7 @@ from mttp.episodes import Run
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.reading.tally import Codes, Tally
+from mttp.reading.tally import Codes, Missing, Tally
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
@@ -111,18 +111,19 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     tally = Tally()
     for record in scan:
         tally.add(record)
-    _close(tally, scan)
+    for missing in tally.finish():
+        _note(missing, scan)
     return _summary(tally, scan)
 
 
-def _close(tally: Tally, scan: Scan) -> None:
-    unfinished, incomplete = tally.finish()
-    for trace_id, steps in unfinished:
-        message = f"episode {trace_id} has no end: {steps} steps were found"
-        scan.add_problem("unfinished_episode", message, trace_id=trace_id)
-    for trace_id, found, recorded in incomplete:
-        message = f"episode {trace_id} lacks spans: {found} of {recorded} were found"
-        scan.add_problem("incomplete_episode", message, trace_id=trace_id)
+def _note(missing: Missing, scan: Scan) -> None:
+    if missing.recorded is None:
+        message = f"episode {missing.trace_id} has no end: {missing.steps} steps were found"
+        scan.add_problem("unfinished_episode", message, trace_id=missing.trace_id)
+    else:
+        found = f"{missing.spans} of {missing.recorded}"
+        message = f"episode {missing.trace_id} lacks spans: {found} were found"
+        scan.add_problem("incomplete_episode", message, trace_id=missing.trace_id)
 
 
 def _summary(tally: Tally, scan: Scan) -> Summary:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from mttp.codec import outline
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["Codes", "Extent", "Tally"]
+__all__ = ["Codes", "Extent", "Missing", "Tally"]
 
 
 class Codes:
@@ -49,6 +50,18 @@ class Extent:
         self.mean += (value - self.mean) / self.count
         self.min = min(self.min, value)
         self.max = max(self.max, value)
+
+
+class Missing(NamedTuple):
+    """An episode of which something is missing."""
+
+    trace_id: str
+    steps: int
+    """Steps that were found."""
+    spans: int
+    """Spans that were found."""
+    recorded: int | None
+    """Spans that were recorded; None where the end is missing, which says so."""
 
 
 class _Open:
@@ -133,24 +146,14 @@ class Tally:
             self._finished.add(trace)
             self._close(episode)
 
-    def finish(self) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]]]:
-        """
-        Close what is still open.
-
-        Returns the trace ids of the unfinished episodes with their steps, and of the incomplete ones with how many
-        of their spans were found and how many were recorded.
-        """
-        unfinished: list[tuple[str, int]] = []
-        incomplete: list[tuple[str, int, int]] = []
+    def finish(self) -> Iterator[Missing]:
+        """Close what is still open, and say what each lacks."""
         self._finished.clear()
         while self._open:
             trace, episode = self._open.popitem()
-            if episode.ending is None:
-                unfinished.append((f"{trace:032x}", episode.steps))
-            else:
-                incomplete.append((f"{trace:032x}", len(episode.seen), episode.ending.span_count))
+            recorded = None if episode.ending is None else episode.ending.span_count
+            yield Missing(f"{trace:032x}", episode.steps, len(episode.seen), recorded)
             self._close(episode)
-        return unfinished, incomplete
 
     def _close(self, episode: _Open) -> None:
         ending = episode.ending or outline.Ending(
@@ -168,7 +171,7 @@ class Tally:
         for name, score in episode.scores().items():
             self.components[name].add(score)
 
-    # What each kind of span says; a step that is read before the marker may be all there is to tell the start.
+    # What each kind of span says; where there is no root and no marker, a step tells the start.
 
     def _root(self, episode: _Open, record: SpanRecord) -> None:
         episode.root = record.span_id
@@ -177,11 +180,8 @@ class Tally:
 
     def _start(self, episode: _Open, record: SpanRecord) -> None:
         if episode.ending is None:
-            episode.start, episode.env, episode.root = (
-                record.start_time,
-                outline.env(record),
-                record.parent_id,
-            )
+            episode.start, episode.root = record.start_time, record.parent_id
+            episode.env = outline.env(record)
 
     def _step(self, episode: _Open, record: SpanRecord) -> None:
         episode.steps += outline.steps(record)
@@ -191,7 +191,7 @@ class Tally:
         if episode.start is None:
             episode.start = record.start_time
 
-    def _call(self, episode: _Open, record: SpanRecord) -> None:
+    def _call(self, _: _Open, record: SpanRecord) -> None:
         given, sampled = outline.counts(record)
         self.call_tokens[0] += given
         self.call_tokens[1] += sampled

@@ -60,7 +60,7 @@ class OpenEpisode(Known):
         faults: Faults = []
         trace_id = trace_id or ids.trace_id()
         self._episode_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
-        facts = {**identity, "slices": slices, "seed": episode_codec.seed(seed), "inputs": inputs}
+        facts = {**identity, "slices": slices, "seed": seed, "inputs": inputs}
         facts.setdefault("index", host.opened(self))
         values = episode_codec.identity(
             run_id=host.run_id, episode_id=self._episode_id, faults=faults, **facts

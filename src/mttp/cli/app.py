@@ -1,0 +1,74 @@
+"""The commands in one program; each is a function of its own file."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from mttp import __version__
+from mttp.errors import MttpError
+
+__all__ = ["COMMANDS", "app"]
+
+COMMANDS = ("demo", "show", "summary", "convert")
+"""Each names a module here, and the function in it."""
+
+_EPILOG = "Exit codes: 0 fine, 1 problems under --strict, 2 wrong usage or input that can't be read."
+
+app = typer.Typer(
+    name="mttp",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mttp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def mttp(
+    version: Annotated[  # noqa: ARG001 - its callback acts
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Record reinforcement-learning episodes as OpenTelemetry traces, and read them back."""
+
+
+def _spoken(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`command`, with what goes wrong said in a sentence instead of a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except BrokenPipeError:
+            raise
+        except MttpError as error:
+            _refuse(str(error))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _refuse(f"{where}{error.strerror or error}")
+
+    return run
+
+
+def _refuse(sentence: str) -> None:
+    print(f"mttp: {sentence}", file=sys.stderr)
+    raise typer.Exit(2)
+
+
+for _name in COMMANDS:
+    _command = getattr(import_module(f"mttp.cli.{_name}"), _name)
+    app.command(_name, epilog=_EPILOG)(_spoken(_command))

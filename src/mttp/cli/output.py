@@ -1,0 +1,67 @@
+"""What the commands share: where they print, a progress bar, and how they end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress as Bar
+
+from mttp.reading.jsonable import to_json
+from mttp.reading.problems import Problem
+from mttp.reading.sources import size
+from mttp.wire.streams import Progress
+
+__all__ = ["Json", "Sources", "Strict", "console", "finish", "print_json", "progress"]
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH...", help="Recordings: files (their rotated parts are included), globs or directories."
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if the recording has problems.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+_LARGE = 20_000_000
+_WIDTH_OF_A_PIPE = 160
+
+
+def console() -> Console:
+    """Standard output; wide where no terminal limits it, and without colour there."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    to_terminal = Console(highlight=False)
+    if to_terminal.is_terminal:
+        return to_terminal
+    return Console(highlight=False, width=_WIDTH_OF_A_PIPE)
+
+
+def print_json(document: object) -> None:
+    """One JSON document."""
+    print(to_json(document, indent=2))
+
+
+@contextmanager
+def progress(sources: Sequence[str]) -> Iterator[Progress | None]:
+    """A bar on standard error while much is read, if that is a terminal."""
+    errors = Console(stderr=True)
+    total = size(sources) if errors.is_terminal else 0
+    if total < _LARGE:
+        yield None
+        return
+    with Bar(console=errors, transient=True) as bar:
+        task = bar.add_task("reading", total=total)
+        yield lambda read: bar.advance(task, read)
+
+
+def finish(problems: Sequence[Problem], *, strict: bool) -> None:
+    """Exit with 1 where there are problems and that was asked for."""
+    if strict and problems:
+        print(f"mttp: the recording has problems, first: {problems[0]}", file=sys.stderr)
+        raise typer.Exit(1)

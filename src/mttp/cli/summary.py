@@ -1,0 +1,31 @@
+"""`mttp summary`: what a recording amounts to."""
+
+from __future__ import annotations
+
+from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
+from mttp.reading import summarize
+from mttp.report.summary import document, render
+
+__all__ = ["summary"]
+
+
+def summary(paths: Sources, *, json: Json = False, strict: Strict = False) -> None:
+    """
+    Print the figures of a recording: returns, outcomes, components, tokens, durations, a learning curve.
+
+    Episodes are never built, so that this is fast and needs little memory however large the files are.
+
+    \b
+    Examples:
+      mttp summary runs/cartpole.jsonl
+      mttp summary 'runs/**/*.jsonl.gz'
+      mttp summary runs/ --json | jq .return.mean
+    """
+    with progress(paths) as advance:
+        found = summarize(paths, progress=advance)
+    if json:
+        print_json(document(found))
+    else:
+        out = console()
+        out.print(render(found, terminal=out.is_terminal))
+    finish(found.problems, strict=strict)

@@ -1,0 +1,294 @@
+"""
+Episodes as Arrow tables: one row per episode, step, scoring and token block.
+
+Columns are named as the fields of the values, and are there even where nothing fills them.
+What is absent is null.
+Free-form content (observations, actions, metadata, …) is JSON text: its shape differs from task to task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from mttp.episodes import Episode, Reward, Tokens
+from mttp.errors import MissingExtra
+from mttp.reading.jsonable import to_json
+
+__all__ = ["EPISODES", "REWARDS", "STEPS", "TOKENS", "Tables"]
+
+_TIMES = {"start_time": "timestamp[ns, UTC]", "end_time": "timestamp[ns, UTC]"}
+_NOTES = {
+    "metrics": "map<string, double>",
+    "metadata": "json",
+    "error_type": "string",
+    "error_message": "string",
+    "faults": "list<string>",
+    "omissions": "list<string>",
+    "extra": "json",
+    "span_id": "string",
+    **_TIMES,
+}
+
+EPISODES: dict[str, str] = {
+    "trace_id": "string",
+    "run_id": "string",
+    "id": "string",
+    "index": "int64",
+    "attempt": "int64",
+    "env": "string",
+    "env_version": "string",
+    "env_index": "int64",
+    "env_kwargs": "json",
+    "env_spaces": "json",
+    "env_wrappers": "list<string>",
+    "env_rng_sha256": "string",
+    "task": "string",
+    "split": "string",
+    "slices": "list<string>",
+    "group": "string",
+    "seed": "string",
+    "policy": "string",
+    "policy_version_start": "string",
+    "policy_version_end": "string",
+    "policy_update_index": "int64",
+    "inputs": "json",
+    "status": "string",
+    "outcome": "string",
+    "stop_reason": "string",
+    "terminated": "bool",
+    "truncated": "bool",
+    "return": "double",
+    "return_basis": "string",
+    "step_reward_sum": "double",
+    "reward": "double",
+    "reward_status": "string",
+    "discount": "double",
+    "advantage": "double",
+    "length": "int64",
+    "step_count": "int64",
+    "span_count": "int64",
+    "final_observation": "json",
+    "final_value": "double",
+    "cost_usd": "double",
+    "timing": "string",
+    "complete": "bool",
+    "duration": "double",
+    **_NOTES,
+}
+"""Columns of `episodes` and their types; `reward` and `reward_status` are those of the last scoring."""
+
+_OF_EPISODE = {"trace_id": "string", "run_id": "string"}
+
+STEPS: dict[str, str] = {
+    **_OF_EPISODE,
+    "index": "int64",
+    "observation": "json",
+    "action": "json",
+    "reward": "double",
+    "reward_status": "string",
+    "reward_raw": "string",
+    "trained_reward": "double",
+    "terminated": "bool",
+    "truncated": "bool",
+    "value_estimate": "double",
+    "return_target": "double",
+    "logprob": "double",
+    **_NOTES,
+}
+"""Columns of `steps` and their types."""
+
+REWARDS: dict[str, str] = {
+    **_OF_EPISODE,
+    "step_index": "int64",
+    "position": "int64",
+    "value": "double",
+    "status": "string",
+    "components": "map<string, double>",
+    "component_statuses": "map<string, string>",
+    "weights": "map<string, double>",
+    "error": "string",
+    "raw": "string",
+    "range": "list<double>",
+    "mismatch": "bool",
+    "verdict": "string",
+    "failed_checks": "list<string>",
+    "spec_name": "string",
+    "spec_version": "string",
+    "spec_sha256": "string",
+    "spec_code_sha256": "string",
+    "spec_code_coverage": "string",
+    "grader": "string",
+    "grader_kind": "string",
+    "grader_version": "string",
+    "relative": "bool",
+    "label": "string",
+    "explanation": "string",
+    "span_id": "string",
+    **_TIMES,
+}
+"""Columns of `rewards` and their types; `step_index` is null for a scoring of the whole episode."""
+
+TOKENS: dict[str, str] = {
+    **_OF_EPISODE,
+    "step_index": "int64",
+    **{name: "list<int64>" if name in Tokens.INTEGER_ARRAYS else "list<double>" for name in Tokens.ARRAYS},
+    "alignment": "map<string, string>",
+    "parent_step": "int64",
+    "parent_length": "int64",
+    "count": "int64",
+    "prompt_count": "int64",
+    "tokenizer": "string",
+    "template_sha256": "string",
+    "logprob_basis": "string",
+    "policy_version": "string",
+    "omitted_reason": "string",
+}
+"""Columns of `tokens` and their types."""
+
+_Cells = Mapping[str, Any]
+_FIELDS = {"return": "return_"}
+
+
+class Tables:
+    """Episodes as `pyarrow.Table`s, each made when it is asked for."""
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self._episodes = episodes
+        _pyarrow()
+
+    @cached_property
+    def episodes(self) -> Any:
+        """One row per episode."""
+        return _table(EPISODES, map(_episode, self._episodes))
+
+    @cached_property
+    def steps(self) -> Any:
+        """One row per step."""
+        return _table(STEPS, (cells for episode in self._episodes for cells in _steps(episode)))
+
+    @cached_property
+    def rewards(self) -> Any:
+        """
+        One row per scoring of an episode or a step.
+
+        Components and weights are maps: with a row per component, the total would be there several times.
+        """
+        return _table(REWARDS, (cells for episode in self._episodes for cells in _rewards(episode)))
+
+    @cached_property
+    def tokens(self) -> Any:
+        """One row per token block."""
+        return _table(TOKENS, (cells for episode in self._episodes for cells in _tokens(episode)))
+
+
+def _episode(episode: Episode) -> _Cells:
+    cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name != "reward_status"}
+    return cells | {"reward": episode.reward.value, "reward_status": episode.reward.status}
+
+
+def _steps(episode: Episode) -> Iterator[_Cells]:
+    for step in episode.steps:
+        yield {name: getattr(step, name) for name in STEPS if name not in _OF_EPISODE} | _of(episode)
+
+
+def _of(episode: Episode) -> dict[str, Any]:
+    return {name: getattr(episode, name) for name in _OF_EPISODE}
+
+
+def _rewards(episode: Episode) -> Iterator[_Cells]:
+    for position, reward in enumerate(episode.rewards):
+        yield _reward(reward) | _of(episode) | {"step_index": None, "position": position}
+    for step in episode.steps:
+        for position, reward in enumerate(step.rewards):
+            yield _reward(reward) | _of(episode) | {"step_index": step.index, "position": position}
+
+
+def _reward(reward: Reward) -> dict[str, Any]:
+    return {
+        name: getattr(reward.spec, name.removeprefix("spec_"), None)
+        if name.startswith("spec_")
+        else getattr(reward, name, None)
+        for name in REWARDS
+    }
+
+
+def _tokens(episode: Episode) -> Iterator[_Cells]:
+    for step in episode.steps:
+        if step.tokens is not None:
+            cells = {name: getattr(step.tokens, name, None) for name in TOKENS}
+            parent = step.tokens.parent or (None, None)
+            yield (
+                cells
+                | _of(episode)
+                | {"step_index": step.index, "parent_step": parent[0], "parent_length": parent[1]}
+            )
+
+
+def _table(columns: Mapping[str, str], rows: Iterable[_Cells]) -> Any:
+    pyarrow = _pyarrow()
+    schema = pyarrow.schema([(name, _type(type_)) for name, type_ in columns.items()])
+    kept = list(rows)
+    arrays = [
+        pyarrow.array(_prepared(columns[field.name], [cells[field.name] for cells in kept]), field.type)
+        for field in schema
+    ]
+    return pyarrow.Table.from_arrays(arrays, schema=schema)
+
+
+def _prepared(type_: str, values: list[Any]) -> list[Any]:
+    return list(map(_PREPARED[type_], values)) if type_ in _PREPARED else values
+
+
+def _as_json(value: Any) -> str | None:
+    return None if value is None or (isinstance(value, Mapping) and not value) else to_json(value)
+
+
+def _as_text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _as_items(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return list(value.items())
+
+
+def _as_doubles(value: Any) -> Any:
+    return value.astype("float64") if hasattr(value, "astype") else value
+
+
+_PREPARED: dict[str, Callable[[Any], Any]] = {
+    "json": _as_json,
+    "string": _as_text,
+    "map<string, double>": _as_items,
+    "map<string, string>": _as_items,
+    "list<double>": _as_doubles,
+}
+
+
+def _type(name: str) -> Any:
+    """The Arrow type of that name; JSON is text."""
+    pyarrow = _pyarrow()
+    scalars = {
+        "string": pyarrow.string(),
+        "json": pyarrow.string(),
+        "int64": pyarrow.int64(),
+        "double": pyarrow.float64(),
+        "bool": pyarrow.bool_(),
+        "timestamp[ns, UTC]": pyarrow.timestamp("ns", tz="UTC"),
+    }
+    if name.startswith("list<"):
+        return pyarrow.list_(scalars[name.removeprefix("list<").removesuffix(">")])
+    if name.startswith("map<"):
+        return pyarrow.map_(
+            *(scalars[part] for part in name.removeprefix("map<").removesuffix(">").split(", "))
+        )
+    return scalars[name]
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtra(package="pyarrow", extra="study", purpose="recording.tables") from error
+    return pyarrow

@@ -1,0 +1,46 @@
+"""A curve drawn with block characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["plot", "sparkline"]
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_EIGHTHS = len(_BLOCKS) - 1
+
+
+def sparkline(points: Sequence[float | None]) -> str:
+    """One line: the lowest point is the lowest block, the highest the highest, a missing one a space."""
+    return "".join(
+        " " if height is None else _BLOCKS[1 + round(height * (_EIGHTHS - 1))] for height in _heights(points)
+    )
+
+
+def plot(points: Sequence[float | None], *, rows: int = 6) -> list[str]:
+    """Lines from top to bottom, each with the value at its upper edge before it."""
+    known = [point for point in points if point is not None]
+    if not known:
+        return []
+    low, high = min(known), max(known)
+    filled = [
+        None if height is None else 1 + round(height * (rows * _EIGHTHS - 1)) for height in _heights(points)
+    ]
+    labels = [f"{low + (high - low) * (row + 1) / rows:.4g}" for row in range(rows)]
+    width = max(map(len, labels))
+    return [
+        f"{labels[row]:>{width}} │{''.join(_cell(height, row) for height in filled)}"
+        for row in reversed(range(rows))
+    ]
+
+
+def _cell(height: int | None, row: int) -> str:
+    return " " if height is None else _BLOCKS[min(max(height - row * _EIGHTHS, 0), _EIGHTHS)]
+
+
+def _heights(points: Sequence[float | None]) -> list[float | None]:
+    """The points on a scale from 0 to 1; a flat curve lies in the middle."""
+    known = [point for point in points if point is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    span = high - low
+    return [None if point is None else (point - low) / span if span else 0.5 for point in points]

@@ -1,0 +1,64 @@
+"""The figures that a report states about numbers, NaN left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["INTERVAL", "Figures", "curve", "figures", "t_interval"]
+
+INTERVAL = "Student t, 95 %"
+"""How an interval for a mean is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a set of numbers amounts to; None where there are none."""
+
+    count: int
+    """How many there are."""
+    mean: float | None = None
+    """Their mean."""
+    min: float | None = None
+    """The lowest."""
+    median: float | None = None
+    """The one in the middle."""
+    max: float | None = None
+    """The highest."""
+
+
+def figures(values: NDArray[Any]) -> Figures:
+    """The figures of the numbers among `values`."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return Figures(0)
+    return Figures(len(known), *(float(of(known)) for of in (np.mean, np.min, np.median, np.max)))
+
+
+def t_interval(values: NDArray[Any]) -> tuple[float, float] | None:
+    """
+    The 95 % interval for the mean, by Student's t.
+
+    None for fewer than two numbers, and where scipy is not installed. It takes episodes as independent.
+    """
+    known = values[~np.isnan(values)]
+    if len(known) < 2:
+        return None
+    try:
+        from scipy import stats
+    except ImportError:
+        return None
+    half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    mean = known.mean()
+    return float(mean - half), float(mean + half)
+
+
+def curve(values: NDArray[Any], *, points: int = 60) -> list[float | None]:
+    """The mean of `values` in at most `points` stretches of equal length; None where a stretch has no number."""
+    if not len(values):
+        return []
+    stretches = np.array_split(values, min(points, len(values)))
+    return [figures(stretch).mean for stretch in stretches]

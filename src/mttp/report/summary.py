@@ -1,0 +1,153 @@
+"""A summary as a document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mttp.reading.jsonable import jsonable
+from mttp.reading.summary import Labels, Summary
+from mttp.report.blocks import plot, sparkline
+from mttp.report.figures import INTERVAL, curve, figures, t_interval
+from mttp.report.problems import problem_lines
+from mttp.report.words import count, duration, number, shares
+
+__all__ = ["document", "render"]
+
+
+def document(summary: Summary) -> dict[str, Any]:
+    """The summary as an object of plain data."""
+    returns = jsonable(figures(summary.returns))
+    interval = t_interval(summary.returns)
+    facts = {
+        "sources": summary.sources,
+        "runs": [run.id for run in summary.runs],
+        "episodes": len(summary),
+        "steps": summary.lengths.sum(),
+        "return": returns | {"interval": interval, "interval_method": INTERVAL if interval else None},
+        "duration": jsonable(figures(summary.durations)) | {"total": np.nansum(summary.durations)},
+        "length": figures(summary.lengths.astype(float)),
+        "status": summary.statuses.counts(),
+        "outcome": summary.outcomes.counts(),
+        "env": summary.envs.counts(),
+        "spec": _by_word(summary.specs, summary),
+        "components": summary.components,
+        "tokens": {
+            "prompt": summary.prompt_tokens,
+            "completion": summary.completion_tokens,
+            "call_input": summary.call_input_tokens,
+            "call_output": summary.call_output_tokens,
+        },
+        "curve": curve(summary.returns),
+        "duplicates": summary.duplicates,
+        "problems": summary.problems,
+    }
+    found: dict[str, Any] = jsonable(facts)
+    return found
+
+
+def _by_word(labels: Labels, summary: Summary) -> dict[str, dict[str, Any]]:
+    """Episodes and mean return by word: returns of different reward specs are different things."""
+    return {
+        word: {
+            "episodes": episodes,
+            "mean_return": figures(summary.returns[labels.codes == labels.words.index(word)]).mean,
+        }
+        for word, episodes in labels.counts().items()
+    }
+
+
+def render(summary: Summary, *, terminal: bool) -> RenderableType:
+    """The summary as text; on a terminal the learning curve is a plot, else one line."""
+    facts = document(summary)
+    parts: list[RenderableType] = [_headline(facts), Text(), _facts(facts)]
+    if facts["components"]:
+        parts += [Text(), _components(facts["components"])]
+    if facts["return"]["count"] > 1:
+        parts += [
+            Text(),
+            Text("mean return over time", style="bold"),
+            _curve(facts["curve"], terminal=terminal),
+        ]
+    if summary.problems:
+        parts += [Text(), problem_lines(summary.problems)]
+    return Group(*parts)
+
+
+def _headline(facts: Mapping[str, Any]) -> Text:
+    counts = (
+        count(facts["episodes"], "episode"),
+        count(facts["steps"], "step"),
+        count(len(facts["runs"]), "run"),
+    )
+    return Text(", ".join(counts), style="bold")
+
+
+def _facts(facts: Mapping[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column()
+    rows = {
+        "return": _mean(facts["return"]),
+        "": _spread(facts["return"], number),
+        "status": shares(facts["status"]),
+        "outcome": shares(facts["outcome"]),
+        "env": shares(facts["env"]),
+        "reward spec": _specs(facts["spec"]),
+        "duration": f"{duration(facts['duration']['total'])} in all; {_spread(facts['duration'], duration)}",
+        "length": _spread(facts["length"], number),
+        "tokens": _tokens(facts["tokens"]),
+        "duplicates": f"{count(facts['duplicates'], 'span')} left out" if facts["duplicates"] else "",
+    }
+    for name, text in rows.items():
+        if text:
+            table.add_row(Text(name), Text(text))
+    return table
+
+
+def _mean(returns: Mapping[str, Any]) -> str:
+    text = f"mean {number(returns['mean'])}"
+    if returns["interval"]:
+        low, high = returns["interval"]
+        text += f" [{number(low)}, {number(high)}] ({returns['interval_method']}, n = {returns['count']:,})"
+    elif returns["count"] > 1:
+        text += f" (n = {returns['count']:,}; pip install 'mttp[study]' for an interval)"
+    return text
+
+
+def _spread(figures: Mapping[str, Any], say: Callable[[float | None], str]) -> str:
+    return f"min {say(figures['min'])}, median {say(figures['median'])}, max {say(figures['max'])}"
+
+
+def _specs(specs: Mapping[str, Any]) -> str:
+    if not any(specs):
+        return ""
+    return "; ".join(
+        f"{word or 'none'}: {count(spec['episodes'], 'episode')}, mean return {number(spec['mean_return'])}"
+        for word, spec in specs.items()
+    )
+
+
+def _tokens(tokens: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind.replace('_', ' ')} {amount:,}" for kind, amount in tokens.items() if amount)
+
+
+def _components(components: Mapping[str, Any]) -> Table:
+    table = Table("component", box=None, pad_edge=False, header_style="bold")
+    for name in ("mean", "min", "max", "episodes"):
+        table.add_column(name, justify="right")
+    for name, seen in components.items():
+        table.add_row(Text(name), *(number(seen[key]) for key in ("mean", "min", "max", "count")))
+    return table
+
+
+def _curve(points: list[float | None], *, terminal: bool) -> Text:
+    if terminal:
+        return Text("\n".join(plot(points)), style="cyan")
+    known = [point for point in points if point is not None]
+    return Text(f"{number(known[0])} {sparkline(points)} {number(known[-1])}")

@@ -1,0 +1,193 @@
+"""One episode as a tree: what was seen, done and paid, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+from rich.tree import Tree
+
+from mttp.episodes import Call, Episode, Reward, Step, Tokens
+from mttp.reading.jsonable import to_json
+from mttp.report.words import count, duration, moment, number, shortened
+
+__all__ = ["tree"]
+
+_IDENTITY = (
+    "run_id",
+    "task",
+    "split",
+    "group",
+    "seed",
+    "policy",
+    "policy_version_start",
+    "policy_version_end",
+    "attempt",
+    "stop_reason",
+    "return_basis",
+    "advantage",
+    "cost_usd",
+)
+
+
+def tree(episode: Episode, *, limit: int | None = None) -> Tree:
+    """The episode with its first `limit` steps."""
+    root = Tree(_headline(episode))
+    root.add(_pairs({"started": moment(episode.start_time)} | _identity(episode)))
+    for name, content in (("inputs", episode.inputs), ("final observation", episode.final_observation)):
+        _add_content(root, name, content)
+    _add_own(root, episode)
+    for reward in episode.rewards:
+        _add_reward(root, reward)
+    for step in episode.steps[:limit]:
+        _add_step(root, step)
+    more = len(episode.steps) - len(episode.steps[:limit])
+    if more:
+        root.add(Text(f"… and {count(more, 'step')} more; --limit 0 shows all"))
+    return root
+
+
+def _headline(episode: Episode) -> Text:
+    flags = [name for name in ("terminated", "truncated") if getattr(episode, name)]
+    words = [episode.status, episode.outcome, *flags, f"return {number(episode.return_)}"]
+    words += [count(episode.length, "step"), duration(episode.duration)]
+    return Text(f"episode {episode.trace_id} {episode.env}".rstrip(), style="bold").append(
+        "  " + ", ".join(words), style="not bold"
+    )
+
+
+def _identity(episode: Episode) -> dict[str, str]:
+    named = {name.replace("_", " "): getattr(episode, name) for name in _IDENTITY}
+    found = {
+        name: value if isinstance(value, str) else _brief(value)
+        for name, value in named.items()
+        if value is not None
+    }
+    return found | ({"slices": ", ".join(episode.slices)} if episode.slices else {})
+
+
+def _add_step(root: Tree, step: Step) -> None:
+    paid = number(step.reward) if step.reward_status == "ok" else step.reward_status
+    words = [f"reward {paid}", duration(_seconds(step))]
+    words += [name for name in ("terminated", "truncated") if getattr(step, name)]
+    branch = root.add(
+        Text(f"step {step.index}", style="bold").append("  " + ", ".join(words), style="not bold")
+    )
+    for name in ("observation", "action"):
+        _add_content(branch, name, getattr(step, name))
+    facts = ("trained_reward", "value_estimate", "return_target", "logprob", "reward_raw")
+    known = {
+        name.replace("_", " "): _brief(getattr(step, name))
+        for name in facts
+        if getattr(step, name) is not None
+    }
+    if known:
+        branch.add(_pairs(known))
+    if step.tokens is not None:
+        branch.add(Text("tokens  " + ", ".join(_token_words(step.tokens))))
+    for reward in step.rewards:
+        _add_reward(branch, reward)
+    for call in step.calls:
+        _add_call(branch, call)
+    _add_own(branch, step)
+
+
+def _token_words(tokens: Tokens) -> Iterator[str]:
+    if tokens.count is not None:
+        yield f"{tokens.count:,} sampled"
+    if tokens.prompt_count is not None:
+        yield f"{tokens.prompt_count:,} given"
+    if tokens.parent is not None:
+        yield f"after {tokens.parent[1]:,} of step {tokens.parent[0]}"
+    if tokens.logprobs is not None and len(tokens.logprobs):
+        yield f"mean logprob {number(float(np.mean(tokens.logprobs, dtype=np.float64)))}"
+    if arrays := tokens.arrays():
+        yield "arrays " + " ".join(arrays)
+    if tokens.tokenizer is not None:
+        yield tokens.tokenizer
+    if tokens.omitted_reason is not None:
+        yield f"left out: {tokens.omitted_reason}"
+
+
+def _add_reward(parent: Tree, reward: Reward) -> None:
+    words = [
+        number(reward.value) if reward.status == "ok" else f"{reward.status} {reward.raw or ''}".rstrip()
+    ]
+    if reward.spec is not None:
+        words.append(f"by {reward.spec.name} {reward.spec.version or ''}".rstrip())
+    words += [text for text in (reward.grader, reward.verdict, reward.label) if text]
+    if reward.mismatch:
+        words.append("differs from the weighted sum")
+    branch = parent.add(Text("reward  " + ", ".join(words), style="cyan"))
+    for name, score in reward.components.items():
+        weight = f" x {number(reward.weights[name])}" if name in reward.weights else ""
+        branch.add(Text(f"{name}  {number(score)}{weight}"))
+    for name, status in reward.component_statuses.items():
+        branch.add(Text(f"{name}  {status}", style="yellow"))
+    for name, text in (("error", reward.error), ("why", reward.explanation)):
+        if text:
+            branch.add(Text(f"{name}  {shortened(text)}"))
+    if reward.failed_checks:
+        branch.add(Text("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
+
+
+def _add_call(parent: Tree, call: Call) -> None:
+    words = [duration(_seconds(call))]
+    if call.input_tokens is not None or call.output_tokens is not None:
+        words.append(f"{number(call.input_tokens)} tokens in, {number(call.output_tokens)} out")
+    words += list(call.finish_reasons)
+    branch = parent.add(Text(f"{call.operation} {call.name or ''}".rstrip() + "  " + ", ".join(words)))
+    if call.parameters:
+        branch.add(_pairs({name: _brief(value) for name, value in call.parameters.items()}))
+    _add_content(branch, "arguments", call.arguments)
+    _add_content(branch, "result", call.result)
+    _add_error(branch, call)
+
+
+def _add_own(parent: Tree, value: Episode | Step) -> None:
+    """The user's own facts, then what went wrong."""
+    for name in ("metrics", "metadata", "extra"):
+        if items := getattr(value, name):
+            parent.add(_pairs({name: ""} | {key: _brief(item) for key, item in items.items()}))
+    _add_error(parent, value)
+    for name in ("faults", "omissions"):
+        for text in getattr(value, name):
+            parent.add(Text(f"{name.removesuffix('s')}  {shortened(text)}", style="yellow"))
+
+
+def _add_error(parent: Tree, value: Episode | Step | Call) -> None:
+    if value.error_type is not None:
+        text = f"error  {value.error_type}: {value.error_message or ''}"
+        parent.add(Text(shortened(text.removesuffix(": ")), style="red"))
+
+
+def _add_content(parent: Tree, name: str, content: Any) -> None:
+    if content is not None:
+        parent.add(Text(f"{name}  {_brief(content)}"))
+
+
+def _brief(content: Any) -> str:
+    """Content on one line: an array with its shape, text as it is, the rest as JSON."""
+    if isinstance(content, np.ndarray):
+        values = np.array2string(content.ravel(), threshold=8, edgeitems=3, precision=4, max_line_width=10**6)
+        return (
+            values if content.ndim == 1 and content.size <= 8 else f"{values} {content.dtype} {content.shape}"
+        )
+    if isinstance(content, float):
+        return number(content)
+    return shortened(content if isinstance(content, str) else to_json(content))
+
+
+def _pairs(pairs: dict[str, str]) -> Text:
+    return Text("  ").join(
+        Text(name, style="dim").append(f" {value}" if value else "", style="not dim")
+        for name, value in pairs.items()
+    )
+
+
+def _seconds(value: Step | Call) -> float | None:
+    if value.start_time is None or value.end_time is None:
+        return None
+    return (value.end_time - value.start_time) / 1e9

@@ -1,0 +1,43 @@
+"""Every test starts without a session, in a directory of its own, deaf to the machine's environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mttp
+from mttp import configuration
+
+os.environ.setdefault("HYPOTHESIS_NO_NPM", "1")
+
+
+def pytest_report_header() -> list[str]:
+    """The versions that a failure may hang on."""
+    from importlib.metadata import version
+
+    names = ("opentelemetry-sdk", "pydantic", "wrapt", "numpy", "msgspec", "gymnasium", "pyarrow")
+    return ["versions: " + ", ".join(f"{name} {version(name)}" for name in names)]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No session before or after, no variable that configures one."""
+    for name in list(os.environ):
+        if name.startswith(("MTTP_", "OTEL_", "SLURM_", "TORCHELASTIC_")) or name in ("RANK", "WORLD_SIZE"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    yield
+    active = configuration.current_session()
+    if active is not None:
+        active.close()
+    configuration.forget()
+
+
+@pytest.fixture
+def session() -> Iterator[mttp.Session]:
+    """A session that keeps its episodes in memory."""
+    with mttp.configure(transport="memory://", run="test") as opened:
+        yield opened

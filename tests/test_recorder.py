@@ -1,0 +1,725 @@
+"""What a training loop says is what an episode holds."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from opentelemetry import trace
+
+import mttp
+
+
+def only(session: mttp.Session) -> mttp.Episode:
+    """The one episode that was recorded."""
+    (episode,) = mttp.read(session).episodes
+    return episode
+
+
+def record_contract() -> mttp.OpenEpisode:
+    """The example that the documentation opens with."""
+    with mttp.episode(
+        env="toy-math",
+        task="train/17",
+        group="g1",
+        seed=3,
+        policy="tiny@4",
+        slices=["algebra"],
+        inputs={"answer": "4"},
+        metadata={"teacher": "none"},
+    ) as ep:
+        with ep.step() as step:
+            step.observation("2+2=?")
+            step.action("<answer>4</answer>")
+            step.tokens(ids=[11, 12, 13], logprobs=[-0.1, -0.2, -0.3], prompt_ids=[1, 2])
+            step.reward(0.0)
+        ep.metric("searches", 2)
+        ep.reward(0.9, components={"correct": 1.0, "format": 0.5}, weights={"correct": 0.8, "format": 0.2})
+        ep.end(terminated=True, outcome="success")
+    return ep
+
+
+def test_both_sides_tell_the_same(session: mttp.Session) -> None:
+    """
+    The open handle and what is read back agree on every shared property.
+    """
+    shared = (
+        "trace_id run_id env task group seed policy slices inputs metadata metrics status outcome "
+        "terminated truncated return_ length"
+    ).split()
+
+    said = record_contract()
+
+    read = only(session)
+    assert {name: getattr(said, name) for name in shared} == {name: getattr(read, name) for name in shared}
+
+
+def test_reading_adds_steps_reward_and_completeness(session: mttp.Session) -> None:
+    """
+    Steps have their tokens, and the scoring its components and weights.
+    """
+    record_contract()
+
+    read = only(session)
+
+    assert [11, 12, 13] == read.steps[0].tokens.ids.tolist()
+    assert (0.9, "ok") == (read.reward.value, read.reward.status)
+    assert ({"correct": 1.0, "format": 0.5}, {"correct": 0.8, "format": 0.2}) == (
+        read.reward.components,
+        read.reward.weights,
+    )
+    assert read.complete
+
+
+def test_return_is_the_sum_of_steps_unless_a_total_is_stated(session: mttp.Session) -> None:
+    """
+    Both are kept, with the basis.
+    """
+    for total in (None, 5.0):
+        with mttp.episode() as episode:
+            for reward in (1.0, 2.0):
+                with episode.step() as step:
+                    step.reward(reward)
+            if total is not None:
+                episode.reward(total)
+
+    summed, stated = mttp.read(session).episodes
+
+    assert (3.0, "steps", 3.0) == (summed.return_, summed.return_basis, summed.step_reward_sum)
+    assert (5.0, "episode", 3.0) == (stated.return_, stated.return_basis, stated.step_reward_sum)
+
+
+def test_an_episode_that_was_never_paid_has_no_return(session: mttp.Session) -> None:
+    """
+    Nothing stated is not zero.
+    """
+    with mttp.episode() as episode, episode.step():
+        pass
+
+    read = only(session)
+
+    assert (None, None, "missing") == (read.return_, read.return_basis, read.reward.status)
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "raw"),
+    [
+        (math.nan, "error", "nan"),
+        (math.inf, "error", "inf"),
+        (-math.inf, "error", "-inf"),
+        ("0.5", "error", "0.5"),
+        (None, "missing", None),
+        ([1, 2], "error", "[1, 2]"),
+        (10**400, "error", None),
+    ],
+)
+def test_a_reward_that_is_no_number_is_never_a_zero(
+    session: mttp.Session, value: object, status: str, raw: str | None
+) -> None:
+    """
+    Its status says so, its text is kept, and the return is not known.
+    """
+    with mttp.episode() as episode:
+        with episode.step() as step:
+            step.reward(1.0)
+        episode.reward(value)
+
+    read = only(session)
+
+    assert (None, status) == (read.reward.value, read.reward.status)
+    assert read.reward.raw is not None if raw is None and status == "error" else read.reward.raw == raw
+    assert (1.0 if status == "missing" else None) == read.return_
+    assert (1 if status == "error" else 0) == session.stats.faults["reward_invalid"]
+
+
+def test_an_invalid_step_reward_leaves_the_return_unknown(session: mttp.Session) -> None:
+    """
+    A sum with a hole in it is not what the episode was paid; what is known stays.
+    """
+    with mttp.episode() as episode:
+        for reward in (1.0, float("nan"), 2.0):
+            with episode.step() as step:
+                step.reward(reward)
+
+    read = only(session)
+
+    assert (None, "steps", 3.0) == (read.return_, read.return_basis, read.step_reward_sum)
+    assert ["ok", "error", "ok"] == [step.reward_status for step in read.steps]
+
+
+def test_components_tell_none_and_nan_from_zero(session: mttp.Session) -> None:
+    """
+    A component without a number has a status instead of one.
+    """
+    with mttp.episode() as episode:
+        episode.reward(0.5, components={"a": 0.0, "b": None, "c": float("nan"), "D-e": np.float32(0.5)})
+
+    read = only(session)
+
+    assert {"a": 0.0, "d_e": 0.5} == read.reward.components
+    assert {"b": "missing", "c": "error"} == read.reward.component_statuses
+
+
+def test_a_total_that_is_not_the_weighted_sum_is_kept_and_flagged(session: mttp.Session) -> None:
+    """
+    The caller's number is recorded as given.
+    """
+    with mttp.episode() as episode:
+        episode.reward(0.7, components={"a": 1.0}, weights={"a": 1.0})
+
+    read = only(session)
+
+    assert (0.7, True, 1) == (read.reward.value, read.reward.mismatch, session.stats.faults["reward_mismatch"])
+
+
+def test_forty_components_all_come_back(session: mttp.Session) -> None:
+    """
+    Those beyond what one span should hold are spans of their own.
+    """
+    components = {f"part_{index}": float(index) for index in range(40)}
+    with mttp.episode() as episode:
+        episode.reward(1.0, components=components)
+
+    read = only(session)
+
+    assert components == read.reward.components
+    assert read.complete
+
+
+def test_an_exception_is_recorded_and_goes_on(session: mttp.Session) -> None:
+    """
+    The step and the episode end in error, and the caller sees the exception itself.
+    """
+    error = KeyError("x")
+    with pytest.raises(KeyError) as caught, mttp.episode() as episode, episode.step():
+        raise error
+
+    read = only(session)
+
+    assert caught.value is error
+    assert ("error", "KeyError", "'x'") == (read.status, read.error_type, read.error_message)
+    assert "KeyError" == read.steps[0].error_type
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
+def test_an_interruption_aborts_and_is_no_error(
+    session: mttp.Session, error: type[BaseException]
+) -> None:
+    """
+    Nobody's code was wrong.
+    """
+    with pytest.raises(error), mttp.episode():
+        raise error
+
+    read = only(session)
+
+    assert ("aborted", None) == (read.status, read.error_type)
+
+
+def test_current_handles_follow_the_blocks(session: mttp.Session) -> None:
+    """
+    Inside a block its handle is the current one; outside there is a false one that takes every call.
+    """
+    assert not mttp.current_episode()
+    with mttp.episode() as outer:
+        assert mttp.current_episode() is outer
+        with mttp.step() as step:
+            assert mttp.current_step() is step
+            with mttp.episode() as inner:
+                assert mttp.current_episode() is inner
+                assert not mttp.current_step()
+            assert mttp.current_episode() is outer
+            assert mttp.current_step() is step
+        assert not mttp.current_step()
+
+    assert not mttp.current_episode()
+    assert {} == dict(session.stats.faults)
+
+
+def test_inert_handles_take_everything(session: mttp.Session) -> None:
+    """
+    A step outside an episode does nothing, and that is counted.
+    """
+    with mttp.step() as step:
+        step.observation(1)
+        step.tokens([1])
+        step.reward(1.0)
+        with step.model_call("x") as call:
+            call.response(model="y")
+    mttp.current_episode().metric("x", 1)
+    mttp.current_episode().reward(1.0)
+
+    assert not step
+    assert 1 == session.stats.faults["step_outside_episode"]
+    assert [] == mttp.read(session).episodes
+
+
+def test_nested_episodes_are_traces_of_their_own(session: mttp.Session) -> None:
+    """
+    The inner one is linked to where it was started, and is no part of the outer.
+    """
+    with mttp.episode(env="outer") as outer, outer.step(), mttp.episode(env="inner") as inner:
+        pass
+
+    linked = [link.span_id for span in session.records() if span.name == "episode inner" for link in span.links]
+    assert outer.trace_id != inner.trace_id
+    assert [outer_step.span_id for outer_step in mttp.read(session).episodes[0].steps] == linked
+
+
+def test_an_ambient_span_is_linked_and_swallows_nothing(session: mttp.Session) -> None:
+    """
+    Somebody else's unsampled span around the episode does not become its parent.
+    """
+    context = trace.SpanContext(7, 8, is_remote=False, trace_flags=trace.TraceFlags(0))
+    with trace.use_span(trace.NonRecordingSpan(context)), mttp.episode() as episode:
+        pass
+
+    root = next(span for span in session.records() if span.name == "episode")
+    assert ("", [f"{8:016x}"]) == (root.parent_id, [link.span_id for link in root.links])
+    assert f"{7:032x}" != episode.trace_id
+
+
+def test_explicit_handles_need_no_block(session: mttp.Session) -> None:
+    """
+    Where context does not flow, handles are passed by hand.
+    """
+    episode = mttp.episode(env="x")
+    step = episode.step()
+    step.reward(2.0)
+    step.end()
+    episode.end(outcome="failure")
+
+    read = only(session)
+
+    assert (2.0, "failure", 1) == (read.return_, read.outcome, read.length)
+    assert not mttp.current_episode()
+
+
+def test_an_open_step_ends_with_its_episode(session: mttp.Session) -> None:
+    """
+    Ending the episode inside a step's block loses nothing of the step.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.reward(1.0)
+        with step.tool_call("search") as call:
+            call.result("found")
+        step.model_call("never ended")
+        episode.end(terminated=True)
+
+    read = only(session)
+
+    assert (1.0, True) == (read.return_, read.complete)
+    assert ["search", "never ended"] == [call.name for call in read.steps[0].calls]
+
+
+def test_what_comes_after_the_end_is_counted_and_ignored(session: mttp.Session) -> None:
+    """
+    Ending twice, and speaking after the end, changes nothing.
+    """
+    with mttp.episode() as episode:
+        step = episode.step()
+        step.end()
+        step.reward(9.0)
+        episode.end(outcome="success")
+        episode.end(outcome="failure")
+        episode.reward(9.0)
+        assert not episode.step()
+
+    read = only(session)
+
+    assert ("success", None, 1) == (read.outcome, read.return_, len(read.steps))
+    assert 4 == session.stats.faults["after_end"]
+
+
+def test_async_blocks_are_blocks(session: mttp.Session) -> None:
+    """
+    `async with` records what `with` does.
+    """
+
+    async def run() -> None:
+        async with mttp.episode(env="a") as episode, episode.step() as step:
+            await asyncio.sleep(0)
+            assert mttp.current_step() is step
+            step.reward(1.0)
+
+    asyncio.run(run())
+
+    assert 1.0 == only(session).return_
+
+
+def test_a_hundred_interleaved_episodes_are_not_misfiled(session: mttp.Session) -> None:
+    """
+    Tasks and threads see their own current episode, whatever the others do.
+    """
+
+    async def rollout(number: int) -> None:
+        with mttp.episode(task=number):
+            for index in range(5):
+                with mttp.step() as step:
+                    await asyncio.sleep(0)
+                    mttp.current_step().observation(number * 1000 + index)
+                    await asyncio.sleep(0)
+                    step.reward(number)
+
+    async def tasks(first: int) -> None:
+        await asyncio.gather(*(rollout(number) for number in range(first, first + 25)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda first: asyncio.run(tasks(first)), range(0, 100, 25)))
+
+    read = {int(str(episode.task)): episode for episode in mttp.read(session).episodes}
+    assert list(range(100)) == sorted(read)
+    for number, episode in read.items():
+        assert [number * 1000 + index for index in range(5)] == [step.observation for step in episode.steps]
+        assert (5.0 * number, True) == (episode.return_, episode.complete)
+
+
+def test_threads_share_one_episode_by_handle(session: mttp.Session) -> None:
+    """
+    Steps from many threads get indices of their own.
+    """
+    with mttp.episode() as episode:
+
+        def work() -> None:
+            for _ in range(50):
+                with episode.step() as step:
+                    step.reward(1.0)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    read = only(session)
+
+    assert (200.0, list(range(200))) == (read.return_, [step.index for step in read.steps])
+    assert read.complete
+
+
+def test_an_async_generator_left_early_leaves_nothing_current(session: mttp.Session) -> None:
+    """
+    The episode inside it is aborted, and the next one is not its child.
+    """
+
+    async def rollouts() -> AsyncIterator[int]:
+        with mttp.episode(env="generator") as episode:
+            for index in range(10):
+                with episode.step():
+                    yield index
+
+    async def main() -> None:
+        generator = rollouts()
+        async for _ in generator:
+            break
+        await generator.aclose()
+        assert not mttp.current_episode()
+        with mttp.episode(env="after") as after, after.step():
+            pass
+        async for _ in rollouts():
+            break
+
+    asyncio.run(main())
+
+    statuses = {(episode.env, episode.status) for episode in mttp.read(session).episodes}
+    assert {("generator", "aborted"), ("after", "completed")} == statuses
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "values"),
+    [
+        ([1, 2, 3], "int64", [1, 2, 3]),
+        ((1, 2), "int64", [1, 2]),
+        (np.array([1, 2], np.int32), "int64", [1, 2]),
+        (np.array([], np.int32), "int64", []),
+        ([], "int64", []),
+        ([-(2**63), 2**63 - 1], "int64", [-(2**63), 2**63 - 1]),
+    ],
+)
+def test_token_ids_are_int64(session: mttp.Session, given: object, dtype: str, values: list[int]) -> None:
+    """
+    Lists and arrays of any integer type come back as the same numbers.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.tokens(given)
+
+    ids = only(session).steps[0].tokens.ids
+
+    assert (dtype, values) == (ids.dtype.name, ids.tolist())
+
+
+class Tensor:
+    """A torch tensor as far as anybody can tell without importing torch."""
+
+    def __init__(self, values: object, dtype: str = "torch.float32") -> None:
+        self._array = np.array(values, np.float32)
+        self.dtype = dtype
+
+    def detach(self) -> Tensor:
+        return self
+
+    def cpu(self) -> Tensor:
+        return self
+
+    def float(self) -> Tensor:
+        return Tensor(self._array)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        if self.dtype == "torch.bfloat16":
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self._array
+
+
+class Listed:
+    """An array library of which only `tolist` is known."""
+
+    def tolist(self) -> list[float]:
+        return [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "read_as"),
+    [
+        (Tensor([1.5, 2.5]), np.array([1.5, 2.5], np.float32)),
+        (Tensor([1.5], "torch.bfloat16"), np.array([1.5], np.float32)),
+        (Listed(), [1.0, 2.0]),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        (np.array(3.0), 3.0),
+        (np.array([[True, False]]), np.array([[True, False]])),
+        (np.array(["a", None], object), ["a", None]),
+        ({"x": np.arange(3)}, {"x": [0, 1, 2]}),
+        (2**64, str(2**64)),
+        ({1, 2}, [1, 2]),
+    ],
+)
+def test_observations_of_any_library_are_taken(session: mttp.Session, given: object, read_as: object) -> None:
+    """
+    Whatever has an array, a list or a number in it is recorded as that.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.observation(given)
+
+    from mttp.episodes import same
+
+    assert same(read_as, only(session).steps[0].observation)
+
+
+def test_values_are_snapshots(session: mttp.Session) -> None:
+    """
+    A loop may reuse its buffers at once.
+    """
+    buffer, ids = np.zeros(3), [1, 2]
+    with mttp.episode() as episode, episode.step() as step:
+        step.observation(buffer)
+        step.tokens(ids, logprobs=buffer[:2])
+        buffer += 1
+        ids.append(3)
+
+    read = only(session).steps[0]
+
+    assert ([0, 0, 0], [1, 2], [0, 0]) == (
+        read.observation.tolist(),
+        read.tokens.ids.tolist(),
+        read.tokens.logprobs.tolist(),
+    )
+
+
+def test_token_ids_beyond_int64_lose_only_themselves(session: mttp.Session) -> None:
+    """
+    Their number is kept, the log probabilities too, and why they are missing is said.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.tokens([1, 2**63], logprobs=[-1.0, -2.0])
+        step.reward(1.0)
+
+    read = only(session).steps[0]
+
+    assert (None, 2, [-1.0, -2.0], 1.0) == (
+        read.tokens.ids,
+        read.tokens.count,
+        read.tokens.logprobs.tolist(),
+        read.reward,
+    )
+    assert "beyond int64" in read.tokens.omitted_reason
+    assert 1 == session.stats.faults["tokens_invalid"]
+
+
+def test_token_arrays_that_fit_nothing_are_kept_and_said(session: mttp.Session) -> None:
+    """
+    An array whose length matches neither completion, prompt and completion, nor the sampled tokens is unaligned.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.tokens([1, 2, 3], prompt_ids=[9], masks=[1, 0, 1], logprobs=[-1.0, -2.0], values=[0.0] * 4, rewards=[1.0])
+
+    tokens = only(session).steps[0].tokens
+
+    assert {
+        "ids": "completion",
+        "prompt_ids": "prompt",
+        "masks": "completion",
+        "logprobs": "sampled",
+        "values": "all",
+        "rewards": "unaligned",
+    } == tokens.alignment
+    assert [1.0] == tokens.rewards.tolist()
+    assert 1 == session.stats.faults["tokens_unaligned"]
+
+
+def test_lone_surrogates_are_escaped_and_flagged(session: mttp.Session) -> None:
+    """
+    Text that UTF-8 can't carry does not cost the span that holds it.
+    """
+    with mttp.episode(task="a\ud800") as episode, episode.step() as step:
+        step.observation("b\udfff")
+
+    read = only(session)
+
+    assert (r"a\ud800", r"b\udfff") == (read.task, read.steps[0].observation)
+    assert ("surrogates_escaped",) == read.faults
+
+
+def test_names_of_metrics_are_normalized_and_collisions_refused(session: mttp.Session) -> None:
+    """
+    The first of two names that become one stays.
+    """
+    with mttp.episode() as episode:
+        episode.metric("reward/format", 1)
+        episode.metric("reward/format", 2)
+        episode.metric("Reward-Format", 3)
+        episode.metric("bad", None)  # type: ignore[arg-type]
+
+    read = only(session)
+
+    assert {"reward_format": 2.0} == read.metrics
+    assert (1, 1) == (session.stats.faults["name_collision"], session.stats.faults["metric_invalid"])
+
+
+def test_user_attributes_are_refused_beyond_64(session: mttp.Session) -> None:
+    """
+    Identity is never what gives way.
+    """
+    with mttp.episode(env="e") as episode:
+        for index in range(70):
+            episode.metric(f"m{index}", index)
+
+    read = only(session)
+
+    assert (64, "e", 6) == (len(read.metrics), read.env, session.stats.faults["attributes_refused"])
+
+
+def test_nothing_raises_into_the_loop(session: mttp.Session) -> None:
+    """
+    Objects that fail when they are looked at cost themselves and nothing else.
+    """
+
+    class Hostile:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+        __str__ = __array__ = tolist = __float__ = __repr__  # type: ignore[assignment]
+
+    with mttp.episode(task=Hostile(), env_index="x", inputs=Hostile(), metadata=7) as episode:  # type: ignore[arg-type]
+        with episode.step() as step:
+            step.observation(Hostile())
+            step.tokens(Hostile())
+            step.reward(Hostile())
+            step.metric("x", Hostile())  # type: ignore[arg-type]
+        episode.reward(1.0, components=7)  # type: ignore[arg-type]
+        episode.metric("ok", 1)
+
+    read = only(session)
+
+    assert ({"ok": 1.0}, 1) == (read.metrics, len(read.steps))
+
+
+def test_faults_are_logged_once_each(session: mttp.Session, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    A thousand bad rewards are one line and a count.
+    """
+    with mttp.episode() as episode:
+        for _ in range(50):
+            with episode.step() as step:
+                step.reward(float("nan"))
+
+    assert 1 == len([line for line in caplog.messages if "reward_invalid" in line])
+    assert 50 == session.stats.faults["reward_invalid"]
+
+
+def test_ten_thousand_steps_and_eight_thousand_tokens() -> None:
+    """
+    Long episodes and long steps come back whole from a file.
+    """
+    with mttp.configure(transport="file://long.jsonl"), mttp.episode() as episode:
+        for index in range(10_000):
+            with episode.step() as step:
+                step.action(index)
+                step.reward(0.5)
+        with episode.step() as step:
+            step.tokens(np.arange(8_000), logprobs=np.linspace(-1, 0, 8_000))
+
+    recording = mttp.read("long.jsonl")
+
+    read = recording.episodes[0]
+    assert (10_001, 5_000.0, True) == (read.length, read.return_, read.complete)
+    assert list(range(10_000)) == [step.action for step in read.steps[:-1]]
+    assert list(range(8_000)) == read.steps[-1].tokens.ids.tolist()
+
+
+def test_calls_of_models_and_tools_read_back(session: mttp.Session) -> None:
+    """
+    Requests, answers and failures of calls within a step are kept in the GenAI conventions' names.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        with step.model_call("qwen", provider="vllm", temperature=0.7, max_tokens=5) as call:
+            call.response(model="qwen-3", id="r1", finish_reasons=["stop"], input_tokens=3, output_tokens=5)
+        with pytest.raises(TimeoutError), step.tool_call("search", arguments={"q": 1}, id="c1"):
+            raise TimeoutError("slow")
+
+    model, tool = only(session).steps[0].calls
+
+    assert ("chat", "qwen", "vllm", "r1", "qwen-3", ("stop",), 3, 5) == (
+        model.operation,
+        model.name,
+        model.provider,
+        model.id,
+        model.response_model,
+        model.finish_reasons,
+        model.input_tokens,
+        model.output_tokens,
+    )
+    assert {"temperature": 0.7, "max_tokens": 5} == dict(model.parameters)
+    assert ("search", {"q": 1}, "TimeoutError", "slow") == (
+        tool.name,
+        tool.arguments,
+        tool.error_type,
+        tool.error_message,
+    )
+
+
+def test_a_finished_episode_is_recorded_in_bulk(session: mttp.Session) -> None:
+    """
+    A trainer that learns everything at once states times and that they are the batch's.
+    """
+    value = mttp.Episode(
+        env="e",
+        group="g",
+        steps=(mttp.Step(action="a", tokens=mttp.Tokens(ids=[1], logprobs=[-1.0])),),
+        reward=mttp.Reward(value=1.0, components={"x": 1.0}),
+    )
+
+    handle = session.record(value, start_time=10, end_time=20, timing="batch")
+
+    read = only(session)
+    assert (10, 20, "batch", 1.0, handle.trace_id) == (
+        read.start_time,
+        read.end_time,
+        read.timing,
+        read.return_,
+        read.trace_id,
+    )
