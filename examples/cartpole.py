@@ -6,11 +6,8 @@ The agent is REINFORCE: a linear softmax policy with a linear baseline, both imp
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -23,6 +20,8 @@ DISCOUNT = 0.99
 LEARNING_RATE = 0.05
 EPISODES_PER_UPDATE = 6
 OBSERVATION_SCALE = np.array([2.4, 3.0, 0.21, 3.0])  # cart position, cart speed, pole angle, pole speed
+
+RECENT: deque[float] = deque(maxlen=50)
 
 Array = npt.NDArray[Any]
 OnEpisode = Callable[[int, float], None]
@@ -120,31 +119,14 @@ def train(
     return episode_returns
 
 
-@contextmanager
-def show_progress(episodes: int) -> Iterator[OnEpisode]:
-    """Draw a progress bar on a terminal where rich is installed, else print a line each 50 episodes."""
-    recent: deque[float] = deque(maxlen=50)
-
-    def mean_with(return_: float) -> str:
-        recent.append(return_)
-        return f"mean return {np.mean(recent):5.1f}"
-
-    def print_line(index: int, return_: float) -> None:
-        text = mean_with(return_)
-        if (index + 1) % 50 == 0:
-            print(f"episode {index + 1:4d}  {text}", flush=True)
-
-    if not sys.stdout.isatty() or find_spec("rich") is None:
-        yield print_line
-        return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        task = bar.add_task("training", total=episodes)
-        yield lambda _, return_: bar.update(task, advance=1, description=mean_with(return_))
+def print_progress(index: int, return_: float) -> None:
+    """Print a line each 50 episodes."""
+    RECENT.append(return_)
+    if (index + 1) % 50 == 0:
+        print(f"episode {index + 1:4d}  mean return {np.mean(RECENT):5.1f}", flush=True)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None, *, on_episode: OnEpisode = print_progress) -> None:
     """Train the agent and record its episodes in a file."""
     parser = argparse.ArgumentParser(description="Train a CartPole agent and record its episodes.")
     parser.add_argument("--episodes", type=int, default=300, help="episodes to play (default: %(default)s)")
@@ -161,12 +143,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     with mttp.configure(transport=f"file://{args.out}", run="cartpole", seed=args.seed, config=config):
         env = gymnasium.make("CartPole-v1")
         mttp.instrument(env)  # the one added line
-        with show_progress(args.episodes) as on_episode:
-            returns = train(env, episodes=args.episodes, seed=args.seed, on_episode=on_episode)
+        train(env, episodes=args.episodes, seed=args.seed, on_episode=on_episode)
         env.close()
-    recent = returns[-50:]
-    print(f"mean return of the last {len(recent)} episodes: {np.mean(recent):.1f}")
-    print(f"recorded in {args.out}")
+
 
 
 if __name__ == "__main__":

@@ -137,7 +137,9 @@ EVERYTHING = Episode(
             range=(0.0, 1.0),
             verdict="pass",
             failed_checks=("leak",),
-            spec=Spec(name="math", version="1.2.0", sha256="ef" * 32, code_sha256="01" * 32, code_coverage="full"),
+            spec=Spec(
+                name="math", version="1.2.0", sha256="ef" * 32, code_sha256="01" * 32, code_coverage="full"
+            ),
             grader="math-grader",
             grader_kind="verifier",
             grader_version="3",
@@ -236,7 +238,9 @@ def episodes(draw: st.DrawFn) -> Episode:
         slices=draw(st.lists(texts, max_size=3)),
         seed=draw(optional(st.integers())),
         policy=draw(optional(texts)),
-        inputs=draw(optional(st.dictionaries(texts, finite | texts | st.booleans() | st.integers(), max_size=3))),
+        inputs=draw(
+            optional(st.dictionaries(texts, finite | texts | st.booleans() | st.integers(), max_size=3))
+        ),
         metadata=draw(st.dictionaries(names, plain, max_size=3)),
         metrics=draw(st.dictionaries(names, st.floats(), max_size=3)),
         outcome=draw(st.sampled_from(["success", "failure", "unknown"])),

@@ -14,6 +14,7 @@ import mttp
 from mttp import configuration
 from mttp.episodes import differences
 
+
 def stated(value: mttp.Episode, flag: str) -> bool | None:
     """What the episode says of its end, or else the last step that says anything."""
     said = [getattr(item, flag) for item in (*value.steps, value)]

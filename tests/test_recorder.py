@@ -174,7 +174,11 @@ def test_a_total_that_is_not_the_weighted_sum_is_kept_and_flagged(session: mttp.
 
     read = only(session)
 
-    assert (0.7, True, 1) == (read.reward.value, read.reward.mismatch, session.stats.faults["reward_mismatch"])
+    assert (0.7, True, 1) == (
+        read.reward.value,
+        read.reward.mismatch,
+        session.stats.faults["reward_mismatch"],
+    )
 
 
 def test_forty_components_all_come_back(session: mttp.Session) -> None:
@@ -207,9 +211,7 @@ def test_an_exception_is_recorded_and_goes_on(session: mttp.Session) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
-def test_an_interruption_aborts_and_is_no_error(
-    session: mttp.Session, error: type[BaseException]
-) -> None:
+def test_an_interruption_aborts_and_is_no_error(session: mttp.Session, error: type[BaseException]) -> None:
     """
     Nobody's code was wrong.
     """
@@ -266,7 +268,9 @@ def test_nested_episodes_are_traces_of_their_own(session: mttp.Session) -> None:
     with mttp.episode(env="outer") as outer, outer.step(), mttp.episode(env="inner") as inner:
         pass
 
-    linked = [link.span_id for span in session.records() if span.name == "episode inner" for link in span.links]
+    linked = [
+        link.span_id for span in session.records() if span.name == "episode inner" for link in span.links
+    ]
     assert outer.trace_id != inner.trace_id
     assert [outer_step.span_id for outer_step in mttp.read(session).episodes[0].steps] == linked
 
@@ -555,7 +559,9 @@ def test_token_arrays_that_fit_nothing_are_kept_and_said(session: mttp.Session) 
     An array whose length matches neither completion, prompt and completion, nor the sampled tokens is unaligned.
     """
     with mttp.episode() as episode, episode.step() as step:
-        step.tokens([1, 2, 3], prompt_ids=[9], masks=[1, 0, 1], logprobs=[-1.0, -2.0], values=[0.0] * 4, rewards=[1.0])
+        step.tokens(
+            [1, 2, 3], prompt_ids=[9], masks=[1, 0, 1], logprobs=[-1.0, -2.0], values=[0.0] * 4, rewards=[1.0]
+        )
 
     tokens = only(session).steps[0].tokens
 

@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command and exit: 0 is fine, 1 is problems under `--strict`, 2 is wrong usage or unreadable input."""
+    """Run the command and exit with 0 (fine), 1 (problems under `--strict`) or 2 (usage, unreadable input)."""
     try:
         from mttp.cli.app import app
     except ModuleNotFoundError as error:

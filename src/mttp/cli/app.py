@@ -39,7 +39,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def mttp(
-    version: Annotated[  # noqa: ARG001 - its callback acts
+    version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, cast
 
 import typer
 
@@ -65,7 +65,7 @@ def _writer(target: Path) -> _Write:
         ".parquet": parquet.write,
         ".jsonl": _lines(lambda path: path.open("wb")),
         ".json": _lines(lambda path: path.open("wb")),
-        ".gz": _lines(lambda path: gzip.open(path, "wb")),
+        ".gz": _lines(lambda path: cast("IO[bytes]", gzip.open(path, "wb"))),  # noqa: SIM115 - _lines closes it
         ".zst": _lines(_open_zstd),
     }
     if target.suffix not in writers:

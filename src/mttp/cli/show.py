@@ -11,7 +11,7 @@ from rich.console import Console
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.reading import Recording, read
 from mttp.reading.jsonable import jsonable
-from mttp.report.episodes import SORTS, document, episodes_table, runs_table, sorted_by
+from mttp.report.episodes import document, episodes_table, runs_table, sorted_by
 from mttp.report.problems import problem_lines
 from mttp.report.tree import tree
 
@@ -19,7 +19,14 @@ __all__ = ["show"]
 
 _LIMIT = 20
 
-Sort = Enum("Sort", {name: name for name in SORTS}, type=str)  # type: ignore[misc]  # typer lists its members
+
+class Sort(str, Enum):
+    """What `--sort` takes."""
+
+    START = "start"
+    RETURN = "return"
+    LENGTH = "length"
+    DURATION = "duration"
 
 
 def show(
@@ -29,7 +36,7 @@ def show(
         str | None,
         typer.Option("--episode", metavar="ID", help="Show this one: the beginning of its trace id."),
     ] = None,
-    sort: Annotated[Sort, typer.Option("--sort", help="Order of the episodes, lowest first.")] = Sort.start,
+    sort: Annotated[Sort, typer.Option("--sort", help="Order of the episodes, lowest first.")] = Sort.START,
     reverse: Annotated[bool, typer.Option("--reverse", help="Highest first.")] = False,
     limit: Annotated[
         int | None,
@@ -43,8 +50,8 @@ def show(
     """
     Print a table of a recording's runs and episodes, or one episode as a tree.
 
-    The tree has the episode's steps with observations, actions, rewards and their components, tokens, calls, errors
-    and faults. With --json there is no limit unless one is given.
+    The tree has the episode's steps with observations, actions, rewards and their components, tokens, calls,
+    errors and faults. With --json there is no limit unless one is given.
 
     \b
     Examples:

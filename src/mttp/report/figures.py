@@ -57,7 +57,7 @@ def t_interval(values: NDArray[Any]) -> tuple[float, float] | None:
 
 
 def curve(values: NDArray[Any], *, points: int = 60) -> list[float | None]:
-    """The mean of `values` in at most `points` stretches of equal length; None where a stretch has no number."""
+    """The mean of `values` in each of at most `points` stretches; None where one has no number."""
     if not len(values):
         return []
     stretches = np.array_split(values, min(points, len(values)))

@@ -1,0 +1,47 @@
+# `make demo` and `make test` are the whole set-up: Python 3.10 or later and make are all they need.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: help demo test lint types semconv semconv-check clean
+
+help:  ## Say what there is.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "mttp needs Python 3.10 or later: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/pyvenv.cfg pyproject.toml
+	$(PIP) --editable '.[all]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo  ## Train a small agent, record its episodes, read them back.
+	@$(BIN)/mttp demo
+
+test: $(VENV)/.dev  ## Run the tests.
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.dev  ## Check style.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## Check types.
+	$(BIN)/mypy
+	MYPYPATH=semconv $(BIN)/mypy --strict --package tool
+	$(BIN)/mypy --strict examples
+
+semconv: $(VENV)/.dev  ## Generate everything that follows from the registry.
+	$(BIN)/python semconv/tool
+
+semconv-check: $(VENV)/.dev  ## Check that what is committed follows from the registry.
+	$(BIN)/python semconv/tool --check
+
+clean:  ## Forget the environment and the caches.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m mttp` is the `mttp` command."""
+
+from mttp.cli import main
+
+main()

@@ -1,0 +1,128 @@
+"""`mttp demo`: a real agent learns, its episodes are recorded, and the recording is read back."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import mttp as package
+from mttp.cli.output import Json, console, print_json
+from mttp.errors import ConfigureError, MissingExtra
+from mttp.reading import summarize
+from mttp.report.summary import document, render
+
+__all__ = ["demo"]
+
+
+class _OnEpisode(Protocol):
+    def __call__(self, index: int, return_: float, /) -> None: ...
+
+
+def demo(
+    *,
+    out: Annotated[
+        Path, typer.Option(help="The file to write; it must not exist.", show_default="runs/demo-N.jsonl")
+    ] = Path(),
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    json: Json = False,
+) -> None:
+    """
+    Train a small agent on CartPole, record its episodes, and print what came of it.
+
+    \b
+    Examples:
+      mttp demo
+      mttp demo --episodes 400 --seed 3 --out runs/pole.jsonl
+    """
+    example = _example()
+    path = _unused() if out == Path() else out
+    if path.exists():
+        raise ConfigureError(f"{path} exists; choose another file with --out")
+    with _progress(episodes) as on_episode:
+        example.main(
+            ["--episodes", str(episodes), "--seed", str(seed), "--out", str(path)], on_episode=on_episode
+        )
+    found = summarize(path)
+    if json:
+        print_json(document(found))
+        return
+    terminal = console()
+    terminal.print(render(found, terminal=terminal.is_terminal))
+    _say_what_next(path)
+
+
+def _example() -> ModuleType:
+    """`examples/cartpole.py`, from the package or from the checkout it is installed from."""
+    home = Path(package.__file__).parent
+    places = (home / "examples" / "cartpole.py", home.parents[1] / "examples" / "cartpole.py")
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        raise ConfigureError(f"the example is in none of {', '.join(map(str, places))}; install mttp again")
+    spec = spec_from_file_location("mttp_example_cartpole", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "gymnasium":
+            raise
+        raise MissingExtra(package="gymnasium", extra="gymnasium", purpose="the demo") from error
+    return module
+
+
+def _unused() -> Path:
+    """The first of runs/demo-1.jsonl, runs/demo-2.jsonl, … that is not there."""
+    number = 1
+    while (path := Path("runs") / f"demo-{number}.jsonl").exists():
+        number += 1
+    return path
+
+
+@contextmanager
+def _progress(episodes: int) -> Iterator[_OnEpisode]:
+    """A bar on standard error; without a terminal, a line each fifty episodes."""
+    recent: deque[float] = deque(maxlen=50)
+
+    def mean_with(return_: float) -> str:
+        recent.append(return_)
+        return f"mean return {sum(recent) / len(recent):5.1f}"
+
+    def print_line(index: int, return_: float, /) -> None:
+        text = mean_with(return_)
+        if (index + 1) % 50 == 0:
+            print(f"episode {index + 1:4d}  {text}", file=sys.stderr, flush=True)
+
+    errors = Console(stderr=True)
+    if not errors.is_terminal:
+        yield print_line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors) as bar:
+        task = bar.add_task("training", total=episodes)
+
+        def advance(_: int, return_: float, /) -> None:
+            bar.update(task, advance=1, description=mean_with(return_))
+
+        yield advance
+
+
+def _say_what_next(path: Path) -> None:
+    print(
+        f"\nThe episodes are in {path}. Next:\n"
+        f"  mttp show {path}                  runs and episodes\n"
+        f"  mttp show {path} --episode ID     one episode, step by step\n"
+        f"  mttp convert {path} demo.parquet  for DuckDB, pandas, polars\n"
+        f"  python -c \"import mttp; print(mttp.read('{path}').episodes[0])\""
+    )

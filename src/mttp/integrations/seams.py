@@ -1,0 +1,145 @@
+"""Seams: other people's functions and methods, replaced where they stand, and put back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import MethodType, TracebackType
+from typing import Any, TypeAlias
+
+import wrapt  # type: ignore[import-untyped]  # it ships no types
+from typing_extensions import Self
+
+from mttp.errors import InstrumentError
+
+__all__ = ["Around", "Handle", "Place", "Seam", "install"]
+
+Around: TypeAlias = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
+"""What runs instead: it is given what it replaces, the instance, and the call's arguments."""
+
+
+class Seam(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships no types
+    """
+    A function or bound method with ours around it, which looks like the original.
+
+    Copying or pickling it gives the original: a copy of an instrumented object is not instrumented.
+    """
+
+    def __init__(self, wrapped: Callable[..., Any], around: Around, handle: Handle) -> None:
+        super().__init__(wrapped, around)
+        self._self_handle = handle
+
+    @property
+    def handle(self) -> Handle:
+        """What takes it off."""
+        return self._self_handle  # type: ignore[no-any-return]  # wrapt ships no types
+
+    def __copy__(self) -> Any:
+        return self.__wrapped__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.__wrapped__, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if isinstance(self.__wrapped__, MethodType):
+            return self.__wrapped__.__reduce_ex__(protocol)
+        from pkgutil import resolve_name
+
+        return resolve_name, (f"{self.__wrapped__.__module__}:{self.__wrapped__.__qualname__}",)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a seam stands."""
+
+    owner: Any
+    """The object or module."""
+    name: str
+    """The attribute."""
+    seam: Seam
+    """What stands there now."""
+    original: Any
+    """What stood there; None where the attribute came from the owner's class."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it still stands there: nobody put something else over it."""
+        return vars(self.owner).get(self.name) is self.seam
+
+    def restore(self) -> None:
+        """Put back what was there, unless somebody else's replacement is there by now."""
+        if not self.holds:
+            return
+        if self.original is None:
+            del vars(self.owner)[self.name]
+        else:
+            vars(self.owner)[self.name] = self.original
+
+
+def install(owner: Any, name: str, seam: Seam) -> Place:
+    """Put a seam over an attribute; raises InstrumentError where the owner does not let it be replaced."""
+    attributes = getattr(owner, "__dict__", None)
+    if attributes is None:
+        raise InstrumentError(f"{type(owner).__qualname__} has no __dict__ to put a recording {name} in")
+    place = Place(owner, name, seam, attributes.get(name))
+    attributes[name] = seam
+    if getattr(owner, name) is not seam:
+        place.restore()
+        kind = type(owner).__qualname__
+        raise InstrumentError(f"{name!r} of {kind} is a property, and can't be replaced; use mttp.wrap instead")
+    return place
+
+
+class Handle:
+    """A set of seams, and what else ends with them."""
+
+    def __init__(self, on_detach: Callable[[], None]) -> None:
+        self._on_detach = on_detach
+        self._places: dict[str, Place] = {}
+        self._attached = True
+
+    def install(self, owner: Any, seams: Iterable[tuple[str, str, Around]]) -> None:
+        """Put seams, `(label, attribute, around)` each, over attributes of the owner: all of them or none."""
+        try:
+            for label, name, around in seams:
+                self._places[label] = install(owner, name, Seam(getattr(owner, name), around, self))
+        except BaseException:
+            self._restore()
+            raise
+
+    def cover(self, label: str, owner: Any, name: str, like: str) -> None:
+        """Put the seam that is known as `like` over another name of the same function."""
+        self._places[label] = install(owner, name, self._places[like].seam)
+
+    def detach(self) -> None:
+        """Take everything off again; a second call does nothing."""
+        if self._attached:
+            self._attached = False
+            self._restore()
+            self._on_detach()
+
+    def _restore(self) -> None:
+        for place in reversed(self._places.values()):
+            place.restore()
+
+    @property
+    def attached(self) -> bool:
+        """Whether it has not been detached."""
+        return self._attached
+
+    def status(self) -> dict[str, bool]:
+        """Each seam by name, and whether it holds: whether calls pass through it."""
+        return {label: place.holds for label, place in self._places.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
+        return f"<{'attached' if self._attached else 'detached'}: {held}>"

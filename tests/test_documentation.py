@@ -1,0 +1,68 @@
+"""The documentation's examples run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The page's fenced blocks, as (language, text)."""
+    return BLOCK.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_blocks_run_in_order(page: Path) -> None:
+    """
+    Each page's Python blocks run one after the other; a `text` block after one is exactly what it prints.
+    """
+    namespace: dict[str, object] = {"__name__": "page"}
+    printed = None
+    for language, text in blocks(page):
+        if language == "python":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(text, str(page), "exec"), namespace)
+            printed = out.getvalue()
+        elif language == "text" and printed:
+            assert text == printed
+            printed = None
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_say_what_they_take(example: Path) -> None:
+    """
+    Each example runs as a script and explains itself.
+    """
+    done = subprocess.run(
+        [sys.executable, str(example), "--help"], capture_output=True, text=True, check=False
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "--out" in done.stdout
+
+
+def test_the_demo_agent_learns_and_is_recorded() -> None:
+    """
+    The demo's agent gets several times better, and each of its episodes is in the file.
+    """
+    command = [sys.executable, "-m", "mttp", "demo", "--episodes", "150", "--out", "pole.jsonl"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+    import mttp
+
+    recording = mttp.read("pole.jsonl")
+    returns = [episode.return_ for episode in recording.episodes]
+    assert (150, []) == (len(returns), recording.problems)
+    assert sum(returns[-30:]) > 2 * sum(returns[:30])
+    assert all(episode.return_ == episode.length == len(episode.steps) for episode in recording.episodes)

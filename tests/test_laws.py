@@ -1,0 +1,257 @@
+"""The architecture's laws: what may import what, what is public, and what importing mttp costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mttp
+
+SOURCE = Path(mttp.__file__).parent
+ROOT = SOURCE.parents[1]
+
+LAYERS = {
+    "errors": 0,
+    "semconv": 0,
+    "ids": 0,
+    "clock": 0,
+    "spans": 0,
+    "stats": 0,
+    "episodes": 1,
+    "codec": 2,
+    "wire": 2,
+    "livespan": 3,
+    "readable": 4,
+    "recorder": 4,
+    "provenance": 4,
+    "bulk": 5,
+    "pipeline": 5,
+    "transports": 6,
+    "session": 7,
+    "configuration": 8,
+    "integrations": 9,
+    "instrumentation": 10,
+    "reading": 4,
+    "report": 5,
+    "cli": 11,
+    "__main__": 12,
+}
+WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
+WRITE |= {"configuration", "integrations", "instrumentation"}
+READ = {"reading", "report"}
+SIBLINGS = ("transports", "cli")
+SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package, by name below `mttp`."""
+    paths = {path.relative_to(SOURCE).with_suffix(""): path for path in SOURCE.rglob("*.py")}
+    names = {".".join(name.parts).removesuffix(".__init__"): path for name, path in paths.items()}
+    return {
+        name: path for name, path in names.items() if name != "__init__" and not name.startswith("examples")
+    }
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of the package that a module imports at run time, wherever it does."""
+    found: set[str] = set()
+    known = set(modules())
+    for node in _running(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {
+                alias.name.removeprefix("mttp.") for alias in node.names if alias.name.startswith("mttp.")
+            }
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "mttp":
+            base = (node.module or "").removeprefix("mttp").removeprefix(".")
+            for alias in node.names:
+                name = f"{base}.{alias.name}".strip(".")
+                found |= {name} & known or {base} & known
+    return found
+
+
+def _running(tree: ast.AST) -> list[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING`."""
+    nodes = [tree]
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.If) and getattr(child.test, "id", "") == "TYPE_CHECKING"):
+            nodes += _running(child)
+    return nodes
+
+
+ALL = modules()
+EDGES = [(name, target) for name, path in sorted(ALL.items()) for target in sorted(imports(path))]
+
+
+def room(name: str) -> str:
+    """The top-level room that a module stands in."""
+    return name.partition(".")[0]
+
+
+def test_every_room_has_its_layer() -> None:
+    """
+    A new module is given its place in the house before anything else.
+    """
+    assert set(LAYERS) == {room(name) for name in ALL}
+
+
+def test_imports_point_down() -> None:
+    """
+    No room imports one of its own height or above.
+    """
+    wrong = [edge for edge in EDGES if room(edge[0]) != room(edge[1])]
+    wrong = [(up, down) for up, down in wrong if LAYERS[room(down)] >= LAYERS[room(up)]]
+
+    assert [] == wrong
+
+
+def test_the_halves_never_meet() -> None:
+    """
+    What writes imports nothing that reads, and the other way round.
+    """
+    crossing = [
+        (one, other)
+        for one, other in EDGES
+        if (room(one) in WRITE and room(other) in READ) or (room(one) in READ and room(other) in WRITE)
+    ]
+
+    assert [] == crossing
+
+
+def test_siblings_do_not_import_each_other() -> None:
+    """
+    A transport or a command knows what it shares with the others, and none of them.
+    """
+    wrong = [
+        (one, other)
+        for one, other in EDGES
+        if room(one) == room(other)
+        and room(one) in SIBLINGS
+        and "." in one
+        and other not in SHARED_SIBLINGS
+        and one not in SHARED_SIBLINGS
+        and "." in other
+    ]
+
+    assert [] == wrong
+
+
+def test_no_cycles() -> None:
+    """
+    Taking away, again and again, what imports nothing that is left, takes away everything.
+    """
+    left = {name: {target for source, target in EDGES if source == name} for name in ALL}
+    while True:
+        free = {name for name, targets in left.items() if not targets & left.keys() - {name}}
+        if not free:
+            break
+        left = {name: targets for name, targets in left.items() if name not in free}
+
+    assert {} == left
+
+
+def test_attribute_names_are_typed_nowhere() -> None:
+    """
+    Outside the generated constants no string is an attribute name of the convention.
+    """
+    from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+
+    names = {*ATTRIBUTE_TYPES, *TEMPLATE_TYPES}
+    typed = [
+        (name, node.value)
+        for name, path in ALL.items()
+        if room(name) != "semconv"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    ]
+
+    assert [] == typed
+
+
+def test_exported_names() -> None:
+    """
+    The public names are these; a change here is a change to everybody's code.
+    """
+    expected = """
+        Call Episode OpenEpisode OpenStep Recording Reward Run Session Spec Step Tokens configure current_episode
+        current_session current_step episode errors instrument read scan step summarize wrap
+    """.split()
+
+    assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))
+    assert all(getattr(mttp, name) is not None for name in mttp.__all__)
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level packages, and `opentelemetry`'s second level, that are loaded after running `code`."""
+    script = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    names = {name for name in done.stdout.split()}
+    return {name.partition(".")[0] for name in names} | {
+        ".".join(name.split(".")[:2]) for name in names if name.startswith("opentelemetry.")
+    }
+
+
+HEAVY = {
+    "torch",
+    "gymnasium",
+    "trl",
+    "pyarrow",
+    "duckdb",
+    "pandas",
+    "scipy",
+    "statsmodels",
+    "grpc",
+    "typer",
+    "rich",
+}
+HEAVY |= {"opentelemetry.exporter", "requests", "google", "zstandard"}
+
+
+def test_importing_mttp_imports_nothing_heavy() -> None:
+    """
+    The package costs nothing until it is used: not even numpy or the OpenTelemetry SDK are loaded.
+    """
+    assert set() == loaded_by("import mttp") & (HEAVY | {"numpy", "opentelemetry", "pydantic", "msgspec"})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import mttp\nwith mttp.configure(transport='memory://') as s, mttp.episode() as e, e.step() as t: t.reward(1)",
+        "import mttp\nwith mttp.configure(transport='file://a.jsonl'), mttp.episode(): pass\nmttp.read('a.jsonl')",
+    ],
+    ids=["recording", "reading"],
+)
+def test_recording_and_reading_import_nothing_heavy(code: str) -> None:
+    """
+    No trainer, no analysis and no network library is loaded by recording, or by reading values.
+    """
+    assert set() == loaded_by(code) & HEAVY
+
+
+def test_recording_loads_nothing_that_reads() -> None:
+    """
+    A trainer never loads the reading half.
+    """
+    script = "import mttp, sys\nwith mttp.configure(transport='file://a.jsonl'), mttp.episode(): pass\n"
+    script += "print(*[name for name in sys.modules if name.startswith(('mttp.reading', 'mttp.report', 'mttp.cli'))])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert "" == done.stdout.strip()
+
+
+def test_the_version_is_said_once() -> None:
+    """
+    What is installed, what the package says and what the project file says agree.
+    """
+    from importlib.metadata import version
+
+    declared = [
+        line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version")
+    ]
+
+    assert [f'version = "{mttp.__version__}"'] == declared
+    assert version("mttp") == mttp.__version__
