@@ -80,12 +80,15 @@ def record(
     root = cast(LiveSpan, opened._span)
     finish = episode.end_time if end_time is None else end_time
     finish = root.started if finish is None else finish
-    for step in episode.steps:
-        _step(opened, step, root.started, finish)
-    for reward in _scorings(episode):
-        opened._set_total(_scoring(opened, root, _timed(reward, root.started, finish)))
-    opened.final_observation(episode.final_observation)
-    _carry(root, episode)
+    try:
+        for step in episode.steps:
+            _step(opened, step, root.started, finish)
+        for reward in _scorings(episode):
+            opened._set_total(_scoring(opened, root, _timed(reward, root.started, finish)))
+        opened.final_observation(episode.final_observation)
+        _carry(root, episode)
+    except Exception as error:  # a value that says something impossible costs itself
+        root.fault("internal_error", f"record: {error!r}")
     opened._finish(end_time=finish, **_ending(opened, episode))
     return opened
 
@@ -111,7 +114,7 @@ def _timed(value: Any, start: int, end: int) -> Any:
 
 def _scoring(opened: OpenEpisode, parent: LiveSpan, reward: Reward) -> Reward:
     faults: Faults = []
-    return opened._scored(parent, rewards.checked(reward, faults), faults)
+    return opened.scored(parent, rewards.checked(reward, faults), faults)
 
 
 def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:

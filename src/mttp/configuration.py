@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import functools
 import logging
 import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from mttp import ids, provenance, transports
-from mttp.errors import ConfigureError, MttpError
+from mttp.errors import ConfigureError
 from mttp.pipeline import Transport
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
-from mttp.session import RUN_ID_VARIABLE, Session, tell
+from mttp.session import Session
 
-__all__ = ["configure", "current_session", "episode", "step"]
+__all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_session", "episode", "step"]
 
 _log = logging.getLogger("mttp")
 
+RUN_ID_VARIABLE = "MTTP_RUN_ID"
+"""The run, for the processes of it: `configure` sets it for those that this one starts."""
 TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
-"""The transport, where `configure` is not told one."""
+"""The transport, where `configure` is not told one; it is set for child processes likewise."""
 
 _lock = threading.RLock()
 _active: Session | None = None
@@ -47,6 +51,7 @@ def configure(
     `transport` is an address (`memory://`, `file://runs/a.jsonl`, `file://runs/`), a path, or an object that
     exports spans; by default what the variable MTTP_TRANSPORT says, else `file://mttp-runs/<run id>/`.
     `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
+    Processes that are started from here on join the run, where they don't configure another.
     A session that started by itself gives way.
 
     Raises ConfigureError when a session is open already or an argument is wrong, and TransportError when the
@@ -76,42 +81,69 @@ def _open(
     **facts: Any,
 ) -> Session:
     launched = provenance.launch()
-    given = run_id or os.environ.get(RUN_ID_VARIABLE) or launched.pop("run_id", None)
-    identity = str(given or ids.run_id())
-    target = None if _disabled() else _transport(transport, identity)
-    known = {"name": run, **facts, **launched, "minted": not given}
-    session = Session(target, run_id=identity, facts=known, config=config)
-    if target is not None:
-        if not given:
-            os.environ[RUN_ID_VARIABLE] = identity
-        _close_at_exit(session)
+    launch_id = launched.pop("run_id", None)
+    identity = str(run_id or os.environ.get(RUN_ID_VARIABLE) or launch_id or ids.run_id())
+    facts = {"name": run, **facts, **launched}
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return Session(None, run_id=identity, facts=facts)
+    if transport is None:
+        transport = os.environ.get(TRANSPORT_VARIABLE) or f"file://mttp-runs/{identity}/"
+    if isinstance(transport, os.PathLike):
+        transport = f"file://{quote(os.fsdecode(transport))}"
+    opened = transports.open(transport) if isinstance(transport, str) else _checked(transport)
+    session = Session(opened, run_id=identity, facts=facts, config=config)
+    _publish(session, RUN_ID_VARIABLE, identity)
+    address = getattr(opened, "address", None)
+    if address is not None:
+        _publish(session, TRANSPORT_VARIABLE, str(address))
+    _close_at_exit()
+    if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
+        _close_with_child(session)
     return session
 
 
-def _disabled() -> bool:
-    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-
-
-def _transport(transport: str | os.PathLike[str] | Transport | None, run_id: str) -> Transport:
-    if transport is None:
-        transport = os.environ.get(TRANSPORT_VARIABLE) or f"file://mttp-runs/{run_id}/"
-    if isinstance(transport, os.PathLike):
-        transport = f"file://{os.fspath(transport)}{'/' if Path(transport).is_dir() else ''}"
-    if isinstance(transport, str):
-        return transports.open(transport)
-    if not callable(getattr(transport, "export", None)):
+def _checked(transport: Transport) -> Transport:
+    if isinstance(transport, type) or not callable(getattr(transport, "export", None)):
         raise ConfigureError(
-            f"transport {transport!r} is neither an address nor an object that exports spans"
+            f"transport {transport!r} is neither an address nor an object that exports spans; "
+            "write 'file://runs/a.jsonl', or make an exporter"
         )
     return transport
 
 
-def _close_at_exit(session: Session) -> None:
-    atexit.register(session.close)
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None and sys.modules["multiprocessing"].parent_process() is not None:
-        # multiprocessing's children leave without running atexit handlers
-        util.Finalize(None, session.close, exitpriority=100)
+def _publish(session: Session, variable: str, value: str) -> None:
+    """Set a variable for the processes that this one starts, until the session is closed."""
+    before = os.environ.get(variable)
+    if before != value:
+        os.environ[variable] = value
+        session.at_close(_restore, variable, value, before)
+
+
+def _restore(variable: str, ours: str, before: str | None) -> None:
+    if os.environ.get(variable) != ours:
+        return
+    if before is None:
+        del os.environ[variable]
+    else:
+        os.environ[variable] = before
+
+
+@functools.cache
+def _close_at_exit() -> None:
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Close at the interpreter's end, which an exception may have brought about."""
+    session = current_session()
+    if session is not None:
+        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+        session.__exit__(None if error is None else type(error), error, None)
+
+
+def _close_with_child(session: Session) -> None:
+    """Have a child of multiprocessing close its part when it leaves: it runs no atexit handlers."""
+    sys.modules["multiprocessing.util"].Finalize(None, session.close, exitpriority=100)
 
 
 def current_session() -> Session | None:
@@ -136,8 +168,8 @@ def ensure_session() -> Session | None:
         if _active is None:
             _active = _open(None, run=None, run_id=None, kind="train", seed=None, config=None)
             _implicit = True
-            if _active.transport is not None:
-                tell(f"mttp: recording episodes to {_active.transport!r}")
+            if not _active.closed:
+                _tell(f"mttp: recording episodes to {_active.transport!r}")
         return None if _active.closed else _active
 
 
@@ -149,11 +181,16 @@ def forget() -> None:
     _active, _implicit, _over = None, False, False
 
 
+def _tell(message: str) -> None:
+    with contextlib.suppress(Exception):
+        print(message, file=sys.stderr)
+
+
 def _quiet_session() -> Session | None:
     global _over
     try:
         return ensure_session()
-    except MttpError as error:
+    except Exception as error:
         _over = True
         _log.warning("mttp: nothing is recorded: %s", error)
         return None
@@ -203,23 +240,38 @@ def step(**options: Any) -> OpenStep:
     return opened.step(**options)
 
 
+_held: dict[int, Session] = {}
+_registered: Session | None = None
+
+
 def _before_fork() -> None:
-    """Have multiprocessing's forked children close their part of the session; they run no atexit handlers."""
-    session, util = current_session(), sys.modules.get("multiprocessing.util")
-    if session is not None and util is not None:
-        util.register_after_fork(session, _finalize_child)
+    global _registered
+    session = current_session()
+    if session is None:
+        return
+    if session.before_fork():
+        _held[threading.get_ident()] = session
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and _registered is not session:
+        _registered = session
+        util.register_after_fork(session, _close_with_child)
 
 
-def _finalize_child(session: Session) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, session.close, exitpriority=100)
+def _after_fork_in_parent() -> None:
+    session = _held.pop(threading.get_ident(), None)
+    if session is not None:
+        session.after_fork_in_parent()
 
 
-def _after_fork() -> None:
+def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
+    _held.clear()
     if _active is not None:
-        _active.after_fork()
+        _active.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import traceback
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any, Protocol
 
+import numpy as np
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -15,7 +17,7 @@ from opentelemetry.util.types import AnyValue, Attributes
 
 from mttp import spans
 from mttp.clock import Clock
-from mttp.codec.plain import Faults, plain
+from mttp.codec.plain import Faults, plain, text
 from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
 
@@ -24,6 +26,8 @@ __all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Origin", "Sink"]
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
+_OURS = "mttp."
+_SPAN_BYTES, _VALUE_BYTES = 400, 40
 _KINDS = {
     SpanKind.INTERNAL: 1,
     SpanKind.SERVER: 2,
@@ -67,7 +71,10 @@ class LiveSpan(Span, ReadableSpan):
 
     `values` holds its attributes as recorded, numpy arrays and all; `attributes` shows them as others expect.
     `identity` is its context, `started` its start in nanoseconds since the Unix epoch.
+    `size` is roughly what it takes in a file, in bytes, known once it has ended.
     """
+
+    _instrumentation_info = None
 
     def __init__(
         self,
@@ -96,7 +103,9 @@ class LiveSpan(Span, ReadableSpan):
         self.started = self._start_time = clock.now() if start_time is None else start_time
         self._end_time: int | None = None
         self._user_keys: set[str] = set()
+        self._unended = [True]
         self.values = values
+        self.size = 0
         self.faults: Faults = []
         self.omissions: list[str] = []
 
@@ -130,15 +139,15 @@ class LiveSpan(Span, ReadableSpan):
         return self.identity
 
     def to_json(self, indent: int | None = 4) -> str:
-        """The span as the SDK prints it."""
+        """The span as the SDK prints it, bytes as base64."""
         printable = ReadableSpan(
             name=self._name,
             context=self._context,
             parent=self._parent,
             resource=self.resource,
-            attributes=self.attributes,
-            events=self.events,
-            links=self.links,
+            attributes=_printable(self.attributes),
+            events=[Event(e.name, _printable(e.attributes), e.timestamp) for e in self._own_events],
+            links=[Link(link.context, _printable(link.attributes)) for link in self._own_links],
             kind=self._kind,
             status=self._status,
             start_time=self._start_time,
@@ -173,46 +182,56 @@ class LiveSpan(Span, ReadableSpan):
         return self._end_time is None
 
     def set_attribute(self, key: str, value: AnyValue) -> None:
-        """Set one attribute of the user's own."""
-        if self._takes("set_attribute"):
-            self._keep(key, value)
+        """Set one attribute of the user's own; names that begin with `mttp.` are not."""
+        self.set_attributes({key: value})
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set attributes of the user's own."""
-        for key, value in attributes.items():
-            self.set_attribute(key, value)
+        if self._takes("set_attributes"):
+            for key, value in attributes.items():
+                name = self._text(key)
+                if name.startswith(_OURS):
+                    self.fault("attributes_refused", f"{name} is not the user's to set")
+                else:
+                    self._keep(name, value)
 
     def _keep(self, key: str, value: object) -> None:
         if key not in self._user_keys and len(self._user_keys) >= MAX_USER_ATTRIBUTES:
             self.fault("attributes_refused", f"{key} is beyond {MAX_USER_ATTRIBUTES}")
             return
         self._user_keys.add(key)
-        self.values[str(key)] = self.checked(plain, value)
+        self.values[key] = self.checked(plain, value)
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add something that happened at one time."""
         if self._takes("add_event"):
-            kept = {key: self.checked(plain, value) for key, value in (attributes or {}).items()}
-            self._own_events.append(Event(name, kept, self._clock.now() if timestamp is None else timestamp))
+            when = self._clock.now() if timestamp is None else timestamp
+            self._own_events.append(Event(self._text(name), self._plain(attributes), when))
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Refer to another span."""
         if self._takes("add_link") and context.is_valid:
-            kept = {key: self.checked(plain, value) for key, value in (attributes or {}).items()}
-            self._own_links.append(Link(context, kept))
+            self._own_links.append(Link(context, self._plain(attributes)))
+
+    def _plain(self, attributes: Attributes) -> dict[str, Any]:
+        return arrays({self._text(key): self.checked(plain, value) for key, value in (attributes or {}).items()})
+
+    def _text(self, value: object) -> str:
+        return str(self.checked(text, str(value)))
 
     def update_name(self, name: str) -> None:
         """Rename the span."""
         if self._takes("update_name"):
-            self._name = name
+            self._name = self._text(name)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; once OK it stays, and UNSET changes nothing."""
         if not self._takes("set_status") or self._status.status_code is StatusCode.OK:
             return
-        new = status if isinstance(status, Status) else Status(status, description)
-        if new.status_code is not StatusCode.UNSET:
-            self._status = new
+        if isinstance(status, Status):
+            status, description = status.status_code, status.description
+        if status is not StatusCode.UNSET:
+            self._status = Status(status, None if description is None else self._text(description))
 
     def record_exception(
         self,
@@ -224,7 +243,7 @@ class LiveSpan(Span, ReadableSpan):
         """Record an exception as an event; `escaped` is obsolete and ignored."""
         described = {
             a.EXCEPTION_TYPE: qualified_name(exception),
-            a.EXCEPTION_MESSAGE: str(exception),
+            a.EXCEPTION_MESSAGE: _message(exception),
             a.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
         }
         self.add_event("exception", {**described, **(attributes or {})}, timestamp)
@@ -241,14 +260,27 @@ class LiveSpan(Span, ReadableSpan):
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on; only the first call counts."""
-        if not self._takes("end"):
+        try:
+            self._unended.pop()  # one step, so that of two threads only one ends the span
+        except IndexError:
+            self._sink.fault("after_end", "end on a span that has ended")
             return
         if self.faults:
             self.values[a.FAULTS] = list(dict.fromkeys(self.faults))
         if self.omissions:
             self.values[a.OMISSIONS] = list(dict.fromkeys(self.omissions))
         self._end_time = self._clock.now() if end_time is None else end_time
+        marks = (_weight(dict(mark.attributes or {})) for mark in (*self._own_events, *self._own_links))
+        self.size = _SPAN_BYTES + sum(map(_weight, self.values.values())) + sum(marks)
         self._sink.ended(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self.is_recording():
+            self.record_exception(error)
+            self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {_message(error)}")
+        self.end()
 
     # Faults.
 
@@ -281,6 +313,33 @@ def qualified_name(exception: BaseException) -> str:
     """An exception's class as `error.type` wants it, builtins without their module."""
     kind = type(exception)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(exception: BaseException) -> str:
+    try:
+        return str(exception)
+    except Exception as error:
+        return f"<{type(exception).__name__} whose message raised {type(error).__name__}>"
+
+
+def _weight(value: Any) -> int:
+    """Roughly what an attribute takes in a file: text and arrays exactly, the rest by rule of thumb."""
+    if isinstance(value, (str, bytes)):
+        return _VALUE_BYTES + len(value)
+    if isinstance(value, np.ndarray):
+        return _VALUE_BYTES + value.nbytes
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return _VALUE_BYTES + sum(map(_weight, value)) if isinstance(value, list) else _VALUE_BYTES
+
+
+def _printable(value: Any) -> Any:
+    """What JSON can say of a value."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {key: _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _otel(value: Any) -> Any:

@@ -1,28 +1,30 @@
-"""From ended spans to a transport: a queue, and a thread that drains it in segments."""
+"""From ended spans to a transport: a thread that writes what has gathered, several times a second."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
-import numpy as np
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry import context as otel_context
 
+from mttp.backlog import Backlog
+from mttp.delivery import REFUSALS, Delivery, Transport
 from mttp.livespan import LiveSpan
+from mttp.losses import Loss, Losses
 from mttp.stats import Stats
 
-__all__ = ["Pipeline", "Transport"]
+__all__ = ["Owner", "Pipeline", "Transport"]
 
 _log = logging.getLogger("mttp")
 
 INTERVAL = 0.2
 """Seconds that an ended span waits at most before it is written."""
-SEGMENT_BYTES = 512 * 1024
+URGENT_BYTES = 512 * 1024
 """What has gathered is written at once when it reaches this."""
 BUFFER_BYTES = 256 * 1024 * 1024
 """What a transport that does not keep up may hold in memory."""
@@ -30,241 +32,213 @@ PATIENCE = 1.0
 """Seconds that a full buffer may hold up the caller, per episode."""
 
 
-class Transport(Protocol):
-    """Where segments go. The SDK's exporters have this shape too."""
+class Owner(Protocol):
+    """Whose spans a pipeline writes. Whoever writes calls this, ahead of it, for spans that nobody else ends."""
 
-    def export(self, spans: Sequence[ReadableSpan], /) -> SpanExportResult:
-        """Take a segment, or say that it was not taken."""
+    def mark(self) -> None:
+        """Record what must not wait for the end of an episode."""
 
-    def shutdown(self) -> None:
-        """Release what is held; nothing is exported afterwards."""
+    def gap(self, loss: Loss) -> None:
+        """Record that something was lost."""
+
+    def ending(self) -> None:
+        """Record the last there is."""
 
 
 class Pipeline:
     """
-    One transport's queue.
+    One transport's queue, and the thread that empties it.
 
-    `before` runs ahead of each segment (it records the markers of open episodes).
-    `gap` makes the span that says what was lost.
+    One lock, that of the counters, guards all of it; nobody else's code runs under it.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        stats: Stats,
-        *,
-        before: Callable[[], None],
-        gap: Callable[[int, int, str], LiveSpan],
-    ) -> None:
-        self.transport = transport
+    def __init__(self, transport: Transport, stats: Stats, owner: Owner) -> None:
         self.buffer_bytes = BUFFER_BYTES
         self.patience = PATIENCE
         self._stats = stats
-        self._before = before
-        self._gap = gap
-        self._reset()
-
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
-        self._space = threading.Condition(self._lock)
-        self._drain_lock = threading.RLock()
-        self._queue: deque[LiveSpan] = deque()
-        self._bytes = 0
-        self._waited: dict[int, float] = defaultdict(float)
-        self._lost: dict[int, int] = {}
-        self._gap_episodes = 0
-        self._gap_spans = 0
-        self._wake = threading.Event()
-        self._now = threading.Event()
-        self._closing = False
-        self._failing = False
+        self._owner = owner
+        self._changed = threading.Condition(stats.lock)
+        self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
+        self._writer = 0
+        self._fresh = Backlog()
+        self._losses = Losses(stats)
+        self._delivery = Delivery(transport, stats, self._losses)
+        self._waited: dict[int, float] = {}
+        self._awake = self._closing = self._closed = False
+        self._asked = self._answered = self._granted = self._given_up = 0
 
-    def after_fork(self, stats: Stats) -> None:
-        """Start empty in a forked child: what was queued is the parent's to write."""
-        self._stats = stats
-        self._reset()
+    # What recording calls.
 
     def put(self, span: LiveSpan) -> None:
-        """Queue an ended span; waits only while the buffer is full, and never long."""
-        trace_id = span.identity.trace_id
-        with self._lock:
-            if trace_id in self._lost:
-                self._lose(span)
+        """Take an ended span; waits only while the buffer is full, and never long."""
+        trace_id, mine = span.identity.trace_id, threading.get_ident() == self._writer
+        with self._changed:
+            self._stats.spans += 1
+            if self._closed or (self._closing and not mine):
+                self._stats.lose("session_closed", 1)
                 return
-            self._queue.append(span)
-            self._bytes += _size(span)
-            full = self._bytes > self.buffer_bytes
-            urgent = self._bytes > SEGMENT_BYTES
-        self._start()
-        self._wake.set()
-        if urgent:
-            self._now.set()
-        if full and threading.current_thread() is not self._thread:
-            self._throttle(trace_id)
+            if trace_id in self._losses:
+                self._losses.add(trace_id, [span])
+                return
+            self._fresh.add(span)
+            self.wake()
+            if not mine and not self._fits():
+                self._throttle(trace_id)
+            if span.parent is None:
+                self._waited.pop(trace_id, None)
+            if self._closed:  # by a signal's handler, just now
+                self._give_up()
+            alone = self._thread is None and not mine and self._hurried()
+        self._losses.log()
+        if alone:
+            self._write()
 
     def wake(self) -> None:
-        """Have the thread look for open episodes soon."""
-        self._start()
-        self._wake.set()
+        """Have what there is written within the interval, or at once where it is much."""
+        with self._changed:
+            if not self._closed and (not self._awake or self._hurried()):
+                self._awake = self._start()
+                self._changed.notify_all()
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Write what is queued, on the calling thread; whether all of it was taken."""
-        if not self._drain_lock.acquire(timeout=timeout):
+        """Have everything written that has ended; whether it was within `timeout` seconds."""
+        if threading.get_ident() == self._writer:
             return False
-        try:
-            self._drain()
-        finally:
-            self._drain_lock.release()
-        return not self._queue
+        with self._changed:
+            if self._closed:
+                return not self._given_up
+            self._asked += 1
+            ticket = self._asked
+            threaded = self._start()
+            self._changed.notify_all()
+            if threaded:
+                self._changed.wait_for(lambda: self._answered >= ticket or self._closed, timeout)
+        if not threaded:
+            self._write()
+        return self._granted >= ticket
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Write what is queued, count what can't be as lost, and stop."""
-        self._closing = True
-        self._wake.set()
-        self._now.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-        written = self.flush(timeout)
-        with self._lock:
-            traces = {span.identity.trace_id for span in self._queue}
-            if self._queue:
-                self._stats.lose("write_failed", spans=len(self._queue), episodes=len(traces))
-            self._queue.clear()
-        self.transport.shutdown()
-        return written
-
-    # The thread.
-
-    def _start(self) -> None:
-        if self._thread is None and not self._closing:
-            with self._lock:
-                if self._thread is None:
-                    thread = threading.Thread(target=self._run, name="mttp-flush", daemon=True)
-                    self._thread = thread
-                    try:
-                        thread.start()
-                    except RuntimeError:  # the interpreter is going down: `close` writes on its own thread
-                        self._thread = None
-                        self._closing = True
-
-    def _run(self) -> None:
-        while not self._closing:
-            self._wake.wait()
-            self._wake.clear()
-            self._now.wait(INTERVAL)
-            self._now.clear()
-            with self._drain_lock:
-                self._drain()
-            if self._queue and not self._closing:  # the transport refused: look again, but not in a hurry
-                self._now.wait(INTERVAL)
-                self._wake.set()
-
-    def _drain(self) -> None:
-        try:
-            self._before()
-        except Exception:
-            _log.exception("mttp: open episodes could not be marked")
-        while self._queue and self._write_segment():
-            pass
-
-    def _write_segment(self) -> bool:
-        segment = self._segment()
-        if self._export(segment):
-            self._taken(segment)
-            return True
-        return False
-
-    def _segment(self) -> list[LiveSpan]:
-        """The oldest spans, up to a segment's size, those of one episode side by side."""
-        size, segment = 0, []
-        with self._lock:
-            for span in self._queue:
-                segment.append(span)
-                size += _size(span)
-                if size >= 4 * SEGMENT_BYTES:
-                    break
-        order: dict[int, list[LiveSpan]] = {}
-        for span in segment:
-            order.setdefault(span.identity.trace_id, []).append(span)
-        return [span for spans in order.values() for span in spans]
-
-    def _export(self, segment: Sequence[LiveSpan]) -> bool:
-        try:
-            taken = self.transport.export(self._with_gap(segment)) is SpanExportResult.SUCCESS
-            reason = "the transport refused them"
-        except Exception as error:
-            taken, reason = False, repr(error)
-        if not taken and not self._failing:
-            _log.warning(
-                "mttp: %d spans could not be written and are kept for later: %s", len(segment), reason
-            )
-        elif taken and self._failing:
-            _log.warning("mttp: writing works again")
-        self._failing = not taken
-        return taken
-
-    def _taken(self, segment: Sequence[LiveSpan]) -> None:
-        written = set(map(id, segment))
-        with self._space:
-            kept = [span for span in self._queue if id(span) not in written]
-            lost_meanwhile = len(segment) - (len(self._queue) - len(kept))
-            self._queue = deque(kept)
-            self._bytes = sum(map(_size, kept))
-            self._space.notify_all()
-        self._stats.add(delivered=len(segment) - lost_meanwhile)
-
-    def _with_gap(self, segment: Sequence[LiveSpan]) -> Sequence[LiveSpan]:
-        with self._lock:
-            spans, episodes = self._gap_spans, self._gap_episodes
-            self._gap_spans = self._gap_episodes = 0
-        return [self._gap(episodes, spans, "buffer_full"), *segment] if spans else segment
+        """Have everything written, count what was not within `timeout` as lost, and release the transport."""
+        with self._changed:
+            self._closing = True
+            threaded = self._start()
+            self._changed.notify_all()
+            if threaded:
+                self._changed.wait_for(lambda: self._closed, timeout)
+        if not threaded:
+            self._end()
+        self._give_up()
+        return not self._given_up
 
     # A buffer that is full.
 
+    def _fits(self) -> bool:
+        return self._closing or self._fresh.bytes + self._delivery.bytes <= self.buffer_bytes
+
     def _throttle(self, trace_id: int) -> None:
-        started = time.monotonic()
-        with self._space:
-            allowance = self.patience - self._waited[trace_id]
-            self._space.wait_for(lambda: self._bytes <= self.buffer_bytes, timeout=max(allowance, 0.0))
-            waited = time.monotonic() - started
-            self._waited[trace_id] += waited
-            if self._bytes > self.buffer_bytes:
-                self._abandon(trace_id)
-        self._stats.add(blocked_seconds=waited)
+        """Wait for space, as long as this episode still may; without it, lose the whole episode."""
+        if self._thread is None:
+            return
+        started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
+        fits = self._changed.wait_for(self._fits, max(self.patience - waited, 0.0))
+        spent = time.monotonic() - started
+        self._waited[trace_id] = waited + spent
+        self._stats.blocked_seconds += spent
+        if not fits:
+            lost = self._delivery.waiting.drop(trace_id) + self._fresh.drop(trace_id)
+            self._losses.add(trace_id, lost, "buffer_full")
 
-    def _abandon(self, trace_id: int) -> None:
-        """Lose the whole episode rather than some of its steps."""
-        mine = [span for span in self._queue if span.identity.trace_id == trace_id]
-        self._queue = deque(span for span in self._queue if span.identity.trace_id != trace_id)
-        self._bytes = sum(map(_size, self._queue))
-        self._lost[trace_id] = 0
-        self._gap_episodes += 1
-        self._stats.lose("buffer_full", spans=0, episodes=1)
-        if not any(span.parent is None for span in mine):
-            self._lost[trace_id] = 1
-        for span in mine:
-            self._lose(span)
-        if self._gap_episodes == 1:
-            _log.warning(
-                "mttp: the buffer is full (%d bytes); whole episodes are lost, and counted", self._bytes
-            )
+    # The thread.
 
-    def _lose(self, span: LiveSpan) -> None:
-        self._gap_spans += 1
-        self._stats.lose("buffer_full", spans=1)
-        if span.parent is None:  # the episode is over: nothing more of it comes
-            self._lost.pop(span.identity.trace_id, None)
-            self._waited.pop(span.identity.trace_id, None)
+    def _start(self) -> bool:
+        """Whether there is a thread that writes; at the interpreter's end there may not be."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mttp-flush", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._thread = None
+        return self._thread is not None
 
+    def _run(self) -> None:
+        while self._gather():
+            self._write()
+        self._end()
 
-def _size(span: LiveSpan) -> int:
-    """Roughly what the span takes in a file: arrays exactly, the rest by rule of thumb."""
-    size = 400
-    for value in span.values.values():
-        if isinstance(value, np.ndarray):
-            size += value.nbytes
-        elif isinstance(value, (str, bytes, list)):
-            size += len(value)
-        size += 60
-    return size
+    def _gather(self) -> bool:
+        """Sleep until there is something to write, then a little longer for more to come; False to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._awake or self._hurried())
+            self._changed.wait_for(self._hurried, INTERVAL)
+            return not self._closing
+
+    def _hurried(self) -> bool:
+        much = self._fresh.bytes > URGENT_BYTES and not self._delivery.failing
+        return much or self._closing or self._asked > self._answered
+
+    def _write(self) -> None:
+        """Write what there is now; what comes meanwhile is for the next time."""
+        with self._turn():
+            self._quietly(self._owner.mark)
+            with self._changed:
+                ticket = self._asked
+                self._delivery.waiting.extend(self._fresh)
+                self._fresh, self._awake = Backlog(), False
+            while self._delivery.waiting and self._delivery.offer():
+                with self._changed:
+                    self._changed.notify_all()
+            self._losses.log()
+            with self._changed:
+                written = not self._delivery.waiting
+                self._awake = self._awake or not written
+                self._answered, self._granted = ticket, ticket if written else self._granted
+                losses = [] if self._delivery.failing else self._losses.tell()
+                self._changed.notify_all()
+            for loss in losses:
+                self._quietly(partial(self._owner.gap, loss))
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One writes at a time; what is recorded meanwhile neither waits for space nor is traced."""
+        with self._writing:
+            outer, self._writer = self._writer, threading.get_ident()
+            silent = otel_context.set_value(otel_context._SUPPRESS_INSTRUMENTATION_KEY, True)
+            token = otel_context.attach(silent)
+            try:
+                yield
+            finally:
+                otel_context.detach(token)
+                self._writer = outer
+
+    def _end(self) -> None:
+        """Write the rest, as long as the transport takes anything of it."""
+        with self._turn():
+            self._quietly(self._owner.ending)
+            fruitless = 0
+            while not self._closed and fruitless < REFUSALS:
+                delivered = self._stats.delivered
+                self._write()
+                if not self._fresh and not self._delivery.waiting:
+                    break
+                fruitless = 0 if self._stats.delivered > delivered else fruitless + 1
+            self._quietly(self._delivery.shutdown)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Count what is left as lost."""
+        with self._changed:
+            left = self._delivery.give_up()
+            left.extend(self._fresh)
+            self._fresh = Backlog()
+            if left:
+                self._stats.lose("write_failed", len(left.spans), episodes=len(left))
+            self._given_up += len(left)
+            self._closed = True
+            self._changed.notify_all()
+
+    def _quietly(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            _log.exception("mttp: recording or closing failed")

@@ -6,21 +6,24 @@ Each fact is found by a function of its own; one that fails is noted and costs n
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mttp.codec.plain import Faults
 
-__all__ = ["DETECTORS", "detect", "launch", "packages"]
+__all__ = ["DETECTORS", "Detection", "detect", "launch", "packages"]
 
-Facts = dict[str, Any]
+Facts: TypeAlias = dict[str, Any]
+Detector: TypeAlias = Callable[[str], Facts]
 _GIT_SECONDS = 2.0
 
 
@@ -53,11 +56,12 @@ def _integer(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def revision(directory: str) -> Facts:
-    """The git commit of the working directory, and whether it has changes."""
+    """The git commit of the working directory, and whether tracked files have changed since."""
     commit = _git(directory, "rev-parse", "HEAD")
     if commit is None:
         return {}
-    return {"revision": commit, "dirty": bool(_git(directory, "status", "--porcelain"))}
+    changes = _git(directory, "status", "--porcelain", "--untracked-files=no")
+    return {"revision": commit} if changes is None else {"revision": commit, "dirty": bool(changes)}
 
 
 def _git(directory: str, *arguments: str) -> str | None:
@@ -66,6 +70,7 @@ def _git(directory: str, *arguments: str) -> str | None:
             ["git", "-C", directory, *arguments],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_GIT_SECONDS,
             stdin=subprocess.DEVNULL,
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
@@ -77,12 +82,16 @@ def _git(directory: str, *arguments: str) -> str | None:
 
 def packages() -> dict[str, str]:
     """Version by name of the installed distributions that this process has imported."""
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
     owners = _owners()
     imported = {name.partition(".")[0] for name in list(sys.modules)}
     names = {owner for module in imported for owner in owners.get(module, ())}
-    return {name: version(name) for name in sorted(names, key=str.lower)}
+    found = {}
+    for name in sorted(names, key=str.lower):
+        with contextlib.suppress(PackageNotFoundError):  # uninstalled meanwhile
+            found[name] = version(name)
+    return found
 
 
 @functools.cache
@@ -118,16 +127,48 @@ def imported(_: str) -> Facts:
     return {"packages": packages()}
 
 
-DETECTORS: tuple[Callable[[str], Facts], ...] = (revision, interpreter, host, accelerators, imported)
+DETECTORS: tuple[Detector, ...] = (revision, interpreter, host, accelerators, imported)
 """What is looked for, each given the working directory."""
 
 
-def detect(directory: str, faults: Faults) -> Facts:
+def detect(directory: str, faults: Faults, detectors: Sequence[Detector] | None = None) -> Facts:
     """All facts that could be found; `faults` says what could not."""
     facts: Facts = {}
-    for detector in DETECTORS:
+    for detector in DETECTORS if detectors is None else detectors:
         try:
             facts |= detector(directory)
         except Exception as error:
             faults.append(f"detector_failed: {detector.__name__}: {error!r}")
     return facts
+
+
+class Detection:
+    """Detecting on a thread of its own: nobody waits for git or a slow disk; `then` is called when it is over."""
+
+    def __init__(self, directory: str, then: Callable[[], None]) -> None:
+        self._directory = directory
+        self._then = then
+        self._over = threading.Event()
+        self._found: Facts = {}
+        self._faults: Faults = ["detector_failed: detecting took too long"]
+        try:
+            threading.Thread(target=self._detect, name="mttp-detect", daemon=True).start()
+        except RuntimeError:  # the interpreter is going down
+            self._detect()
+
+    @property
+    def over(self) -> bool:
+        """Whether everything was tried."""
+        return self._over.is_set()
+
+    def result(self, timeout: float) -> tuple[Facts, Faults]:
+        """The facts that were found within `timeout` seconds, and what could not be."""
+        self._over.wait(timeout)
+        return self._found, self._faults
+
+    def _detect(self) -> None:
+        faults: Faults = []
+        self._found = detect(self._directory, faults)
+        self._faults = faults
+        self._over.set()
+        self._then()

@@ -1,42 +1,35 @@
-"""A session: one process's part in one run, from `configure` to `close`."""
+"""A session: the recording of one run, from `configure` to `close`."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
-import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, TraceFlags
 from typing_extensions import Self
 
-from mttp import __version__, bulk, ids, provenance
-from mttp.clock import Clock
+from mttp import __version__, bulk
 from mttp.codec import runs
 from mttp.codec.plain import Faults
 from mttp.episodes import Episode
-from mttp.livespan import LiveSpan, Origin
+from mttp.livespan import Origin
 from mttp.pipeline import Pipeline, Transport
 from mttp.recorder import OpenEpisode, inert_episode
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
+from mttp.share import Plan, Share
 from mttp.spans import SpanRecord
 from mttp.stats import Stats
 
-__all__ = ["RUN_ID_VARIABLE", "Session"]
-
-_log = logging.getLogger("mttp")
-
-RUN_ID_VARIABLE = "MTTP_RUN_ID"
-"""Names the run, across the processes of it."""
+__all__ = ["Session"]
 
 
 class Session:
@@ -55,23 +48,32 @@ class Session:
         config: object = None,
     ) -> None:
         self.run_id = run_id
-        self.stats = Stats()
         self.transport = transport
-        self.origin = Origin(_resource(run_id), _scope())
-        self._facts = dict(facts)
-        self._config = config
-        self._directory = str(Path.cwd())
-        self._clock = Clock()
-        self._started = self._clock.now()
-        self._status = "completed"
         self._closed = transport is None
-        self._lock = threading.Lock()
-        self._open: dict[int, OpenEpisode] = {}
-        self._run: LiveSpan | None = None
-        self._marked = False
-        self._pipeline = (
-            None if transport is None else Pipeline(transport, self.stats, before=self._mark, gap=self._gap)
+        self._status = "completed"
+        self._lock = threading.RLock()
+        self._leaving = ExitStack()
+        faults: Faults = []
+        self._share = Share(
+            Plan(
+                transport=transport or _Nowhere(),
+                origin=Origin(_resource(run_id), _scope()),
+                run_id=run_id,
+                facts=facts,
+                config=_config(config, faults),
+                faults=tuple(faults),
+                directory=_directory(),
+            )
         )
+
+    @property
+    def stats(self) -> Stats:
+        """What this process recorded, delivered and lost, counted."""
+        return self._share.stats
+
+    @property
+    def _pipeline(self) -> Pipeline:
+        return self._share.pipeline
 
     # What users call.
 
@@ -133,7 +135,7 @@ class Session:
         }
         try:
             return OpenEpisode(
-                self,
+                self._share,
                 episode_id=id,
                 start_time=start_time,
                 slices=slices,
@@ -143,7 +145,7 @@ class Session:
                 **{name: value for name, value in facts.items() if value is not None},
             )
         except Exception as error:
-            self.fault("internal_error", f"episode: {error!r}")
+            self._share.fault("internal_error", f"episode: {error!r}")
             return inert_episode()
 
     def record(
@@ -163,29 +165,33 @@ class Session:
         if self._closed:
             return inert_episode()
         try:
-            return bulk.record(self, episode, start_time=start_time, end_time=end_time, timing=timing)
+            return bulk.record(self._share, episode, start_time=start_time, end_time=end_time, timing=timing)
         except Exception as error:
-            self.fault("internal_error", f"record: {error!r}")
+            self._share.fault("internal_error", f"record: {error!r}")
             return inert_episode()
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Write everything that has ended; whether the transport took all of it within `timeout` seconds."""
-        return self._pipeline is None or self._pipeline.flush(timeout)
+        """Have everything written that has ended; whether the transport took all of it within `timeout` seconds."""
+        return self._pipeline.flush(timeout)
 
     def close(self, timeout: float = 30.0) -> bool:
-        """End the run, write everything, and release the transport; afterwards every call does nothing."""
+        """
+        End the run, write everything, and release the transport; afterwards every call does nothing.
+
+        What is not written within `timeout` seconds is lost, and counted; the answer is whether all was.
+        """
         with self._lock:
             if self._closed:
-                return True
+                return not self.stats.lost["write_failed"]
             self._closed = True
-        if self._pipeline is None:
-            return True
-        with contextlib.suppress(Exception):
-            self._end_run()
-        written = self._pipeline.close(timeout)
-        if os.environ.get(RUN_ID_VARIABLE) == self.run_id and self._facts.get("minted"):
-            del os.environ[RUN_ID_VARIABLE]
-        return written
+        try:
+            return self._share.close(self._status, timeout)
+        finally:
+            self._leaving.close()
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault, and log the first of its kind."""
+        self._share.fault(kind, detail)
 
     def records(self) -> Iterator[SpanRecord]:
         """The spans that a memory transport keeps; what has ended is there."""
@@ -217,101 +223,53 @@ class Session:
         state = "closed" if self._closed else "open"
         return f"<mttp.Session {self.run_id} on {self.transport!r}, {state}>"
 
-    # What the recorder calls.
+    # What `configure` calls.
 
-    def ended(self, span: LiveSpan) -> None:
-        """Take an ended span."""
-        self.stats.add(spans=1)
-        if self._pipeline is None or (self._closed and span is not self._run):
-            self.stats.lose("session_closed", spans=1)
-            return
-        self._pipeline.put(span)
+    def at_close(self, callback: Callable[..., object], *args: object) -> None:
+        """Have something called once the session is closed."""
+        self._leaving.callback(callback, *args)
 
-    def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault, and log the first of its kind."""
-        if self.stats.fault(kind):
-            _log.warning("mttp: %s: %s (counted in session.stats.faults; not logged again)", kind, detail)
+    def before_fork(self) -> bool:
+        """Ahead of a fork; whether `after_fork_in_parent` is due."""
+        return self._share.hold()
 
-    def opened(self, episode: OpenEpisode) -> int:
-        """Take note of an episode that started; its index."""
-        with self._lock:
-            self._open[id(episode)] = episode
-            index = self.stats.episodes
-            self.stats.episodes += 1
-        if self._pipeline is not None:
-            self._pipeline.wake()
-        return index
+    def after_fork_in_parent(self) -> None:
+        """After a fork that `before_fork` preceded."""
+        self._share.release()
 
-    def finished(self, episode: OpenEpisode) -> None:
-        """Take note of an episode's end."""
-        self._open.pop(id(episode), None)
+    def after_fork_in_child(self) -> None:
+        """Record a part of the run of its own: what was open or queued is the parent's."""
+        self._lock = threading.RLock()
+        self._share = self._share.fork()
+        forked = getattr(self.transport, "after_fork", None)
+        if forked is not None:
+            forked()
 
-    def stepped(self) -> None:
-        """Take note of a step that started."""
-        self.stats.add(steps=1)
 
-    def after_fork(self) -> None:
-        """In a forked child: a part of the run of its own; what was open or queued is the parent's."""
-        self._lock = threading.Lock()
-        self._open = {}
-        self._run = None
-        self._marked = False
-        self.stats = Stats()
-        self._clock = Clock()
-        self._started = self._clock.now()
-        if self._pipeline is not None:
-            forked = getattr(self.transport, "after_fork", None)
-            if forked is not None:
-                forked()
-            self._pipeline.after_fork(self.stats)
+class _Nowhere:
+    """The transport of a session that is off from the start."""
 
-    # The run's own span.
+    def export(self, spans: Sequence[ReadableSpan], /) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
 
-    def _mark(self) -> None:
-        """Ahead of a segment: what is open keeps its identity, should the process die."""
-        if not self._marked and not self._closed:
-            self._marked = True
-            root = self._run_span()
-            marker = self._span(names.RUN_START, parent=root.identity, values=dict(root.values))
-            marker.end(root.started)
-        for episode in list(self._open.values()):
-            episode.mark()
+    def shutdown(self) -> None:
+        return
 
-    def _run_span(self) -> LiveSpan:
-        if self._run is None:
-            faults: Faults = []
-            facts = self._facts | provenance.detect(self._directory, faults)
-            values = runs.encode(faults, id=self.run_id, **facts)
-            if self._config is not None:
-                values |= runs.config(self._config, faults)
-            name = facts.get("name")
-            self._run = self._span(f"{names.RUN} {name}" if name else names.RUN, parent=None, values=values)
-            self._run.note(faults)
-        return self._run
 
-    def _end_run(self) -> None:
-        root = self._run_span()
-        root.values |= runs.encode(root.faults, status=self._status, packages=provenance.packages())
-        root.end()
+def _config(config: object, faults: Faults) -> dict[str, Any]:
+    """The configuration as it is now, whatever becomes of the object."""
+    try:
+        return {} if config is None else runs.config(config, faults)
+    except Exception as error:
+        faults.append(f"config_invalid: {error!r}")
+        return {}
 
-    def _span(self, name: str, *, parent: SpanContext | None, values: dict[str, Any]) -> LiveSpan:
-        trace_id = ids.trace_id() if parent is None else parent.trace_id
-        return LiveSpan(
-            name,
-            context=SpanContext(
-                trace_id, ids.span_id(), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
-            ),
-            parent=parent,
-            clock=self._clock,
-            origin=self.origin,
-            sink=self,
-            values=values,
-            start_time=self._started,
-        )
 
-    def _gap(self, episodes: int, spans: int, reason: str) -> LiveSpan:
-        values = {a.RUN_ID: self.run_id, a.GAP_EPISODES: episodes, a.GAP_SPANS: spans, a.GAP_REASON: reason}
-        return self._span(names.GAP, parent=None, values=values)
+def _directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was deleted
+        return "."
 
 
 def _resource(run_id: str) -> Resource:
@@ -324,9 +282,3 @@ def _resource(run_id: str) -> Resource:
 
 def _scope() -> InstrumentationScope:
     return InstrumentationScope("mttp", __version__, SCHEMA_URL)
-
-
-def tell(message: str) -> None:
-    """Say something to the person at the terminal, once."""
-    with contextlib.suppress(Exception):
-        print(message, file=sys.stderr)

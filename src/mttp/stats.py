@@ -17,17 +17,14 @@ class Stats:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.reset()
-
-    def reset(self) -> None:
-        """Start from zero, as a forked child does."""
+        self.lock = threading.RLock()
+        """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
         self.episodes = 0
         """Episodes started."""
         self.steps = 0
         """Steps started."""
         self.spans = 0
-        """Spans recorded."""
+        """Spans recorded: steps, episodes, calls, rewards, and the few that a run needs."""
         self.delivered = 0
         """Spans that the transport took."""
         self.lost: Counter[str] = Counter()
@@ -42,37 +39,30 @@ class Stats:
     @property
     def pending(self) -> int:
         """Spans recorded and not yet delivered or lost."""
-        with self._lock:
+        with self.lock:
             return self.spans - self.delivered - sum(self.lost.values())
 
-    def add(self, **counts: float) -> None:
-        """Add to counters by name."""
-        with self._lock:
-            for name, count in counts.items():
-                setattr(self, name, getattr(self, name) + count)
-
-    def lose(self, cause: str, *, spans: int, episodes: int = 0) -> None:
+    def lose(self, cause: str, spans: int, *, episodes: int = 0) -> None:
         """Count spans as lost."""
-        with self._lock:
+        with self.lock:
             self.lost[cause] += spans
             self.lost_episodes += episodes
 
     def fault(self, kind: str) -> bool:
         """Count a fault; whether it is the first of its kind."""
-        with self._lock:
+        with self.lock:
             self.faults[kind] += 1
             return self.faults[kind] == 1
 
     def as_dict(self) -> dict[str, Any]:
-        """All counters by name."""
-        with self._lock:
-            pending = self.spans - self.delivered - sum(self.lost.values())
+        """All counters by name, as they stood at one moment."""
+        with self.lock:
             return {
                 "episodes": self.episodes,
                 "steps": self.steps,
                 "spans": self.spans,
                 "delivered": self.delivered,
-                "pending": pending,
+                "pending": self.pending,
                 "lost": dict(self.lost),
                 "lost_episodes": self.lost_episodes,
                 "faults": dict(self.faults),

@@ -32,9 +32,10 @@ def convert(
     strict: Strict = False,
 ) -> None:
     """
-    Write a recording as one Parquet file or as OTLP JSON lines, every span as it is.
+    Write a recording in another format.
 
-    In Parquet a span is a row, and every attribute of the convention a typed column of its name.
+    Every span is written as it is, to one Parquet file or one of OTLP JSON lines.
+    In Parquet a span is a row, and an attribute of the convention a typed column of its name.
 
     \b
     Examples:

@@ -48,9 +48,10 @@ def show(
     strict: Strict = False,
 ) -> None:
     """
-    Print a table of a recording's runs and episodes, or one episode as a tree.
+    Show a recording's episodes, or one in full.
 
-    The tree has the episode's steps with observations, actions, rewards and their components, tokens, calls,
+    Without --episode, a table of the runs and one of the episodes; with it, that episode as a tree:
+    its steps with observations, actions, rewards and their components, tokens, calls,
     errors and faults. With --json there is no limit unless one is given.
 
     \b

@@ -11,8 +11,9 @@ __all__ = ["summary"]
 
 def summary(paths: Sources, *, json: Json = False, strict: Strict = False) -> None:
     """
-    Print the figures of a recording: returns, outcomes, components, tokens, durations, a learning curve.
+    Sum up a recording in figures.
 
+    Returns, statuses, outcomes, reward specs, components, durations, tokens, a learning curve, and problems.
     Episodes are never built, so that this is fast and needs little memory however large the files are.
 
     \b

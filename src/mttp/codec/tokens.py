@@ -78,7 +78,8 @@ def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
     if tokens.parent is not None:
         attributes[a.TOKEN_PARENT] = list(tokens.parent)
     if tokens.logprobs is not None and len(tokens.logprobs):
-        attributes[a.TOKEN_MEAN_LOGPROB] = float(np.mean(tokens.logprobs, dtype=np.float64))
+        with np.errstate(invalid="ignore", over="ignore"):
+            attributes[a.TOKEN_MEAN_LOGPROB] = float(np.mean(tokens.logprobs, dtype=np.float64))
     attributes[a.TOKEN_ENCODING] = "array" if arrays else "none"
     if arrays:
         attributes[a.TOKEN_LAYOUT] = _layout(arrays, tokens.alignment)

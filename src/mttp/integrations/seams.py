@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MethodType, TracebackType
 from typing import Any, TypeAlias
 
-import wrapt  # type: ignore[import-untyped]  # it ships no types
+import wrapt
 from typing_extensions import Self
 
 from mttp.errors import InstrumentError
@@ -19,7 +19,7 @@ Around: TypeAlias = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str
 """What runs instead: it is given what it replaces, the instance, and the call's arguments."""
 
 
-class Seam(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships no types
+class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
     """
     A function or bound method with ours around it, which looks like the original.
 
@@ -28,12 +28,12 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[misc]  # wrapt ships no types
 
     def __init__(self, wrapped: Callable[..., Any], around: Around, handle: Handle) -> None:
         super().__init__(wrapped, around)
-        self._self_handle = handle
+        self._self_handle: Handle = handle
 
     @property
     def handle(self) -> Handle:
         """What takes it off."""
-        return self._self_handle  # type: ignore[no-any-return]  # wrapt ships no types
+        return self._self_handle
 
     def __copy__(self) -> Any:
         return self.__wrapped__
@@ -86,8 +86,8 @@ def install(owner: Any, name: str, seam: Seam) -> Place:
     attributes[name] = seam
     if getattr(owner, name) is not seam:
         place.restore()
-        kind = type(owner).__qualname__
-        raise InstrumentError(f"{name!r} of {kind} is a property, and can't be replaced; use mttp.wrap instead")
+        owned = f"{name!r} of {type(owner).__qualname__}"
+        raise InstrumentError(f"{owned} is a property, and can't be replaced; use mttp.wrap instead")
     return place
 
 

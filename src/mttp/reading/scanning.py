@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from mttp.errors import ReadError
@@ -87,7 +88,7 @@ class Scan:
     def _blocks(self, item: File | Recorded) -> Generator[Iterable[SpanRecord], None, bool]:
         """The item's spans block by block; whether it is a recording at all."""
         if isinstance(item, Recorded):
-            yield item.records()
+            yield item.records() if self._arrays else map(_without_arrays, item.records())
             return True
         if parquet.is_parquet(item.path):
             yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
@@ -107,3 +108,10 @@ class Scan:
         file = str(item.path) if isinstance(item, File) else None
         self._problems.add(Problem(kind="newer_convention", message=message, file=file))
         return version
+
+
+def _without_arrays(record: SpanRecord) -> SpanRecord:
+    scalars = {
+        key: value for key, value in record.attributes.items() if isinstance(value, (str, bool, int, float))
+    }
+    return replace(record, attributes=scalars, events=(), links=())

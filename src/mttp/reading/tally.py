@@ -64,21 +64,33 @@ class Missing(NamedTuple):
     """Spans that were recorded; None where the end is missing, which says so."""
 
 
+class _Place(NamedTuple):
+    """When an episode began and ended, and its root's id."""
+
+    start: int
+    end: int
+    root: str
+
+
 class _Open:
     """An episode of which some spans were seen, and not all."""
 
-    __slots__ = ("end", "ending", "env", "grades", "root", "scorings", "seen", "start", "steps")
+    __slots__ = ("ending", "env", "first", "grades", "scorings", "seen", "steps", "told")
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
         self.steps = 0
-        self.start: int | None = None
-        self.end = 0
         self.env = ""
-        self.root = ""
+        self.first: _Place | None = None
+        self.told: _Place | None = None
         self.ending: outline.Ending | None = None
         self.scorings: list[tuple[int, int, str, str, dict[str, float]]] | None = None
         self.grades: dict[str, dict[str, float]] | None = None
+
+    @property
+    def place(self) -> _Place:
+        """What root or marker say; without them the span that began first, a child of the root most likely."""
+        return self.told or self.first or _Place(0, 0, "")
 
     @property
     def is_whole(self) -> bool:
@@ -86,7 +98,7 @@ class _Open:
 
     def scores(self) -> dict[str, float]:
         """The components of the last scoring of the whole episode."""
-        of_root = [scoring for scoring in self.scorings or () if scoring[2] == self.root]
+        of_root = [scoring for scoring in self.scorings or () if scoring[2] == self.place.root]
         if not of_root:
             return {}
         *_, span_id, scores = max(of_root, key=lambda scoring: scoring[:2])
@@ -140,6 +152,8 @@ class Tally:
             self.duplicates += 1
             return
         episode.seen.add(span)
+        if episode.first is None or record.start_time < episode.first.start:
+            episode.first = _Place(record.start_time, 0, record.parent_id)
         self._take[kind](episode, record)
         if episode.is_whole:
             del self._open[trace]
@@ -159,9 +173,9 @@ class Tally:
         ending = episode.ending or outline.Ending(
             "unfinished", "unknown", episode.env, "", return_=None, length=episode.steps, span_count=0
         )
-        start = episode.start or 0
-        self.start_times.append(start)
-        self.durations.append((episode.end - start) / 1e9 if episode.ending else math.nan)
+        place = episode.place
+        self.start_times.append(place.start)
+        self.durations.append((place.end - place.start) / 1e9 if episode.ending else math.nan)
         self.returns.append(math.nan if ending.return_ is None else ending.return_)
         self.lengths.append(ending.length)
         self.statuses.append(ending.status)
@@ -171,16 +185,15 @@ class Tally:
         for name, score in episode.scores().items():
             self.components[name].add(score)
 
-    # What each kind of span says; where there is no root and no marker, a step tells the start.
+    # What each kind of span says.
 
     def _root(self, episode: _Open, record: SpanRecord) -> None:
-        episode.root = record.span_id
         episode.ending = outline.ending(record)
-        episode.start, episode.end = record.start_time, record.end_time
+        episode.told = _Place(record.start_time, record.end_time, record.span_id)
 
     def _start(self, episode: _Open, record: SpanRecord) -> None:
         if episode.ending is None:
-            episode.start, episode.root = record.start_time, record.parent_id
+            episode.told = _Place(record.start_time, 0, record.parent_id)
             episode.env = outline.env(record)
 
     def _step(self, episode: _Open, record: SpanRecord) -> None:
@@ -188,8 +201,6 @@ class Tally:
         given, sampled = outline.counts(record)
         self.tokens[0] += given
         self.tokens[1] += sampled
-        if episode.start is None:
-            episode.start = record.start_time
 
     def _call(self, _: _Open, record: SpanRecord) -> None:
         given, sampled = outline.counts(record)

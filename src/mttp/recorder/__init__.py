@@ -42,7 +42,10 @@ def inert_step() -> OpenStep:
 
 
 def current_episode() -> OpenEpisode:
-    """The episode whose block this code runs in; an inert, false one where there is none."""
+    """The episode whose block, or whose step's block, this code runs in; an inert, false one elsewhere."""
+    step = otel_context.get_value(STEP_KEY)
+    if isinstance(step, OpenStep) and isinstance(step._owner, OpenEpisode) and not step._owner.ended:
+        return step._owner
     found = otel_context.get_value(EPISODE_KEY)
     while isinstance(found, OpenEpisode) and found.ended:
         found = found._outer

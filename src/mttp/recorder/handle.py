@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from contextvars import Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -18,15 +18,19 @@ from mttp.codec.plain import name_key, number, plain, text
 from mttp.livespan import LiveSpan, Origin, qualified_name
 from mttp.semconv import attributes as a
 
-if TYPE_CHECKING:
-    from mttp.recorder.open_episode import OpenEpisode
-
-__all__ = ["Handle", "Host", "Measured", "quiet"]
+__all__ = ["Handle", "Host", "Markable", "Measured", "quiet"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
+
+
+class Markable(Protocol):
+    """What can leave a marker of being open: an episode."""
+
+    def mark(self) -> None:
+        """Record the marker, once."""
 
 
 class Host(Protocol):
@@ -41,10 +45,10 @@ class Host(Protocol):
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault and log the first of its kind."""
 
-    def opened(self, episode: OpenEpisode) -> int:
+    def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
 
-    def finished(self, episode: OpenEpisode) -> None:
+    def finished(self, episode: Markable) -> None:
         """Take note of its end."""
 
     def stepped(self) -> None:

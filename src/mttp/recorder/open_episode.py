@@ -98,6 +98,11 @@ class OpenEpisode(Known):
         context = otel_context.set_value(STEP_KEY, None, super()._as_context(span))
         return otel_context.set_value(EPISODE_KEY, self, context)
 
+    @property
+    def host(self) -> Host | None:
+        """The session that records; None for an inert handle."""
+        return self._host
+
     # What a training loop says.
 
     def step(self, *, start_time: int | None = None, index: int | None = None) -> OpenStep:
@@ -119,14 +124,14 @@ class OpenEpisode(Known):
                 return None
             position = self._next_index if index is None else int(index)
             self._next_index = max(self._next_index, position + 1)
-            span = self._child(names.STEP, cast(LiveSpan, self._span), SpanKind.INTERNAL, start_time)
+            span = self.child(names.STEP, cast(LiveSpan, self._span), SpanKind.INTERNAL, start_time)
             span.values[a.STEP_INDEX] = position
             step = OpenStep(self, span, position)
             self._open_steps[id(step)] = step
         self._host.stepped()
         return step
 
-    def _child(
+    def child(
         self, name: str, parent: LiveSpan, kind: SpanKind = SpanKind.INTERNAL, start_time: int | None = None
     ) -> LiveSpan:
         assert self._host is not None
@@ -171,7 +176,7 @@ class OpenEpisode(Known):
         """
         if not self._takes("reward"):
             return
-        made = self._score(
+        made = self.score(
             cast(LiveSpan, self._span),
             value,
             components=components,
@@ -191,17 +196,17 @@ class OpenEpisode(Known):
         )
         self._set_total(made)
 
-    def _score(self, parent: LiveSpan, value: object, **scoring: Any) -> Reward:
+    def score(self, parent: LiveSpan, value: object, **scoring: Any) -> Reward:
         """Record one scoring under `parent`, as a value made from what the caller stated."""
         faults: Faults = []
-        return self._scored(parent, rewards.make(value, faults, **scoring), faults)
+        return self.scored(parent, rewards.make(value, faults, **scoring), faults)
 
-    def _scored(self, parent: LiveSpan, made: Reward, faults: Faults) -> Reward:
-        span = self._child(rewards.span_name(made), parent, start_time=made.start_time)
+    def scored(self, parent: LiveSpan, made: Reward, faults: Faults) -> Reward:
+        span = self.child(rewards.span_name(made), parent, start_time=made.start_time)
         span.note(faults)
         span.values |= span.checked(rewards.encode, made)
         for grade in rewards.grades(made):
-            child = self._child(f"{names.GRADE} {grade.grader}", span, start_time=made.start_time)
+            child = self.child(f"{names.GRADE} {grade.grader}", span, start_time=made.start_time)
             child.values |= child.checked(rewards.encode, grade)
             child.end(made.end_time)
         span.end(made.end_time)
@@ -259,7 +264,7 @@ class OpenEpisode(Known):
                 **facts,
             )
 
-    def _step_ended(self, step: OpenStep) -> None:
+    def step_ended(self, step: OpenStep) -> None:
         with self._lock:
             self._open_steps.pop(id(step), None)
             self._ledger.step(step._reward, invalid=step._invalid)
@@ -324,7 +329,7 @@ class OpenEpisode(Known):
                 return
             self._marked = True
             start = self._span.started
-            marker = self._child(names.EPISODE_START, self._span, start_time=start)
+            marker = self.child(names.EPISODE_START, self._span, start_time=start)
             marker.values |= self._span.values.copy()
             marker.end(start)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
@@ -12,11 +12,8 @@ from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, text
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Measured, quiet
+from mttp.recorder.handle import Host, Measured, quiet
 from mttp.recorder.open_call import OpenCall
-
-if TYPE_CHECKING:
-    from mttp.recorder.open_episode import OpenEpisode
 
 __all__ = ["STEP_KEY", "OpenStep"]
 
@@ -24,12 +21,31 @@ STEP_KEY = otel_context.create_key("mttp-step")
 """Where the OpenTelemetry context holds the current step."""
 
 
+class Owner(Protocol):
+    """What a step needs of its episode."""
+
+    @property
+    def host(self) -> Host | None:
+        """The session; None where nothing is recorded."""
+
+    def child(
+        self, name: str, parent: LiveSpan, kind: SpanKind = SpanKind.INTERNAL, start_time: int | None = None
+    ) -> LiveSpan:
+        """A new span under `parent`, counted as one of the episode."""
+
+    def score(self, parent: LiveSpan, value: object, **scoring: Any) -> Reward:
+        """Record one scoring under `parent`."""
+
+    def step_ended(self, step: OpenStep) -> None:
+        """Enter what an ended step paid."""
+
+
 class OpenStep(Measured):
     """A step while it happens."""
 
-    def __init__(self, episode: OpenEpisode, span: LiveSpan | None, index: int = 0) -> None:
-        super().__init__(episode._host, span)
-        self._episode = episode
+    def __init__(self, owner: Owner, span: LiveSpan | None, index: int = 0) -> None:
+        super().__init__(owner.host, span)
+        self._owner = owner
         self._index = index
         self._reward: float | None = None
         self._invalid = False
@@ -44,11 +60,6 @@ class OpenStep(Measured):
     def index(self) -> int:
         """Position in the episode, from 0."""
         return self._index
-
-    @property
-    def episode(self) -> OpenEpisode:
-        """The episode that this step belongs to."""
-        return self._episode
 
     @quiet
     def observation(self, value: object, *, max_bytes: int | None = None) -> None:
@@ -95,7 +106,7 @@ class OpenStep(Measured):
             return
         span = cast(LiveSpan, self._span)
         if scoring:
-            self._set_reward(self.episode._score(span, value, **scoring))
+            self._set_reward(self._owner.score(span, value, **scoring))
             return
         found, status, raw = rewards.assess(value)
         if status == "error":
@@ -166,7 +177,7 @@ class OpenStep(Measured):
         if not self._takes("a call"):
             return None
         name = text(calls.span_name(str(call.operation), call.name), [])
-        span = self.episode._child(name, cast(LiveSpan, self._span), kind, start_time)
+        span = self._owner.child(name, cast(LiveSpan, self._span), kind, start_time)
         opened = OpenCall(self._host, span, call)
         self._calls.append(opened)
         return opened
@@ -194,5 +205,5 @@ class OpenStep(Measured):
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
-        self.episode._step_ended(self)
+        self._owner.step_ended(self)
         span.end(end_time)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mttp.episodes import Episode, Run
 from mttp.reading.jsonable import jsonable
-from mttp.report.words import NOTHING, count, duration, moment, number
+from mttp.report.words import NOTHING, duration, moment, number
 
 __all__ = ["SORTS", "document", "episodes_table", "runs_table", "sorted_by"]
 
@@ -98,7 +98,7 @@ def _table(*names: str, limited: tuple[Sequence[object], int | None]) -> Table:
     """A table of so many rows at most; its caption says how many more there are."""
     rows, limit = limited
     more = 0 if limit is None else len(rows) - limit
-    caption = Text(f"… and {count(more, names[0])} more; --limit 0 shows all") if more > 0 else None
+    caption = Text(f"… and {more:,} more; --limit 0 shows all") if more > 0 else None
     table = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
     for name in names:
         table.add_column(name, no_wrap=name in (names[0], "started", "status"), overflow="fold")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,8 @@ def figures(values: NDArray[Any]) -> Figures:
     known = values[~np.isnan(values)]
     if not len(known):
         return Figures(0)
-    return Figures(len(known), *(float(of(known)) for of in (np.mean, np.min, np.median, np.max)))
+    mean = math.fsum(known) / len(known)
+    return Figures(len(known), mean, *(float(of(known)) for of in (np.min, np.median, np.max)))
 
 
 def t_interval(values: NDArray[Any]) -> tuple[float, float] | None:

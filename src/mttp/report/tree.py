@@ -45,7 +45,7 @@ def tree(episode: Episode, *, limit: int | None = None) -> Tree:
         _add_step(root, step)
     more = len(episode.steps) - len(episode.steps[:limit])
     if more:
-        root.add(Text(f"… and {count(more, 'step')} more; --limit 0 shows all"))
+        root.add(Text(f"… and {more:,} more steps; --limit 0 shows all"))
     return root
 
 

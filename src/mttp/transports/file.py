@@ -1,19 +1,21 @@
 """
 File: OTLP JSON lines, one file or one per process in a directory.
 
-Lines are appended whole: several processes may share a plain file, a compressed one belongs to one process.
-What a full disk refuses is kept and tried again; a file that was deleted is made anew.
+A segment is appended whole or not at all, as lines or, in a compressed file, as one gzip member or zstd frame:
+whatever happens to the writer, what was written before can be read, and several processes may share a file.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -25,57 +27,37 @@ from mttp.transports.options import byte_count, one_of, take
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.streams import ends_cleanly
 
+try:
+    import fcntl
+except ImportError:  # not on Windows: there a file belongs to one process
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["FileTransport", "open"]
 
-_SUFFIXES = (".jsonl.gz", ".jsonl.zst", ".jsonl", ".json", ".gz", ".zst")
+_log = logging.getLogger("mttp")
+
+_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_ENDS = re.compile(r"(\.jsonl?)?(\.gz|\.zst)?$")
+_CHECKED_BYTES = 64 * 1024 * 1024
+"""A compressed file that is larger is not read to see whether it ends cleanly: the next part is used."""
 
 
-class _Compressor(Protocol):
-    """A compressed stream, written in pieces that can each be read."""
-
-    def piece(self, data: bytes) -> bytes:
-        """`data` compressed, and everything before it flushed."""
-
-    def end(self) -> bytes:
-        """The stream's end."""
+def _plain(data: bytes) -> bytes:
+    return data
 
 
-class _Plain:
-    def piece(self, data: bytes) -> bytes:
-        return data
-
-    def end(self) -> bytes:
-        return b""
+def _gzip(data: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=31)
+    return stream.compress(data) + stream.flush()
 
 
-class _Gzip:
-    def __init__(self) -> None:
-        self._stream = zlib.compressobj(wbits=31)
-
-    def piece(self, data: bytes) -> bytes:
-        return self._stream.compress(data) + self._stream.flush(zlib.Z_SYNC_FLUSH)
-
-    def end(self) -> bytes:
-        return self._stream.flush(zlib.Z_FINISH)
-
-
-class _Zstandard:
-    def __init__(self) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingExtra(package="zstandard", extra="zstd", purpose="writing .zst") from error
-        self._stream: Any = zstandard.ZstdCompressor().compressobj()
-        self._block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
-
-    def piece(self, data: bytes) -> bytes:
-        return bytes(self._stream.compress(data) + self._stream.flush(self._block))
-
-    def end(self) -> bytes:
-        return bytes(self._stream.flush())
-
-
-_COMPRESSORS: Mapping[str, Callable[[], _Compressor]] = {".gz": _Gzip, ".zst": _Zstandard}
+def _zstandard() -> Callable[[bytes], bytes]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtra(package="zstandard", extra="zstd", purpose="writing .zst") from error
+    compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor().compress
+    return compress
 
 
 class FileTransport(SpanExporter):
@@ -96,50 +78,57 @@ class FileTransport(SpanExporter):
         fsync: str = "never",
         suffix: str = ".jsonl",
     ) -> None:
-        self.path = Path(path).absolute()
-        self.directory = directory
         self._max_bytes = max_bytes
         self._fsync = fsync == "segment"
         self._suffix = suffix
-        self._file = self._own_path()
         self._fd: int | None = None
-        self._compressor: _Compressor = _Plain()
         try:
+            self.path = Path(path).expanduser().absolute()
+            self.directory = directory or self.path.is_dir()
+            self._first = self._own_file()
+            self._compress, self._is_compressed = _compression(self._first)
             self._open()
-        except OSError as error:
-            raise TransportError(f"can't write {self._file}: {error.strerror or error}") from error
+        except (OSError, ValueError, RuntimeError) as error:  # an impossible path, a home that nobody knows
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise TransportError(
+                f"can't write {os.fspath(path)}: {reason}; choose another place, or make this one writable"
+            ) from error
+
+    @property
+    def address(self) -> str:
+        """Where another process finds the same transport, whatever directory it works in."""
+        options: dict[str, object] = {"max_bytes": self._max_bytes} if self._max_bytes else {}
+        options |= {"fsync": "segment"} if self._fsync else {}
+        options |= {"suffix": self._suffix} if self.directory and self._suffix != ".jsonl" else {}
+        path = f"file://{quote(str(self.path))}{'/' if self.directory else ''}"
+        return f"{path}?{urlencode(options)}" if options else path
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Append the spans; raises OSError when the disk refuses, and nothing of the refused line is left."""
-        self._ensure_open()
-        for line in encode_records(record(span, packed) for span in spans):
-            self._append(self._compressor.piece(line))
-        if self._fsync and self._fd is not None:
-            os.fsync(self._fd)
+        """Append the spans; raises OSError where the disk refuses, and then nothing of them is left in the file."""
+        data = b"".join(encode_records(record(span, packed) for span in spans))
+        if data:
+            self._append(self._ready(), self._compress(data))
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """End the stream and close the file."""
-        if self._fd is not None:
-            self._append(self._compressor.end())
-            self._close()
+        """Close the file."""
+        self._close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
         """Nothing waits: every export is written."""
         return True
 
     def after_fork(self) -> None:
-        """In a forked child: leave the parent's stream alone; a plain single file is shared."""
-        if self.directory or not isinstance(self._compressor, _Plain):
-            self._close()
-            self._file = self._own_path() if self.directory else self.path
+        """In a forked child: a file of its own in a directory, else the same one, which they share."""
+        self._close()
+        self._first = self._own_file()
 
     def __repr__(self) -> str:
         return f"file://{self.path}{'/' if self.directory else ''}"
 
     # Which file.
 
-    def _own_path(self) -> Path:
+    def _own_file(self) -> Path:
         if not self.directory:
             return self.path
         host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
@@ -147,95 +136,126 @@ class FileTransport(SpanExporter):
 
     def _part(self, number: int) -> Path:
         """The file's `number`th part; the first one has no number."""
-        base = self.path if not self.directory else self._file
-        if number == 0:
-            return base
-        suffix = next((end for end in _SUFFIXES if base.name.endswith(end)), base.suffix)
-        return base.with_name(f"{base.name.removesuffix(suffix)}.{number}{suffix}")
+        name = self._first.name
+        stem = _ENDS.sub("", name) or name
+        return self._first.with_name(f"{stem}.{number}{name.removeprefix(stem)}") if number else self._first
 
-    # The file.
-
-    def _ensure_open(self) -> None:
-        """Open the next part where this one is full, and the same one where it was deleted."""
+    def _ready(self) -> int:
+        """The open file: the next part where this one is full, a new one where it was deleted."""
         if self._fd is not None and self._is_gone():
+            _log.warning("mttp: %s was deleted or replaced; recording goes on in a new file", self._current)
             self._close()
-        elif self._fd is not None and self._max_bytes and os.fstat(self._fd).st_size >= self._max_bytes:
-            self._append(self._compressor.end())
+        elif self._fd is not None and self._is_full(os.fstat(self._fd).st_size):
             self._close()
-            self._open(fresh=True)
-        if self._fd is None:
-            self._open()
+        return self._open() if self._fd is None else self._fd
 
     def _is_gone(self) -> bool:
         assert self._fd is not None
         try:
-            there, mine = self._current.stat(), os.fstat(self._fd)
-        except FileNotFoundError:
+            return not os.path.samestat(self._current.stat(), os.fstat(self._fd))
+        except (FileNotFoundError, NotADirectoryError):
             return True
-        return (there.st_ino, there.st_dev) != (mine.st_ino, mine.st_dev)
 
-    def _open(self, *, fresh: bool = False) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        factory = _COMPRESSORS.get(self._file.suffix, _Plain)
+    def _is_full(self, size: int) -> bool:
+        return self._max_bytes is not None and size >= self._max_bytes
+
+    def _open(self) -> int:
+        self._first.parent.mkdir(parents=True, exist_ok=True)
         number = 0
-        while not self._usable(self._part(number), fresh=fresh, compressed=factory is not _Plain):
+        while not self._is_usable(self._part(number)):
             number += 1
         self._current = self._part(number)
-        self._fd = os.open(self._current, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._compressor = factory()
-        if isinstance(self._compressor, _Plain):
-            self._end_torn_line()
+        is_new = not self._current.exists()
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        self._fd = os.open(self._current, flags, 0o644)
+        if self._fsync and is_new:
+            _sync_directory(self._current.parent)
+        if not self._is_compressed:
+            self._end_torn_line(self._fd)
+        return self._fd
 
-    def _usable(self, part: Path, *, fresh: bool, compressed: bool) -> bool:
-        """Whether lines may be appended: not to a full part, nor to a compressed stream cut or in use."""
-        if not part.exists() or not part.is_file():
+    def _is_usable(self, part: Path) -> bool:
+        """Whether more may be appended: not to a full part, nor to a compressed one that is cut."""
+        if not part.is_file():
             return True
         size = part.stat().st_size
-        if size == 0:
-            return not (fresh and compressed)
-        if fresh and part == self._current:
+        if self._is_full(size):
             return False
-        if self._max_bytes and size >= self._max_bytes:
-            return False
-        return not compressed or ends_cleanly(part)
-
-    def _end_torn_line(self) -> None:
-        """After a crash the file may end within a line: start on a new one."""
-        assert self._fd is not None
-        if not self._current.is_file() or (size := self._current.stat().st_size) == 0:
-            return
-        with self._current.open("rb") as file:
-            file.seek(size - 1)
-            if file.read(1) != b"\n":
-                os.write(self._fd, b"\n")
-
-    def _append(self, data: bytes) -> None:
-        """Write all of `data`, or none."""
-        assert self._fd is not None
-        before, rest = os.fstat(self._fd).st_size, memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
-        except OSError:
-            written = len(data) - len(rest)
-            if written and os.fstat(self._fd).st_size == before + written:
-                os.ftruncate(self._fd, before)
-            raise
+        return not self._is_compressed or (size <= _CHECKED_BYTES and ends_cleanly(part))
 
     def _close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with suppress(OSError):
+                os.close(fd)
+
+    # Writing.
+
+    def _end_torn_line(self, fd: int) -> None:
+        """After a crash the file may end within a line: go on on a new one."""
+        with _locked(fd):
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                os.write(fd, b"\n")
+
+    def _append(self, fd: int, data: bytes) -> None:
+        """Write all of `data`, or leave nothing of it."""
+        with _locked(fd):
+            before, rest = os.fstat(fd).st_size, memoryview(data)
+            try:
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+                if self._fsync:
+                    os.fsync(fd)
+            except BaseException:
+                self._withdraw(fd, before, len(data) - len(rest))
+                raise
+
+    def _withdraw(self, fd: int, before: int, written: int) -> None:
+        """Take back what was written of a segment; where that can't be done, look anew at where the file ends."""
+        try:
+            if os.fstat(fd).st_size == before + written:
+                os.ftruncate(fd, before)
+                return
+        except OSError:
+            pass
+        self._close()
+
+
+def _compression(path: Path) -> tuple[Callable[[bytes], bytes], bool]:
+    if path.suffix == ".zst":
+        return _zstandard(), True
+    return (_gzip, True) if path.suffix == ".gz" else (_plain, False)
+
+
+@contextmanager
+def _locked(fd: int) -> Iterator[None]:
+    """Nobody else who asks may append meanwhile; a file that can't be locked is written all the same."""
+    if fcntl is None:
+        yield
+        return
+    with suppress(OSError):
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.lockf(fd, fcntl.LOCK_UN)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Have a new file's name survive the power, too."""
+    with suppress(OSError):
+        fd = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def open(path: str, options: Mapping[str, str]) -> FileTransport:
     """A file, or a directory where the path ends in a slash or names one."""
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
-    parsed = take(
-        options,
-        max_bytes=byte_count,
-        fsync=one_of("never", "segment"),
-        suffix=one_of(".jsonl", ".jsonl.gz", ".jsonl.zst"),
-    )
-    return FileTransport(path, directory=path.endswith("/") or Path(path).is_dir(), **parsed)  # type: ignore[arg-type]
+    parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
+    return FileTransport(path, directory=path.endswith("/"), **parsed)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -21,31 +21,52 @@ __all__ = ["MemoryTransport", "open"]
 
 class MemoryTransport(SpanExporter):
     """
-    Keeps spans by trace; with `max_episodes`, the oldest episodes go first, whole, counted in `evicted`.
+    Keeps spans by trace.
 
+    With `max_episodes`, the oldest finished episodes go first, whole, counted in `evicted`; the run's own spans stay.
     Memory grows without bound otherwise.
     """
 
     def __init__(self, *, max_episodes: int | None = None) -> None:
         self.max_episodes = max_episodes
         self.evicted = 0
-        self._traces: dict[str, list[SpanRecord]] = {}
-        self._episodes: deque[str] = deque()
+        self._forget()
+
+    def _forget(self) -> None:
         self._lock = threading.Lock()
+        self._traces: dict[str, list[SpanRecord]] = {}
+        self._open: OrderedDict[str, None] = OrderedDict()
+        self._finished: OrderedDict[str, None] = OrderedDict()
+        self._refused: set[str] = set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Keep the spans."""
+        records = [record(span, full) for span in spans]
         with self._lock:
-            for span in spans:
-                self._keep(record(span, full))
+            for kept in records:
+                self._keep(kept)
         return SpanExportResult.SUCCESS
 
     def _keep(self, kept: SpanRecord) -> None:
-        if kept.trace_id not in self._traces and is_episode([kept]):
-            self._episodes.append(kept.trace_id)
-        self._traces.setdefault(kept.trace_id, []).append(kept)
-        if self.max_episodes is not None and len(self._episodes) > self.max_episodes:
-            del self._traces[self._episodes.popleft()]
+        trace_id, is_root = kept.trace_id, not kept.parent_id
+        if trace_id in self._refused:
+            self._refused -= {trace_id} if is_root else set()
+            return
+        self._traces.setdefault(trace_id, []).append(kept)
+        if is_episode([kept]) and trace_id not in self._finished:
+            self._open[trace_id] = None
+            if is_root:
+                self._finished[trace_id] = self._open.pop(trace_id)
+            self._evict()
+
+    def _evict(self) -> None:
+        while self.max_episodes is not None and len(self._open) + len(self._finished) > self.max_episodes:
+            if self._finished:
+                oldest, _ = self._finished.popitem(last=False)
+            else:
+                oldest, _ = self._open.popitem(last=False)
+                self._refused.add(oldest)  # what still comes of it would be a part
+            del self._traces[oldest]
             self.evicted += 1
 
     def records(self) -> Iterator[SpanRecord]:
@@ -56,9 +77,7 @@ class MemoryTransport(SpanExporter):
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._lock:
-            self._traces.clear()
-            self._episodes.clear()
+        self._forget()
 
     def shutdown(self) -> None:
         """Nothing is released: what was recorded stays readable."""
@@ -67,6 +86,10 @@ class MemoryTransport(SpanExporter):
         """Nothing waits."""
         return True
 
+    def after_fork(self) -> None:
+        """In a forked child: begin empty, what is kept so far is the parent's."""
+        self._forget()
+
     def __repr__(self) -> str:
         return "memory://" if self.max_episodes is None else f"memory://?max_episodes={self.max_episodes}"
 
@@ -74,5 +97,5 @@ class MemoryTransport(SpanExporter):
 def open(path: str, options: Mapping[str, str]) -> MemoryTransport:
     """`memory://`, bounded where `max_episodes` says so."""
     if path:
-        raise TransportError(f"memory has no path, not even {path!r}")
+        raise TransportError(f"memory has no path, not even {path!r}; write memory://")
     return MemoryTransport(**take(options, max_episodes=positive))  # type: ignore[arg-type]  # parsed just now

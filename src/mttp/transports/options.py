@@ -27,15 +27,14 @@ def take(options: Mapping[str, str], **known: Callable[[str], object]) -> dict[s
 
 def positive(value: str) -> int:
     """A whole number above zero."""
-    number = int(value)
-    if number <= 0:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", value.strip()):
         raise ValueError("expected a whole number above zero")
-    return number
+    return int(value)
 
 
 def byte_count(value: str) -> int:
     """A size such as 64MB or 1GiB, in bytes."""
-    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", value.strip())
+    match = re.fullmatch(r"([0-9]+)\s*([A-Za-z]*)", value.strip())
     if match is None or match[2].upper() not in _UNITS:
         raise ValueError("expected a size such as 64MB or 1GiB")
     return positive(match[1]) * _UNITS[match[2].upper()]

@@ -214,32 +214,31 @@ def _parsed(line: bytes, *, arrays: bool) -> Any:
     try:
         traces = (_EVERYTHING if arrays else _SCALARS).decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _explained(line, error) from error
+        raise _explained(_document(line), error) from error
     if traces.resource_spans is msgspec.UNSET:
-        _refuse_unless_empty(line)
-        return _Traces()
+        document = _document(line)
+        if document:  # `{}` is fine: a message in which nothing is set
+            raise LineError("not_traces", f"{_described(document)}, not traces")
+        return _Traces(None)
     return traces
 
 
-def _refuse_unless_empty(line: bytes) -> None:
-    """An object without resourceSpans is fine when it is `{}`: a message in which nothing is set."""
-    document = msgspec.json.decode(line)
-    if document:
-        raise LineError("not_traces", f"not traces: {_described(document)}")
-
-
-def _explained(line: bytes, error: Exception) -> LineError:
+def _document(line: bytes) -> Any:
+    """The line as plain JSON; raises LineError where it isn't that."""
     try:
-        document = msgspec.json.decode(line)
-    except UnicodeDecodeError:
-        return LineError("broken_line", "not JSON: it is not UTF-8 text")
-    except RecursionError:
-        return LineError("broken_line", "not valid OTLP JSON: it is nested too deeply")
-    except msgspec.DecodeError as reason:
-        return LineError("broken_line", f"not JSON: {_position(str(reason))}")
+        return msgspec.json.decode(line)
+    except UnicodeDecodeError as error:
+        raise LineError("broken_line", "not JSON: it is not UTF-8 text") from error
+    except RecursionError as error:
+        raise LineError("broken_line", "not valid OTLP JSON: it is nested too deeply") from error
+    except msgspec.DecodeError as error:
+        raise LineError("broken_line", f"not JSON: {_position(str(error))}") from error
+
+
+def _explained(document: Any, error: Exception) -> LineError:
     if isinstance(document, dict) and "resourceSpans" in document:
         return LineError("broken_line", f"not valid OTLP JSON: {error}")
-    return LineError("not_traces", f"not traces: {_described(document)}")
+    return LineError("not_traces", f"{_described(document)}, not traces")
 
 
 def _position(reason: str) -> str:
@@ -252,12 +251,12 @@ def _described(document: object) -> str:
         kind = {list: "an array", str: "text", bool: "a boolean", type(None): "null"}.get(
             type(document), "a number"
         )
-        return f"the line is {kind}, not an object"
+        return f"the line is {kind}"
     for key, signal in _OTHER_SIGNALS.items():
         if key in document:
             return f"the line holds {signal} ({key})"
     shown = ", ".join(repr(key) for key in list(document)[:4]) + (", …" if len(document) > 4 else "")
-    return f"the line is a JSON object without resourceSpans (its keys: {shown})"
+    return f"the line is an object of {shown}"
 
 
 def _scope(resource_spans: Any, scope_spans: Any) -> Scope:

@@ -137,18 +137,24 @@ def _decompressed(
 ) -> Iterator[bytes | str]:
     decoder = new_decoder()
     for piece in pieces:
+        if decoder.eof:
+            piece = _unpadded(piece)
         while piece:
-            if decoder.eof:
-                piece = piece.lstrip(b"\0")  # a file may be padded with zeros after a member
-                decoder = new_decoder() if piece else decoder
+            decoder = new_decoder() if decoder.eof else decoder
             try:
-                yield decoder.decompress(piece)
-            except Exception as error:  # zlib.error, zstandard.ZstdError
+                content = decoder.decompress(piece)
+            except Exception as error:  # zlib.error or zstandard.ZstdError
                 yield f"the {name} stream is damaged: {error}"
                 return
-            piece = decoder.unused_data if decoder.eof else b""
+            yield content
+            piece = _unpadded(decoder.unused_data) if decoder.eof else b""
     if not decoder.eof:
         yield f"the {name} stream ends too early"
+
+
+def _unpadded(piece: bytes) -> bytes:
+    """What follows a member, without the zeros that a file may be padded with."""
+    return piece.lstrip(b"\0")
 
 
 def _gzip() -> _Decoder:

@@ -1,0 +1,76 @@
+"""Ended spans that wait to be written."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import chain
+
+from mttp.livespan import LiveSpan
+
+__all__ = ["Backlog"]
+
+
+class Backlog:
+    """Spans by trace, so that an episode is written side by side; the trace that has waited longest is first."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[int, list[LiveSpan]] = OrderedDict()
+        self.bytes = 0
+        """Roughly what the spans take in a file."""
+
+    def __len__(self) -> int:
+        """The number of traces."""
+        return len(self._traces)
+
+    def __contains__(self, trace_id: int) -> bool:
+        return trace_id in self._traces
+
+    @property
+    def spans(self) -> list[LiveSpan]:
+        """All of them, trace by trace."""
+        return list(chain.from_iterable(self._traces.values()))
+
+    @property
+    def traces(self) -> list[int]:
+        """Their traces."""
+        return list(self._traces)
+
+    def add(self, span: LiveSpan) -> None:
+        """Add one span."""
+        self._traces.setdefault(span.identity.trace_id, []).append(span)
+        self.bytes += span.size
+
+    def extend(self, other: Backlog) -> None:
+        """Add what another holds."""
+        for trace_id, spans in other._traces.items():
+            self._traces.setdefault(trace_id, []).extend(spans)
+        self.bytes += other.bytes
+
+    def take(self, max_bytes: int, *, traces: int | None = None) -> Backlog:
+        """Take out the first spans, at most `max_bytes` (but one span at least) of so many traces."""
+        taken = Backlog()
+        while self._traces and taken.bytes < max_bytes and (traces is None or len(taken) < traces):
+            trace_id, spans = self._traces.popitem(last=False)
+            count, size = 0, 0
+            while count < len(spans) and (size < max_bytes - taken.bytes):
+                size += spans[count].size
+                count += 1
+            taken._traces[trace_id] = spans[:count]
+            taken.bytes += size
+            self.bytes -= size
+            if count < len(spans):
+                self._traces[trace_id] = spans[count:]
+                self._traces.move_to_end(trace_id, last=False)
+        return taken
+
+    def put_back(self, taken: Backlog) -> None:
+        """Add what could not be written, behind everything else: it may be what the transport can't take."""
+        for trace_id, spans in taken._traces.items():
+            self._traces[trace_id] = spans + self._traces.pop(trace_id, [])
+        self.bytes += taken.bytes
+
+    def drop(self, trace_id: int) -> list[LiveSpan]:
+        """Take out a trace."""
+        spans = self._traces.pop(trace_id, [])
+        self.bytes -= sum(span.size for span in spans)
+        return spans

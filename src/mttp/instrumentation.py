@@ -1,0 +1,121 @@
+"""Recording without changes to the code that plays: `instrument` and `wrap`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any
+
+import wrapt
+from typing_extensions import Self
+
+from mttp import configuration, integrations
+from mttp.errors import MissingExtra
+from mttp.integrations.contract import Detach
+
+__all__ = ["instrument", "wrap"]
+
+_log = logging.getLogger("mttp")
+
+_everything: _Everything | None = None
+
+
+def instrument(target: object = None, /, **options: Any) -> Detach:
+    """
+    Record what `target` does from here on; without one, whatever the supported libraries make from here on.
+
+    The target stays the same object of the same class. A library that is not imported yet is not imported:
+    it is instrumented when it is.
+    The options are the integration's; for Gymnasium those of `mttp.integrations.gymnasium.options.Options`.
+    The handle undoes it; instrumenting again gives the same handle back.
+
+    Raises InstrumentError for a target that nothing here knows, MissingExtra where no supported library is
+    installed, TransportError where no session is open and the default one can't be.
+    """
+    if target is None:
+        handle: Detach = _attach_everything(options)
+    else:
+        handle = integrations.integration_of(target).attach(target, **options)
+    try:
+        configuration.ensure_session()
+    except BaseException:
+        handle.detach()
+        raise
+    return handle
+
+
+def wrap(env: Any, /, **options: Any) -> Any:
+    """
+    `env` in a wrapper of its library's own kind, which records; options and errors are those of `instrument`.
+
+    What is wrapped already comes back as it is.
+    """
+    wrapped = integrations.integration_of(env).wrap(env, **options)
+    configuration.ensure_session()
+    return wrapped
+
+
+def _attach_everything(options: Mapping[str, Any]) -> _Everything:
+    global _everything
+    installed = [name for name in integrations.MODULES if name in sys.modules or find_spec(name) is not None]
+    if not installed:
+        name = next(iter(integrations.MODULES))
+        raise MissingExtra(package=name, extra=name, purpose="mttp.instrument() without a target")
+    if _everything is None or not _everything.attached:
+        _everything = _Everything()
+    _everything.attach(installed, options)
+    return _everything
+
+
+class _Everything:
+    """All supported libraries: those that are imported at once, the others when they are."""
+
+    def __init__(self) -> None:
+        self.attached = True
+        self._handles: dict[str, Detach | None] = {}
+        self._options: Mapping[str, Any] = {}
+
+    def attach(self, packages: list[str], options: Mapping[str, Any]) -> None:
+        """Instrument these libraries; one that is instrumented already takes the options that are given."""
+        self._options = options or self._options
+        for package in packages:
+            if package in sys.modules:
+                self._handles[package] = integrations.load(package).attach_all(**options)
+            elif package not in self._handles:
+                self._handles[package] = None
+                wrapt.register_post_import_hook(self._imported, package)
+
+    def _imported(self, module: Any) -> None:
+        """A library was imported at last; whatever goes wrong is not its importer's fault."""
+        if not self.attached:
+            return
+        try:
+            package = module.__name__
+            self._handles[package] = integrations.load(package).attach_all(**self._options)
+        except Exception as error:
+            _log.warning("mttp: %s is not recorded: %r", module.__name__, error)
+
+    def detach(self) -> None:
+        """Take everything off again; a second call does nothing."""
+        self.attached = False
+        for handle in self._handles.values():
+            if handle is not None:
+                handle.detach()
+
+    def status(self) -> dict[str, bool]:
+        """Each seam by name, and whether it holds; a library that is not imported yet by its name alone."""
+        found: dict[str, bool] = {}
+        for package, handle in self._handles.items():
+            found |= {package: False} if handle is None else handle.status()
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()

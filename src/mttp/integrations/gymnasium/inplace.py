@@ -1,0 +1,80 @@
+"""Recording an environment in place: the object stays what it is, and its methods are surrounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import AsyncVectorEnv, VectorEnv
+
+from mttp.errors import InstrumentError
+from mttp.integrations.gymnasium import workers
+from mttp.integrations.gymnasium.options import Options
+from mttp.integrations.gymnasium.recorder import Recorder
+from mttp.integrations.gymnasium.several import Several
+from mttp.integrations.gymnasium.single import Single
+from mttp.integrations.gymnasium.wrappers import RecordEpisodes, RecordVectorEpisodes
+from mttp.integrations.seams import Handle, Seam
+
+__all__ = ["Attachment", "attach", "wrap"]
+
+_METHODS = ("reset", "step", "close")
+_HALVES = ("reset_async", "reset_wait", "step_async", "step_wait")
+"""The two halves that an AsyncVectorEnv's reset and step can be called in."""
+
+
+class Attachment(Handle):
+    """An environment that is recorded in place."""
+
+    def __init__(self, env: Any, recorder: Recorder) -> None:
+        super().__init__(self._stop)
+        self._env = env
+        self._recorder = recorder
+        names = _METHODS + _HALVES if isinstance(env, AsyncVectorEnv) else _METHODS
+        self.install(env, [(name, name, getattr(recorder, name)) for name in names])
+        workers.mute(env, muted=True)
+
+    def use(self, options: Options) -> None:
+        """Take other options from here on."""
+        self._recorder.use(options)
+
+    def _stop(self) -> None:
+        self._recorder.stop()
+        workers.forget(self._env)
+        workers.mute(self._env, muted=False)
+
+
+def attach(target: Any, /, **options: Any) -> Attachment:
+    """
+    Record an environment or a vector environment in place.
+
+    An environment that is recorded already keeps its handle, and takes the options that are given.
+    Raises InstrumentError for what is neither, and where a method can't be replaced.
+    """
+    chosen = Options.of(options)
+    found = vars(target).get("step") if hasattr(target, "__dict__") else None
+    if isinstance(found, Seam) and isinstance(found.handle, Attachment):
+        if options:
+            found.handle.use(chosen)
+        return found.handle
+    if isinstance(target, gymnasium.Env):
+        return Attachment(target, Recorder(Single(target, chosen), target))
+    if isinstance(target, VectorEnv):
+        return Attachment(target, Recorder(Several(target, chosen), target))
+    raise InstrumentError(_not_an_env(target))
+
+
+def wrap(target: Any, /, **options: Any) -> Any:
+    """An environment or a vector environment in a wrapper that records."""
+    if isinstance(target, (RecordEpisodes, RecordVectorEpisodes)):
+        return target
+    if isinstance(target, gymnasium.Env):
+        return RecordEpisodes(target, **options)
+    if isinstance(target, VectorEnv):
+        return RecordVectorEpisodes(target, **options)
+    raise InstrumentError(_not_an_env(target))
+
+
+def _not_an_env(target: Any) -> str:
+    kind = f"{type(target).__module__}.{type(target).__qualname__}"
+    return f"{kind} is neither a gymnasium.Env nor a gymnasium.vector.VectorEnv"

@@ -1,0 +1,93 @@
+"""Recording every environment that `gymnasium.make` and `gymnasium.make_vec` give out."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import gymnasium
+from gymnasium.envs import registration
+
+from mttp.codec.plain import scalar_text
+from mttp.integrations.gymnasium.inplace import Attachment, attach
+from mttp.integrations.gymnasium.options import Options
+from mttp.integrations.gymnasium.track import fault
+from mttp.integrations.seams import Handle
+
+__all__ = ["Library", "attach_all"]
+
+_BUILDING: ContextVar[bool] = ContextVar("mttp-gymnasium-building", default=False)
+"""Whether a vector environment is being made, which is then recorded instead of the environments in it."""
+
+_active: Library | None = None
+
+
+class Library(Handle):
+    """Gymnasium's two makers, surrounded wherever they are exported, and what they gave out meanwhile."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(self._stop)
+        self._options = options
+        self._made: weakref.WeakSet[Attachment] = weakref.WeakSet()
+        for name, around in (("make", self._make), ("make_vec", self._make_vec)):
+            label = f"gymnasium.envs.registration.{name}"
+            exporters = _exporters(name)
+            self.install(registration, [(label, name, around)])
+            for exporter in exporters:
+                self.cover(f"{exporter.__name__}.{name}", exporter, name, like=label)
+
+    def use(self, options: dict[str, Any]) -> None:
+        """Take other options for environments that are made from here on."""
+        self._options = options
+
+    def _stop(self) -> None:
+        for attachment in list(self._made):
+            attachment.detach()
+
+    def _make(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        env = wrapped(*args, **kwargs)
+        if self.attached and not _BUILDING.get():
+            self._attach(env)
+        return env
+
+    def _make_vec(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        if not self.attached:
+            return wrapped(*args, **kwargs)
+        token = _BUILDING.set(True)
+        try:
+            vector = wrapped(*args, **kwargs)
+        finally:
+            _BUILDING.reset(token)
+        self._attach(vector)
+        return vector
+
+    def _attach(self, env: Any) -> None:
+        try:
+            self._made.add(attach(env, **self._options))
+        except Exception as error:
+            name = type(env).__name__
+            fault("integration_error", f"gymnasium: {name} is not recorded: {scalar_text(error)}")
+
+
+def attach_all(**options: Any) -> Library:
+    """
+    Record every environment that Gymnasium makes from here on.
+
+    Called again, it gives the same handle back, and takes the options that are given.
+    Detaching takes the environments that were made meanwhile off, too.
+    """
+    global _active
+    Options.of(options)
+    if _active is None or not _active.attached:
+        _active = Library(options)
+    elif options:
+        _active.use(options)
+    return _active
+
+
+def _exporters(name: str) -> list[Any]:
+    """Modules of Gymnasium that export the same function."""
+    original = getattr(registration, name)
+    return [module for module in (gymnasium, gymnasium.envs) if getattr(module, name, None) is original]

@@ -1,0 +1,188 @@
+"""The seams of one environment: what runs around its reset, step and close."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from mttp.clock import Clock
+from mttp.codec.plain import scalar_text
+from mttp.integrations.gymnasium import workers
+from mttp.integrations.gymnasium.options import Options
+from mttp.integrations.gymnasium.track import fault
+
+__all__ = ["EVERYTHING", "Recorder", "Scene"]
+
+EVERYTHING: Any = object()
+"""The key of a scene that speaks for every environment that is called within it."""
+
+_WITHIN: ContextVar[tuple[Recorder, ...]] = ContextVar("mttp-gymnasium-within", default=())
+"""The recorders whose environments are being called."""
+
+_T = TypeVar("_T")
+
+
+class Scene(Protocol):
+    """What one recorder watches: an environment, or the environments of a vector environment."""
+
+    key: Any
+    """The base environment; whoever else watches it stays silent while this scene's environment is called."""
+
+    def use(self, options: Options) -> None:
+        """Take other options from here on."""
+
+    def resets(self, seed: Any, options: Any, *, at: int) -> None:
+        """A reset is about to be made."""
+
+    def was_reset(self, result: Any, *, at: int) -> None:
+        """It was made, and gave this."""
+
+    def acts(self, action: Any, *, at: int) -> None:
+        """A step is about to be taken."""
+
+    def reacts(self, result: Any, *, at: int) -> None:
+        """It was taken, and gave this."""
+
+    def fails(self, error: BaseException) -> None:
+        """It raised."""
+
+    def leaves(self, reason: str, *, at: int) -> None:
+        """Whatever goes on is left unfinished."""
+
+
+class Recorder:
+    """
+    Tells a scene what is done to its environment.
+
+    The caller gets what the environment returns or raises.
+    Whatever goes wrong here is counted as a fault, and nothing is recorded until the next reset.
+    `owner` is the object whose methods are surrounded.
+    """
+
+    def __init__(self, scene: Scene, owner: Any) -> None:
+        self._scene = scene
+        self._is_muted = workers.switch(owner)
+        self._clock = Clock()
+        self._active = True
+
+    def use(self, options: Options) -> None:
+        """Take other options from here on."""
+        self._scene.use(options)
+
+    def stop(self) -> None:
+        """Record nothing from here on."""
+        self._leave("detached")
+        self._active = False
+
+    # What runs around the environment's methods.
+
+    def reset(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
+        """Around `reset`."""
+        if self._is_silent():
+            return wrapped(*args, **kwargs)
+        self._before_reset(args, kwargs)
+        result = self._call(wrapped, args, kwargs)
+        self._guard(self._scene.was_reset, result, at=self._clock.now())
+        return result
+
+    def reset_async(
+        self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _T:
+        """Around the first half of `reset`."""
+        if self._is_silent():
+            return wrapped(*args, **kwargs)
+        self._before_reset(args, kwargs)
+        return self._call(wrapped, args, kwargs)
+
+    def reset_wait(
+        self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _T:
+        """Around the second half of `reset`."""
+        if self._is_silent():
+            return wrapped(*args, **kwargs)
+        result = self._call(wrapped, args, kwargs)
+        self._guard(self._scene.was_reset, result, at=self._clock.now())
+        return result
+
+    def step(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
+        """Around `step`."""
+        if self._is_silent():
+            return wrapped(*args, **kwargs)
+        self._before_step(args, kwargs)
+        result = self._call(wrapped, args, kwargs)
+        self._guard(self._scene.reacts, result, at=self._clock.now())
+        return result
+
+    def step_async(
+        self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _T:
+        """Around the first half of `step`."""
+        if self._is_silent():
+            return wrapped(*args, **kwargs)
+        self._before_step(args, kwargs)
+        return self._call(wrapped, args, kwargs)
+
+    def step_wait(
+        self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _T:
+        """Around the second half of `step`."""
+        if self._is_silent():
+            return wrapped(*args, **kwargs)
+        result = self._call(wrapped, args, kwargs)
+        self._guard(self._scene.reacts, result, at=self._clock.now())
+        return result
+
+    def close(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
+        """Around `close`."""
+        if not self._is_silent():
+            self._leave("closed")
+        return wrapped(*args, **kwargs)
+
+    # How.
+
+    def _before_reset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seed = args[0] if args else kwargs.get("seed")
+        options = args[1] if len(args) > 1 else kwargs.get("options")
+        self._clock = Clock()
+        self._guard(self._scene.resets, seed, options, at=self._clock.now())
+
+    def _before_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        action = args[0] if args else next(iter(kwargs.values()), None)
+        self._guard(self._scene.acts, action, at=self._clock.now())
+
+    def _is_silent(self) -> bool:
+        """Whether this call is another recorder's to record, or nobody's."""
+        within = _WITHIN.get()
+        if self in within:  # the environment calls itself
+            return True
+        if self._active and not self._is_muted() and not any(other._covers(self) for other in within):
+            return False
+        self._leave("detached")
+        return True
+
+    def _covers(self, other: Recorder) -> bool:
+        return self._scene.key is EVERYTHING or self._scene.key is other._scene.key
+
+    def _call(self, wrapped: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
+        token = _WITHIN.set((*_WITHIN.get(), self))
+        try:
+            return wrapped(*args, **kwargs)
+        except BaseException as error:
+            self._guard(self._scene.fails, error)
+            raise
+        finally:
+            _WITHIN.reset(token)
+
+    def _leave(self, reason: str) -> None:
+        self._guard(self._scene.leaves, reason, at=self._clock.now())
+
+    def _guard(self, tell: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        try:
+            tell(*args, **kwargs)
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                fault("integration_error", f"gymnasium: {tell.__name__}: {scalar_text(error)}")
+            with contextlib.suppress(Exception):
+                self._scene.leaves("recording_failed", at=self._clock.now())

@@ -1,0 +1,50 @@
+"""Seeds of a vector environment's environments, as far as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+from mttp.integrations.gymnasium import facts
+from mttp.integrations.gymnasium.randomness import Source
+
+__all__ = ["Seeding"]
+
+
+class Seeding:
+    """
+    What is known of the seeds around a reset.
+
+    SyncVectorEnv and AsyncVectorEnv seed each environment by itself, from one seed on upwards.
+    Any other vector environment is taken to have one generator for all, whose seed is nobody's own.
+    """
+
+    def __init__(self, vector: Any) -> None:
+        base = vector.unwrapped
+        self._count = int(vector.num_envs)
+        self._is_shared = not isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
+        inner = [member.unwrapped for member in facts.members(vector)] or [None] * self._count
+        self._sources = [Source(base)] if self._is_shared else [Source(each) for each in inner]
+        self._own: list[Any] = [None] * self._count
+
+    def before(self, chosen: Iterable[int], seed: Any) -> None:
+        """These are about to be reset."""
+        seeds = list(seed) if isinstance(seed, (list, tuple)) else None
+        if self._is_shared:
+            self._own = seeds or [None] * self._count
+            self._sources[0].before(None if seeds else seed)
+            return
+        for index in chosen:
+            self._sources[index].before(seeds[index] if seeds else seed if seed is None else seed + index)
+
+    def after(self, index: int) -> dict[str, Any]:
+        """This one was reset: its seed, or what else is known of its randomness."""
+        if not self._is_shared:
+            return self._sources[index].after()
+        if self._own[index] is not None:
+            return {"seed": self._own[index]}
+        found = self._sources[0].after()
+        seed = found.pop("seed")
+        return found if seed is None else {**found, "metadata": {"vector_seed": seed}}

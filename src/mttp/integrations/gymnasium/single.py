@@ -1,0 +1,97 @@
+"""What is watched of a single environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium.wrappers import Autoreset
+
+from mttp.codec.plain import Faults
+from mttp.integrations.gymnasium import facts
+from mttp.integrations.gymnasium.options import Options
+from mttp.integrations.gymnasium.randomness import Source
+from mttp.integrations.gymnasium.track import Track, fault
+
+__all__ = ["Single"]
+
+
+class Single:
+    """
+    One environment, and whichever wrappers are within.
+
+    Where one of them is `Autoreset`, the call after an episode's end is a reset, whatever it is called.
+    """
+
+    def __init__(self, env: Any, options: Options) -> None:
+        self.key = env.unwrapped
+        self._env = env
+        self._resets_itself = any(isinstance(layer, Autoreset) for layer in facts.layers(env))
+        self._over = False
+        self._began = 0
+        self._source = Source(self.key)
+        self._max_bytes = options.max_bytes
+        self._track = Track(
+            options,
+            self._identity,
+            observation_space=getattr(env, "observation_space", None),
+            action_space=getattr(env, "action_space", None),
+        )
+
+    def use(self, options: Options) -> None:
+        """Take other options from here on."""
+        self._track.use(options)
+
+    def _identity(self, faults: Faults) -> dict[str, Any]:
+        return facts.of_env(self._env, max_bytes=self._max_bytes, faults=faults)
+
+    def resets(self, seed: Any, _: Any = None, *, at: int) -> None:
+        """A reset is about to be made."""
+        self._began = at
+        self._source.before(seed)
+
+    def was_reset(self, result: Any, *, at: int) -> None:
+        """It was made, and gave this."""
+        observation, _ = result
+        self._begin(observation, at)
+
+    def _begin(self, observation: Any, at: int) -> None:
+        self._track.abort("reset", self._began)
+        self._over = False
+        self._track.begin(observation, began=self._began, shown=at, **self._source.after())
+
+    def acts(self, action: Any, *, at: int) -> None:
+        """A step is about to be taken."""
+        if not self._over:
+            self._track.act(action)
+            if self._track.step is not None:
+                self._track.step.__enter__()
+        elif self._resets_itself:
+            self.resets(None, at=at)
+        else:
+            fault("step_after_end", f"{type(self.key).__name__} was stepped after its episode had ended")
+
+    def reacts(self, result: Any, *, at: int) -> None:
+        """It was taken, and gave this."""
+        observation, reward, terminated, truncated, info = result
+        if self._over:
+            if self._resets_itself:
+                self._begin(observation, at)
+            return
+        step = self._track.step
+        try:
+            self._over = bool(terminated) or bool(truncated)
+            self._track.react(observation, reward, terminated, truncated, info, at=at)
+        finally:
+            if step is not None:
+                step.__exit__(None, None, None)
+
+    def fails(self, error: BaseException) -> None:
+        """It raised."""
+        if self._track.step is None:
+            self._track.abort("reset", self._began)
+        else:
+            self._track.fail(error)
+
+    def leaves(self, reason: str, *, at: int) -> None:
+        """Whatever goes on is left unfinished."""
+        self._track.abort(reason, at)

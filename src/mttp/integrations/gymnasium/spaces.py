@@ -1,0 +1,133 @@
+"""Spaces: described as plain data, and how their values are recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatdim, flatten
+
+from mttp.codec.plain import Faults, plain
+
+__all__ = ["Reader", "describe"]
+
+_MAX_LISTED = 64
+"""Bounds are listed up to this many; a larger space states their range."""
+_IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, np.generic)
+
+
+class Reader:
+    """
+    How the values of one space are recorded.
+
+    Values of Dict and Tuple spaces are flattened as Gymnasium does it, where the space allows that and what
+    comes out stays within `max_bytes`; all others are recorded as they are.
+    """
+
+    def __init__(self, space: Any, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._space = space if _flat_size(space, max_bytes) else None
+
+    def read(self, value: Any, faults: Faults) -> Any:
+        """The value as it is recorded, which the caller may still change."""
+        if self._space is None:
+            return value
+        try:
+            return flatten(self._space, value)
+        except Exception as error:
+            faults.append(f"not_in_space: {type(error).__name__}: {error}")
+            return value
+
+    def keep(self, value: Any, faults: Faults) -> Any:
+        """The value as it is recorded, safe from later changes."""
+        found = self.read(value, faults)
+        if isinstance(found, _IMMUTABLE):
+            return found
+        if type(found) is not np.ndarray or found.dtype.hasobject:
+            return plain(found, faults)
+        if found.nbytes > self._max_bytes:
+            return np.broadcast_to(np.zeros((), found.dtype), found.shape)  # only dtype and shape count
+        return found if self._space is not None else found.copy()
+
+
+def _flat_size(space: Any, max_bytes: int) -> int:
+    """Elements that a value of this space is flattened to; 0 where it is recorded as it is."""
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return 0
+    try:
+        size = int(flatdim(space))
+    except (NotImplementedError, ValueError, TypeError):  # some member has no flat form
+        return 0
+    return size if size * 8 <= max_bytes else 0
+
+
+def describe(space: Any, *, max_bytes: int | None = None) -> dict[str, Any]:
+    """The space as JSON can hold it."""
+    described = {"type": type(space).__name__, **_facts(space)}
+    size = 0 if max_bytes is None else _flat_size(space, max_bytes)
+    return {**described, "flattened": size} if size else described
+
+
+def _facts(space: Any) -> dict[str, Any]:
+    for kind, facts in _KINDS:
+        if isinstance(space, kind):
+            return facts(space)
+    return {"repr": repr(space)[:200]}
+
+
+def _box(space: Any) -> dict[str, Any]:
+    return {**_array(space), "low": _bounds(space.low, np.min), "high": _bounds(space.high, np.max)}
+
+
+def _bounds(bounds: Any, widest: Any) -> Any:
+    """One number where all are equal, a list where they are few, else the widest of them."""
+    if bounds.size == 0 or (bounds.size <= _MAX_LISTED and (bounds != bounds.flat[0]).any()):
+        return bounds.tolist()
+    return widest(bounds).item()
+
+
+def _array(space: Any) -> dict[str, Any]:
+    return {"shape": list(space.shape), "dtype": str(space.dtype)}
+
+
+def _discrete(space: Any) -> dict[str, Any]:
+    return {"n": int(space.n), "start": int(space.start)}
+
+
+def _multi_discrete(space: Any) -> dict[str, Any]:
+    return {**_array(space), "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+
+
+def _text(space: Any) -> dict[str, Any]:
+    return {"min_length": space.min_length, "max_length": space.max_length}
+
+
+def _members(space: Any) -> dict[str, Any]:
+    return {"spaces": [describe(member) for member in space.spaces]}
+
+
+def _named_members(space: Any) -> dict[str, Any]:
+    return {"spaces": {str(name): describe(member) for name, member in space.spaces.items()}}
+
+
+def _sequence(space: Any) -> dict[str, Any]:
+    return {"feature_space": describe(space.feature_space)}
+
+
+def _graph(space: Any) -> dict[str, Any]:
+    edges = None if space.edge_space is None else describe(space.edge_space)
+    return {"node_space": describe(space.node_space), "edge_space": edges}
+
+
+_KINDS = (
+    (spaces.Box, _box),
+    (spaces.Discrete, _discrete),
+    (spaces.MultiDiscrete, _multi_discrete),
+    (spaces.MultiBinary, _array),
+    (spaces.Text, _text),
+    (spaces.Dict, _named_members),
+    ((spaces.Tuple, spaces.OneOf), _members),
+    (spaces.Sequence, _sequence),
+    (spaces.Graph, _graph),
+)

@@ -1,0 +1,199 @@
+"""One environment's episodes, one after the other: each starts with the first step after a reset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mttp import configuration
+from mttp.codec.plain import Faults
+from mttp.integrations.gymnasium import infos
+from mttp.integrations.gymnasium.options import Options
+from mttp.integrations.gymnasium.spaces import Reader
+from mttp.livespan import LiveSpan
+from mttp.recorder import OpenEpisode, OpenStep
+from mttp.session import Session
+
+__all__ = ["MISSING", "Track", "fault"]
+
+MISSING: Any = object()
+"""Stands for an observation that nobody was shown."""
+
+
+def fault(kind: str, detail: str) -> None:
+    """Count a fault in the session that records, if one does."""
+    session = configuration.current_session()
+    if session is not None:
+        session.fault(kind, detail)
+
+
+@dataclass(slots=True)
+class _Shown:
+    """The observation that the policy acts on next."""
+
+    value: Any
+    faults: Faults
+    at: int
+    """When it was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The episode that goes on, and where."""
+
+    episode: OpenEpisode
+    session: Session
+    pid: int
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can take anything: its session may have been closed, or this may be a forked child."""
+        return not self.session.closed and self.pid == os.getpid()
+
+
+class Track:
+    """
+    What is recorded of one environment.
+
+    `begin` after a reset, then `act` before and `react` after each step; `abort` leaves one unfinished.
+    `identity` says what the environment is, and is asked once.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        identity: Callable[[Faults], dict[str, Any]],
+        *,
+        observation_space: Any,
+        action_space: Any,
+    ) -> None:
+        self._identity = identity
+        self._known: dict[str, Any] | None = None
+        self._spaces = observation_space, action_space
+        self.use(options)
+        self._start: dict[str, Any] | None = None
+        self._shown: _Shown | None = None
+        self._open: _Open | None = None
+        self._step: OpenStep | None = None
+
+    def use(self, options: Options) -> None:
+        """Take other options from here on."""
+        self._options = options
+        self._observations, self._actions = (
+            Reader(space, max_bytes=options.max_bytes) for space in self._spaces
+        )
+
+    @property
+    def step(self) -> OpenStep | None:
+        """The step that goes on."""
+        return self._step
+
+    def begin(self, observation: Any, *, began: int, shown: int, **facts: Any) -> None:
+        """
+        A reset was made at `began` and showed an observation at `shown`.
+
+        `facts` are the new episode's own; it starts when a step is taken.
+        """
+        self._open = self._step = None
+        if configuration.current_session() is None:
+            self._start = self._shown = None
+            return
+        self._start = {"start_time": began, **facts}
+        self._show(observation, shown)
+
+    def _show(self, observation: Any, at: int) -> None:
+        faults: Faults = []
+        kept = self._observations.keep(observation, faults) if self._options.observations else MISSING
+        self._shown = _Shown(kept, faults, at)
+
+    def act(self, action: Any) -> None:
+        """A step is about to be taken."""
+        self._step = None
+        if self._start is not None:
+            self._open = self._opened(self._start)
+            self._start = None
+        if self._open is None or self._shown is None:
+            return
+        if not self._open.lives:
+            self.forget()
+            return
+        step = self._step = self._open.episode.step(start_time=self._shown.at)
+        if self._shown.value is not MISSING:
+            step.observation(self._shown.value, max_bytes=self._options.max_bytes)
+        faults = self._shown.faults
+        if self._options.actions:
+            step.action(self._actions.read(action, faults), max_bytes=self._options.max_bytes)
+        _note(step, faults)
+
+    def _opened(self, start: Mapping[str, Any]) -> _Open | None:
+        session = configuration.current_session()
+        if session is None:
+            return None
+        faults: Faults = []
+        if self._known is None:
+            self._known = self._identity(faults)
+        metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
+        facts = {**self._known, **self._options.identity(), **start, "metadata": metadata}
+        episode = session.episode(**facts)
+        if not episode:
+            return None
+        _note(episode, faults)
+        return _Open(episode, session, os.getpid())
+
+    def react(
+        self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
+    ) -> None:
+        """The step was taken: what came of it, at that time; an observation may be `MISSING`."""
+        step, opened = self._step, self._open
+        if step is None or opened is None:
+            return
+        self._step = None
+        parts = infos.components(info)
+        step.reward(reward, **({"components": parts} if parts else {}))
+        over = bool(terminated) or bool(truncated)
+        step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
+        if not over:
+            self._show(observation, at)
+            return
+        if observation is not MISSING and self._options.observations:
+            self._show_last(opened.episode, observation)
+        opened.episode.end(
+            terminated=bool(terminated), truncated=bool(truncated), outcome=infos.outcome(info), end_time=at
+        )
+        self.forget()
+
+    def _show_last(self, episode: OpenEpisode, observation: Any) -> None:
+        faults: Faults = []
+        found = self._observations.read(observation, faults)
+        episode.final_observation(found, max_bytes=self._options.max_bytes)
+        _note(episode, faults)
+
+    def fail(self, error: BaseException) -> None:
+        """The step raised: it and its episode end in error."""
+        step, opened = self._step, self._open
+        self.forget()
+        if step is not None:
+            step.__exit__(type(error), error, error.__traceback__)
+        if opened is not None:
+            opened.episode.__exit__(type(error), error, error.__traceback__)
+
+    def abort(self, reason: str, at: int) -> None:
+        """The episode that goes on, if one does, is left unfinished."""
+        opened, shown = self._open, self._shown
+        self.forget()
+        if opened is None or not opened.lives:
+            return
+        if shown is not None and shown.value is not MISSING:
+            opened.episode.final_observation(shown.value, max_bytes=self._options.max_bytes)
+        opened.episode.end(status="aborted", stop_reason=reason, end_time=at)
+
+    def forget(self) -> None:
+        """Record nothing until the next reset."""
+        self._start = self._shown = self._open = self._step = None
+
+
+def _note(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
+    if faults and isinstance(handle.span, LiveSpan):
+        handle.span.note(faults)

@@ -1,0 +1,87 @@
+"""Wrappers that record, for those who build their stack of wrappers by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.vector import VectorWrapper
+
+from mttp import configuration
+from mttp.integrations.gymnasium import workers
+from mttp.integrations.gymnasium.options import Options
+from mttp.integrations.gymnasium.recorder import Recorder
+from mttp.integrations.gymnasium.several import Several
+from mttp.integrations.gymnasium.single import Single
+
+__all__ = ["RecordEpisodes", "RecordVectorEpisodes"]
+
+
+class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
+    """
+    Records an environment's episodes; the options are those of `mttp.wrap`.
+
+    A copy of it records by itself, from its next reset on.
+    """
+
+    def __init__(self, env: Any, **options: Any) -> None:
+        chosen = Options.of(options)
+        RecordConstructorArgs.__init__(self, **options)
+        gymnasium.Wrapper.__init__(self, env)
+        self._recorder = Recorder(Single(env, chosen), self)
+        configuration.ensure_session()
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Reset the environment."""
+        return self._recorder.reset(self.env.reset, self, (), kwargs)
+
+    def step(self, action: Any) -> Any:
+        """Step the environment."""
+        return self._recorder.step(self.env.step, self, (action,), {})
+
+    def close(self) -> None:
+        """Close the environment; an episode that goes on ends as aborted."""
+        return self._recorder.close(self.env.close, self, (), {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_recorder"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._recorder = Recorder(Single(self.env, Options.of(self._saved_kwargs)), self)
+
+
+class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
+    """
+    Records the episodes of each of a vector environment's environments.
+
+    The options are those of `mttp.wrap`. A copy of it records by itself, from its next reset on.
+    """
+
+    def __init__(self, env: Any, **options: Any) -> None:
+        chosen = Options.of(options)
+        RecordConstructorArgs.__init__(self, **options)
+        VectorWrapper.__init__(self, env)
+        self._recorder = Recorder(Several(env, chosen), self)
+        workers.mute(env, muted=True)
+        configuration.ensure_session()
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Reset the environments."""
+        return self._recorder.reset(self.env.reset, self, (), kwargs)
+
+    def step(self, actions: Any) -> Any:
+        """Step the environments."""
+        return self._recorder.step(self.env.step, self, (actions,), {})
+
+    def close(self, **kwargs: Any) -> None:
+        """Close the environments; episodes that go on end as aborted."""
+        return self._recorder.close(self.env.close, self, (), kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_recorder"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._recorder = Recorder(Several(self.env, Options.of(self._saved_kwargs)), self)

@@ -1,0 +1,190 @@
+"""One process's share of a run: its run span, and what its episodes record into."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry.trace import SpanContext, TraceFlags
+
+from mttp import ids, provenance
+from mttp.clock import Clock
+from mttp.codec import runs
+from mttp.codec.plain import Faults
+from mttp.livespan import LiveSpan, Origin
+from mttp.losses import Loss
+from mttp.pipeline import Pipeline, Transport
+from mttp.recorder import OpenEpisode
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.stats import Stats
+
+__all__ = ["Plan", "Share"]
+
+_log = logging.getLogger("mttp")
+
+_DETECTION_SECONDS = 5.0
+_FORK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What all processes of a session agree on."""
+
+    transport: Transport
+    origin: Origin
+    run_id: str
+    facts: Mapping[str, Any]
+    """What is known of the run beforehand, under the names that `mttp.Run` has."""
+    config: Mapping[str, Any]
+    """Its configuration, as attributes."""
+    faults: tuple[str, ...]
+    """What is wrong with that."""
+    directory: str
+    """Where it started."""
+
+
+class Share:
+    """
+    What the recorder and the pipeline know of a session.
+
+    A forked child has a share of its own.
+    Episodes that were open at the fork keep the parent's, which takes nothing any more: they are the parent's to end.
+    """
+
+    def __init__(self, plan: Plan, *, forked: bool = False) -> None:
+        self.run_id = plan.run_id
+        self.origin = plan.origin
+        self.stats = Stats()
+        self.pipeline = Pipeline(plan.transport, self.stats, self)
+        self._plan = plan
+        self._forked = forked
+        self._heir: Share | None = None
+        self._clock = Clock()
+        self._started = self._clock.now()
+        self._ended: int | None = None
+        self._status = "completed"
+        self._unmarked: dict[int, OpenEpisode] = {}
+        self._marking = threading.Lock()
+        self._detection: provenance.Detection | None = None
+        self._run: LiveSpan | None = None
+
+    def close(self, status: str, timeout: float) -> bool:
+        """End the run; whether everything was written within `timeout` seconds."""
+        self._ended, self._status = self._clock.now(), status
+        return self.pipeline.close(timeout)
+
+    # What the recorder calls.
+
+    def ended(self, span: LiveSpan) -> None:
+        """Take an ended span."""
+        if self._heir is None:
+            self.pipeline.put(span)
+        else:
+            self._heir.fault("episode_of_parent", f"{span.name!r} belongs to the process that forked this one")
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault, and log the first of its kind."""
+        if self._heir is not None:
+            self._heir.fault(kind, detail)
+        elif self.stats.fault(kind):
+            _log.warning("mttp: %s: %s (counted in session.stats.faults; not logged again)", kind, detail)
+
+    def opened(self, episode: OpenEpisode) -> int:
+        """Take note of an episode that started; its index."""
+        with self.stats.lock:
+            index = self.stats.episodes
+            self.stats.episodes += 1
+        self._unmarked[id(episode)] = episode
+        self.pipeline.wake()
+        return index
+
+    def finished(self, episode: OpenEpisode) -> None:
+        """Take note of an episode's end."""
+        self._unmarked.pop(id(episode), None)
+
+    def stepped(self) -> None:
+        """Take note of a step that started."""
+        with self.stats.lock:
+            self.stats.steps += 1
+
+    # What the pipeline calls, on whichever thread writes.
+
+    def mark(self) -> None:
+        """Give what is open a marker, once: its identity survives, should the process die."""
+        with self._marking:
+            for key, episode in list(self._unmarked.items()):
+                if episode:  # else it is being made
+                    self._unmarked.pop(key, None)
+                    episode.mark()
+        if self._detection is None:
+            self._detection = provenance.Detection(self._plan.directory, self.pipeline.wake)
+        elif self._run is None and self._detection.over:
+            root = self._run_span()
+            self._span(names.RUN_START, parent=root.identity, values=dict(root.values)).end(root.started)
+
+    def gap(self, loss: Loss) -> None:
+        """Record that something was lost."""
+        counts = {a.GAP_EPISODES: loss.episodes, a.GAP_SPANS: loss.spans, a.GAP_REASON: loss.cause}
+        gap = self._span(names.GAP, parent=None, values={a.RUN_ID: self.run_id, **counts}, start=loss.since)
+        gap.end(max(loss.since, self._clock.now()))
+
+    def ending(self) -> None:
+        """End the run; a forked child that recorded nothing had no part in it."""
+        if self._forked and not self.stats.spans:
+            return
+        root = self._run_span()
+        faults: Faults = []
+        facts = provenance.detect(self._plan.directory, faults, [provenance.imported])
+        root.values |= runs.encode(faults, status=self._status, **facts)
+        root.note(faults)
+        root.end(self._ended)
+
+    # The run's own spans.
+
+    def _run_span(self) -> LiveSpan:
+        if self._run is None:
+            plan = self._plan
+            detection = self._detection or provenance.Detection(plan.directory, self.pipeline.wake)
+            found, missing = detection.result(_DETECTION_SECONDS)
+            faults = [*plan.faults, *missing]
+            values = runs.encode(faults, id=self.run_id, **found | dict(plan.facts)) | dict(plan.config)
+            name = plan.facts.get("name")
+            self._run = self._span(f"{names.RUN} {name}" if name else names.RUN, parent=None, values=values)
+            self._run.note(faults)
+        return self._run
+
+    def _span(
+        self, name: str, *, parent: SpanContext | None, values: dict[str, Any], start: int | None = None
+    ) -> LiveSpan:
+        trace_id = ids.trace_id() if parent is None else parent.trace_id
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        return LiveSpan(
+            name,
+            context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=flags),
+            parent=parent,
+            clock=self._clock,
+            origin=self.origin,
+            sink=self,
+            values=values,
+            start_time=self._started if start is None else start,
+        )
+
+    # A fork.
+
+    def hold(self) -> bool:
+        """Ahead of a fork: let nobody be caught within an episode, which its copy could not leave."""
+        return self._marking.acquire(timeout=_FORK_SECONDS)
+
+    def release(self) -> None:
+        """After a fork, in the parent."""
+        self._marking.release()
+
+    def fork(self) -> Share:
+        """After a fork, in the child: its share of the run; the parent's takes nothing here any more."""
+        self.stats, self._marking, self._unmarked = Stats(), threading.Lock(), {}
+        self._heir = Share(self._plan, forked=True)
+        return self._heir

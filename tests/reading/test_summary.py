@@ -1,0 +1,264 @@
+"""The figures of a recording, in one pass and little memory."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reading.traces import START, episode, foreign, run, span_id, trace_id, write, write_bytes
+
+import mttp
+from mttp.errors import ReadError
+from mttp.reading.summary import Component, Summary
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+DATA = Path(__file__).parent / "data"
+
+
+def many(count: int) -> list[SpanRecord]:
+    """Episodes of different lengths, with components, some without a root, some lacking a step, and a run."""
+    spans = list(run())
+    for number in range(count):
+        components = {"correct": number / count, **({"format": 0.5} if number % 2 else {})}
+        made = episode(number, steps=1 + number % 4, marked=number % 3 == 0, components=components)
+        if number % 7 == 6:
+            made = made[:-1]
+        elif number % 7 == 5:
+            made = made[1:]
+        spans += made
+    return spans
+
+
+def figures(summary: Summary) -> dict[str, Any]:
+    """What two ways to the same summary must agree on."""
+    return {
+        "starts": summary.start_times.tolist(),
+        "durations": np.nan_to_num(summary.durations, nan=-1).tolist(),
+        "returns": np.nan_to_num(summary.returns, nan=-1).tolist(),
+        "lengths": summary.lengths.tolist(),
+        "statuses": list(summary.statuses),
+        "outcomes": list(summary.outcomes),
+        "envs": list(summary.envs),
+        "tokens": [summary.prompt_tokens, summary.completion_tokens],
+        "problems": sorted((problem.kind, problem.trace_id) for problem in summary.problems),
+    }
+
+
+def figures_of_values(recording: mttp.Recording) -> dict[str, Any]:
+    """The same, from the episodes."""
+    tokens = [step.tokens for one in recording for step in one.steps if step.tokens is not None]
+    return {
+        "starts": [one.start_time for one in recording],
+        "durations": [-1 if one.duration is None else one.duration for one in recording],
+        "returns": [-1 if one.return_ is None else one.return_ for one in recording],
+        "lengths": [one.length for one in recording],
+        "statuses": [one.status for one in recording],
+        "outcomes": [one.outcome for one in recording],
+        "envs": [one.env for one in recording],
+        "tokens": [
+            sum(block.prompt_count or 0 for block in tokens),
+            sum(block.count or 0 for block in tokens),
+        ],
+        "problems": sorted((problem.kind, problem.trace_id) for problem in recording.problems),
+    }
+
+
+@pytest.mark.parametrize("order", ["as written", "shuffled", "backwards"])
+def test_a_summary_says_what_the_values_say(order: str):
+    """
+    Whatever the order of the spans, the figures are those of the episodes that `read` returns.
+    """
+    spans = many(60)
+    if order == "shuffled":
+        random.Random(3).shuffle(spans)
+    elif order == "backwards":
+        spans.reverse()
+    path = write("a.jsonl", spans, per_line=7)
+
+    assert figures_of_values(mttp.read(path)) == figures(mttp.summarize(path))
+
+
+@pytest.mark.parametrize("name", ["official.jsonl", "collector.jsonl"])
+def test_files_of_others_are_summed_up(name: str):
+    """
+    So it is with what other programs wrote.
+    """
+    values, summary = figures_of_values(mttp.read(DATA / name)), figures(mttp.summarize(DATA / name))
+
+    assert values | {"problems": []} == summary | {"problems": []}
+
+
+def test_components_are_those_of_the_last_scoring():
+    """
+    Per component: how many episodes have it, and its mean, lowest and highest score.
+    """
+    spans = many(20)
+    path = write("a.jsonl", spans)
+    summary = mttp.summarize(path)
+    scored = [one.reward.components for one in mttp.read(path)]
+    correct = [scores["correct"] for scores in scored if "correct" in scores]
+
+    assert ["correct", "format"] == list(summary.components)
+    found = summary.components["correct"]
+    assert (len(correct), min(correct), max(correct)) == (found.count, found.min, found.max)
+    assert found.mean == pytest.approx(sum(correct) / len(correct))
+    assert summary.components["format"].mean == 0.5
+
+
+def test_only_the_last_of_several_scorings_counts():
+    """
+    A scoring that was replaced is not averaged in.
+    """
+    first, second = (episode(0, components={"correct": score}) for score in (0.0, 1.0))
+    again = replace(second[-2], span_id=span_id(0, 801), start_time=second[-2].start_time + 1)
+    root = replace(first[-1], attributes={**first[-1].attributes, a.EPISODE_SPAN_COUNT: 5})
+    summary = mttp.summarize(write("a.jsonl", [*first[:-2], again, first[-2], root]))
+
+    assert {"correct": Component(1, 1.0, 1.0, 1.0)} == summary.components
+
+
+def test_components_beyond_one_span_are_found(session: mttp.Session):
+    """
+    Of a scoring with very many components the rest are spans of their own.
+    """
+    components = {f"part_{number:02}": number / 100 for number in range(50)}
+    with mttp.episode() as opened:
+        opened.reward(1.0, components=components)
+    summary = mttp.summarize(session)
+
+    assert components == {name: component.mean for name, component in summary.components.items()}
+
+
+def test_tokens_are_counted(session: mttp.Session):
+    """
+    Tokens of the policy, and those that called models account for, are counted apart.
+    """
+    for _ in range(2):
+        with mttp.episode() as opened, opened.step() as step:
+            step.tokens([1, 2, 3], prompt_ids=[4, 5])
+            with step.model_call("judge") as call:
+                call.response(input_tokens=10, output_tokens=7)
+    summary = mttp.summarize(session)
+
+    assert (4, 6, 20, 14) == (
+        summary.prompt_tokens,
+        summary.completion_tokens,
+        summary.call_input_tokens,
+        summary.call_output_tokens,
+    )
+
+
+def test_specs_are_told_apart():
+    """
+    Returns under different versions of a reward spec are different things.
+    """
+    spans = [*episode(0), *episode(1, **{a.SPEC_NAME: "math", a.SPEC_VERSION: "1.0"})]
+    summary = mttp.summarize(write("a.jsonl", spans))
+
+    assert {"": 1, "math 1.0": 1} == summary.specs.counts()
+
+
+def test_duplicates_count_once():
+    """
+    Spans that come again are left out, before the end of an episode and after it.
+    """
+    spans = episode(0, components={"correct": 1.0})
+    summary = mttp.summarize(write("a.jsonl", [spans[0], *spans, *spans, foreign(1), foreign(1)]))
+
+    assert (1, 5, 1) == (len(summary), summary.duplicates, summary.components["correct"].count)
+
+
+def test_runs_are_named():
+    """
+    A summary knows the runs.
+    """
+    assert [("run-1", "first")] == [
+        (one.id, one.name) for one in mttp.summarize(write("a.jsonl", run())).runs
+    ]
+
+
+def test_a_recording_of_nothing_has_figures_too():
+    """
+    No episode, no number, and no error.
+    """
+    summary = mttp.summarize(write_bytes("a.jsonl", b"{}\n"))
+
+    assert (0, 0, {}) == (len(summary), summary.returns.size, summary.statuses.counts())
+    assert "<Summary of 0 episodes, 0 steps, 0 problems>" == repr(summary)
+
+
+def test_strict_raises_at_the_first_problem():
+    """
+    As `read` does.
+    """
+    with pytest.raises(ReadError, match=r"episode .* has no end: 2 steps were found"):
+        mttp.summarize(write("a.jsonl", episode(0)[:-1]), strict=True)
+
+
+def test_an_unfinished_episode_has_no_return():
+    """
+    Its steps count, and what it would have been paid is not known.
+    """
+    summary = mttp.summarize(write("a.jsonl", episode(0, steps=3)[:-1]))
+
+    assert (["unfinished"], [3], True) == (
+        list(summary.statuses),
+        summary.lengths.tolist(),
+        math.isnan(summary.returns[0]),
+    )
+    assert [START] == summary.start_times.tolist()
+
+
+MEASURE = """
+import sys
+import mttp
+summary = mttp.summarize(sys.argv[1])
+status = open("/proc/self/status").read()
+print(len(summary), len(summary.problems), status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def grown(path: Path, *, episodes: int, filler: int) -> Path:
+    """A file of episodes of one step and much text, with other people's spans in between."""
+    with path.open("wb") as file:
+        for number in range(episodes):
+            spans = episode(number, steps=1, components={"correct": 1.0})
+            spans[0] = replace(spans[0], attributes={**spans[0].attributes, "note": "x" * filler})
+            file.write(write(path.with_suffix(".part"), [*spans, foreign(number)]).read_bytes())
+    return path
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured as Linux does")
+def test_memory_grows_by_at_most_300_bytes_per_episode(tmp_path: Path):
+    """
+    Ten times the episodes take 300 bytes more for each, and no more.
+    """
+    peaks = {}
+    for episodes in (800, 8000):
+        path = grown(tmp_path / f"{episodes}.jsonl", episodes=episodes, filler=3000)
+        command = [sys.executable, "-c", MEASURE, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        count, problems, kilobytes = map(int, done.stdout.split())
+        assert (episodes, 0) == (count, problems)
+        peaks[episodes] = kilobytes * 1024
+    noise = 1_500_000
+
+    assert peaks[8000] - peaks[800] <= 300 * 7200 + noise
+
+
+def test_trace_ids_are_what_they_seem():
+    """
+    The problems of a summary name the episode as `read` does.
+    """
+    summary = mttp.summarize(write("a.jsonl", episode(3)[1:]))
+
+    assert [("incomplete_episode", trace_id(3))] == [(p.kind, p.trace_id) for p in summary.problems]
+    assert f"episode {trace_id(3)} lacks spans: 2 of 3 were found" == str(summary.problems[0])

@@ -1,0 +1,248 @@
+"""Lines come out of plain and compressed files, wherever these were cut off."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mttp.errors import MissingExtra
+from mttp.wire import streams
+from mttp.wire.streams import Cut, Line, ends_cleanly, read_lines
+
+COMPRESS: dict[str, Any] = {
+    "plain": lambda data: data,
+    "gzip": gzip.compress,
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+CONTENTS = [json.dumps({"n": n, "text": "x" * (n % 7)}).encode() for n in range(40)]
+DATA = b"".join(content + b"\n" for content in CONTENTS)
+
+every_kind = pytest.mark.parametrize("kind", COMPRESS)
+in_a_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def written(path: Path, data: bytes) -> Path:
+    """The file, holding this."""
+    path.write_bytes(data)
+    return path
+
+
+def whole(found: list[Line | Cut]) -> list[bytes]:
+    """The lines that were ended by a newline."""
+    return [item.content for item in found if isinstance(item, Line) and item.ended]
+
+
+@every_kind
+def test_lines_are_read_in_order_with_their_numbers(kind: str, tmp_path: Path):
+    """
+    Numbers count from one, and the newline is not part of a line.
+    """
+    found = list(read_lines(written(tmp_path / "a", COMPRESS[kind](DATA))))
+
+    assert [Line(n, content, True) for n, content in enumerate(CONTENTS, 1)] == found
+
+
+@every_kind
+def test_members_that_were_appended_are_read_on(kind: str, tmp_path: Path):
+    """
+    A line may even begin in one gzip member or zstd frame and end in the next.
+    """
+    parts = [COMPRESS[kind](DATA[at : at + 333]) for at in range(0, len(DATA), 333)]
+
+    assert CONTENTS == whole(list(read_lines(written(tmp_path / "a", b"".join(parts)))))
+
+
+def test_zeros_after_a_gzip_member_are_padding(tmp_path: Path):
+    """
+    Tapes and some copies pad files with zeros.
+    """
+    data = gzip.compress(DATA) + b"\0" * 700 + gzip.compress(b"last\n") + b"\0" * 9
+
+    assert [*CONTENTS, b"last"] == whole(list(read_lines(written(tmp_path / "a.gz", data))))
+
+
+def test_skippable_zstd_frames_are_skipped(tmp_path: Path):
+    """
+    A zstd file may begin with a frame of somebody's own.
+    """
+    frame = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+
+    assert CONTENTS == whole(list(read_lines(written(tmp_path / "a", frame + COMPRESS["zstd"](DATA)))))
+
+
+def test_compression_is_told_by_content(tmp_path: Path):
+    """
+    The name of a file says nothing.
+    """
+    found = list(read_lines(written(tmp_path / "a.jsonl", gzip.compress(DATA))))
+
+    assert CONTENTS == whole(found)
+
+
+def test_empty_lines_count_but_do_not_come_out(tmp_path: Path):
+    """
+    Blank lines keep the numbers right.
+    """
+    found = list(read_lines(written(tmp_path / "a", b"\n  \na\r\n\nb\n \n")))
+
+    assert [Line(3, b"a\r", True), Line(5, b"b", True)] == found
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path: Path):
+    """
+    Some editors begin a file with one.
+    """
+    found = list(read_lines(written(tmp_path / "a", b"\xef\xbb\xbf{}\n{}")))
+
+    assert [Line(1, b"{}", True), Line(2, b"{}", False)] == found
+
+
+def test_a_last_line_without_newline_is_marked(tmp_path: Path):
+    """
+    Whether it was cut short is for the reader of the line to say.
+    """
+    assert Line(2, b"b", False) == list(read_lines(written(tmp_path / "a", b"a\nb")))[-1]
+
+
+def test_an_empty_file_has_no_lines(tmp_path: Path):
+    """
+    Nothing in, nothing out.
+    """
+    assert [] == list(read_lines(written(tmp_path / "a", b"")))
+
+
+@every_kind
+@in_a_file
+@given(cut=st.integers(0, 2000), split=st.integers(0, len(DATA)))
+def test_a_cut_anywhere_loses_nothing_before_it(kind: str, cut: int, split: int, tmp_path: Path):
+    """
+    Every line before the cut comes out, and a compressed stream that was cut says so last.
+    """
+    data = COMPRESS[kind](DATA[:split]) + COMPRESS[kind](DATA[split:])
+    kept = data[:cut]
+    path = written(tmp_path / "a", kept)
+    found = list(read_lines(path))
+    lines = whole(found)
+
+    assert CONTENTS[: len(lines)] == lines
+    assert all(isinstance(item, Line) for item in found[:-1])
+    if kind == "plain":
+        assert kept.count(b"\n") == len(lines)
+    elif len(kept) >= 4:  # with less, nobody can tell that it is compressed
+        members = [0, len(COMPRESS[kind](DATA[:split])), len(data)]
+        assert (len(kept) not in members) == bool(found and isinstance(found[-1], Cut))
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd"])
+def test_what_was_flushed_before_a_crash_comes_out(kind: str, tmp_path: Path):
+    """
+    A writer flushes the stream after each line, so that a kill loses none of them.
+    """
+    stream: Any = zlib.compressobj(wbits=31) if kind == "gzip" else zstandard.ZstdCompressor().compressobj()
+    flush = zlib.Z_SYNC_FLUSH if kind == "gzip" else zstandard.COMPRESSOBJ_FLUSH_BLOCK
+    data = b"".join(stream.compress(content + b"\n") + stream.flush(flush) for content in CONTENTS)
+    found = list(read_lines(written(tmp_path / "a", data)))
+
+    assert CONTENTS == whole(found)
+    assert Cut(len(CONTENTS) + 1, b"", f"the {kind} stream ends too early") == found[-1]
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd"])
+def test_a_damaged_stream_ends_there(kind: str, tmp_path: Path):
+    """
+    Garbage after a member is said, and what stands before it is read.
+    """
+    found = list(read_lines(written(tmp_path / "a", COMPRESS[kind](DATA) + b"garbage")))
+
+    assert CONTENTS == whole(found)
+    assert f"the {kind} stream is damaged" in found[-1].reason  # type: ignore[union-attr]
+
+
+def test_a_line_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """
+    A huge file without newlines does not fill the memory.
+    """
+    monkeypatch.setattr(streams, "_LONGEST_LINE", 1 << 20)
+    found = list(read_lines(written(tmp_path / "a", b"x\n" + b"y" * (1 << 22))))
+
+    assert [Line(1, b"x", True), Cut(2, b"", "the line is longer than 1 MiB")] == found
+
+
+def test_progress_counts_every_byte_of_the_file(tmp_path: Path):
+    """
+    A progress bar arrives at the file's size.
+    """
+    path = written(tmp_path / "a", gzip.compress(DATA))
+    read: list[int] = []
+    list(read_lines(path, progress=read.append))
+
+    assert path.stat().st_size == sum(read)
+
+
+@every_kind
+def test_a_file_ends_cleanly_only_if_it_is_whole(kind: str, tmp_path: Path):
+    """
+    Whoever appends must know whether what is there can be read on.
+    """
+    data = COMPRESS[kind](DATA)
+    found = {
+        "whole": ends_cleanly(written(tmp_path / "whole", data)),
+        "twice": ends_cleanly(written(tmp_path / "twice", data + data)),
+        "cut": ends_cleanly(written(tmp_path / "cut", data[:-1])),
+        "damaged": ends_cleanly(written(tmp_path / "damaged", data + b"x")),
+        "without a newline": ends_cleanly(written(tmp_path / "open", COMPRESS[kind](b"{}"))),
+        "empty": ends_cleanly(written(tmp_path / "empty", b"")),
+        "absent": ends_cleanly(tmp_path / "absent"),
+    }
+
+    assert ["whole", "twice", "empty", "absent"] == [name for name, clean in found.items() if clean]
+
+
+def test_a_zstd_file_without_zstandard_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """
+    The extra is named.
+    """
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    path = written(tmp_path / "a.zst", COMPRESS["zstd"](DATA))
+
+    with pytest.raises(MissingExtra, match=r"reading .*a\.zst needs zstandard: pip install 'mttp\[zstd\]'"):
+        list(read_lines(path))
+
+
+MEASURE = """
+import sys
+from mttp.wire.streams import read_lines
+count = sum(1 for _ in read_lines(sys.argv[1]))
+status = open("/proc/self/status").read()
+print(count, status.split("VmHWM:")[1].split()[0])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured as Linux does")
+@every_kind
+def test_memory_is_constant(kind: str, tmp_path: Path):
+    """
+    A file of sixteen times the size takes no more memory to read.
+    """
+    block = b'{"n":"' + b"abcdefghij" * 300 + b'"}\n'
+    peaks = []
+    for times in (1, 16):
+        path = written(tmp_path / "a", COMPRESS[kind](block * 300) * times)
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True
+        )
+        count, peak = map(int, done.stdout.split())
+        assert 300 * times == count
+        peaks.append(peak)
+
+    assert peaks[1] - peaks[0] < 4_000
