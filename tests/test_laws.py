@@ -28,20 +28,24 @@ LAYERS = {
     "readable": 4,
     "recorder": 4,
     "provenance": 4,
+    "backlog": 4,
+    "losses": 4,
     "bulk": 5,
-    "pipeline": 5,
-    "transports": 6,
-    "session": 7,
-    "configuration": 8,
-    "integrations": 9,
-    "instrumentation": 10,
+    "delivery": 5,
+    "pipeline": 6,
+    "transports": 7,
+    "share": 7,
+    "session": 8,
+    "configuration": 9,
+    "integrations": 10,
+    "instrumentation": 11,
     "reading": 4,
     "report": 5,
-    "cli": 11,
-    "__main__": 12,
+    "cli": 12,
+    "__main__": 13,
 }
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
-WRITE |= {"configuration", "integrations", "instrumentation"}
+WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}

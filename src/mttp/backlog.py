@@ -11,7 +11,7 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Spans by trace, so that an episode is written side by side; the trace that has waited longest is first."""
+    """Spans by trace, so that an episode is written side by side; the one waiting longest comes first."""
 
     def __init__(self) -> None:
         self._traces: OrderedDict[int, list[LiveSpan]] = OrderedDict()

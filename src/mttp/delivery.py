@@ -41,8 +41,8 @@ class Delivery:
     """
     Keeps what the transport refuses, or raises at, and offers it again.
 
-    After a refusal only one episode is offered, behind all others: it may be one that the transport can't take.
-    Such an episode is given up; what the system refuses (a full disk, a network that is down) never is.
+    After a refusal episodes are offered one by one, the refused ones last: it may be one that can't be taken.
+    Such an episode is given up in the end; what the system refuses (a full disk, no network) never is.
     """
 
     def __init__(self, transport: Transport, stats: Stats, losses: Losses) -> None:

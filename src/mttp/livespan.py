@@ -28,7 +28,7 @@ MAX_USER_ATTRIBUTES = 64
 
 _OURS = "mttp."
 _SPAN_BYTES, _VALUE_BYTES = 400, 40
-_KINDS = {
+KINDS = {
     SpanKind.INTERNAL: 1,
     SpanKind.SERVER: 2,
     SpanKind.CLIENT: 3,
@@ -60,6 +60,7 @@ class Origin:
             name=scope.name,
             version=scope.version or "",
             schema_url=scope.schema_url or "",
+            attributes=dict(scope.attributes or {}),
             resource=dict(resource.attributes),
             resource_schema_url=resource.schema_url,
         )
@@ -163,15 +164,15 @@ class LiveSpan(Span, ReadableSpan):
             span_id=f"{self.identity.span_id:016x}",
             parent_id="" if self._parent is None else f"{self._parent.span_id:016x}",
             name=self._name,
-            kind=_KINDS[self._kind],
+            kind=KINDS[self._kind],
             start_time=self.started,
             end_time=self.started if self._end_time is None else self._end_time,
             attributes=profile(self.values),
             status_code=_STATUS[self._status.status_code],
             status_message=self._status.description or "",
-            events=[spans.SpanEvent(e.name, e.timestamp, dict(e.attributes or {})) for e in self._own_events],
-            links=[_link(link) for link in self._own_links],
-            flags=_flags(self._parent),
+            events=[event_record(event) for event in self._own_events],
+            links=[link_record(link) for link in self._own_links],
+            flags=flags(self._parent),
             scope=self._origin.record,
         )
 
@@ -214,7 +215,9 @@ class LiveSpan(Span, ReadableSpan):
             self._own_links.append(Link(context, self._plain(attributes)))
 
     def _plain(self, attributes: Attributes) -> dict[str, Any]:
-        return arrays({self._text(key): self.checked(plain, value) for key, value in (attributes or {}).items()})
+        return arrays(
+            {self._text(key): self.checked(plain, value) for key, value in (attributes or {}).items()}
+        )
 
     def _text(self, value: object) -> str:
         return str(self.checked(text, str(value)))
@@ -229,9 +232,11 @@ class LiveSpan(Span, ReadableSpan):
         if not self._takes("set_status") or self._status.status_code is StatusCode.OK:
             return
         if isinstance(status, Status):
-            status, description = status.status_code, status.description
-        if status is not StatusCode.UNSET:
-            self._status = Status(status, None if description is None else self._text(description))
+            code, description = status.status_code, status.description
+        else:
+            code = status
+        if code is not StatusCode.UNSET:
+            self._status = Status(code, None if description is None else self._text(description))
 
     def record_exception(
         self,
@@ -270,8 +275,9 @@ class LiveSpan(Span, ReadableSpan):
         if self.omissions:
             self.values[a.OMISSIONS] = list(dict.fromkeys(self.omissions))
         self._end_time = self._clock.now() if end_time is None else end_time
-        marks = (_weight(dict(mark.attributes or {})) for mark in (*self._own_events, *self._own_links))
-        self.size = _SPAN_BYTES + sum(map(_weight, self.values.values())) + sum(marks)
+        self.size = _SPAN_BYTES + sum(map(_weight, self.values.values()))
+        self.size += sum(_weight(dict(event.attributes or {})) for event in self._own_events)
+        self.size += sum(_weight(dict(link.attributes or {})) for link in self._own_links)
         self._sink.ended(self)
 
     def __exit__(
@@ -346,11 +352,24 @@ def _otel(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _link(link: Link) -> spans.Link:
-    context = link.context
-    return spans.Link(f"{context.trace_id:032x}", f"{context.span_id:016x}", dict(link.attributes or {}))
+def event_record(event: Event) -> spans.SpanEvent:
+    """An event as a record."""
+    return spans.SpanEvent(
+        event.name, event.timestamp, dict(event.attributes or {}), event.dropped_attributes
+    )
 
 
-def _flags(parent: SpanContext | None) -> int:
-    """OTLP's span flags: it is known whether the parent is remote, and whether it is."""
-    return 0x100 | (0x200 if parent is not None and parent.is_remote else 0)
+def link_record(link: Link) -> spans.Link:
+    """A link as a record."""
+    return spans.Link(
+        f"{link.context.trace_id:032x}",
+        f"{link.context.span_id:016x}",
+        dict(link.attributes or {}),
+        flags(link.context),
+        link.dropped_attributes,
+    )
+
+
+def flags(other: SpanContext | None) -> int:
+    """OTLP's flags of a span with this parent, or of a link: the other is remote or not, and it is known."""
+    return 0x100 | (0x200 if other is not None and other.is_remote else 0)

@@ -33,7 +33,7 @@ PATIENCE = 1.0
 
 
 class Owner(Protocol):
-    """Whose spans a pipeline writes. Whoever writes calls this, ahead of it, for spans that nobody else ends."""
+    """Who has spans to add that nobody else records; called by whoever writes."""
 
     def mark(self) -> None:
         """Record what must not wait for the end of an episode."""

@@ -143,7 +143,7 @@ def detect(directory: str, faults: Faults, detectors: Sequence[Detector] | None 
 
 
 class Detection:
-    """Detecting on a thread of its own: nobody waits for git or a slow disk; `then` is called when it is over."""
+    """Detecting on a thread of its own: nobody waits for git or a slow disk; `then` is called at the end."""
 
     def __init__(self, directory: str, then: Callable[[], None]) -> None:
         self._directory = directory

@@ -6,8 +6,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from mttp.codec.profiles import Profile, arrays
-from mttp.livespan import LiveSpan, Origin
-from mttp.spans import Link, SpanEvent, SpanRecord
+from mttp.livespan import KINDS, LiveSpan, Origin, event_record, flags, link_record
+from mttp.spans import SpanRecord
 
 __all__ = ["record"]
 
@@ -25,18 +25,18 @@ def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
         span_id=f"{context.span_id:016x}",
         parent_id="" if span.parent is None else f"{span.parent.span_id:016x}",
         name=span.name,
-        kind=span.kind.value + 1,
+        kind=KINDS[span.kind],
         start_time=span.start_time or 0,
         end_time=span.end_time or 0,
         attributes=dict(span.attributes or {}),
         status_code=span.status.status_code.value,
         status_message=span.status.description or "",
-        events=[SpanEvent(e.name, e.timestamp, dict(e.attributes or {})) for e in span.events],
-        links=[
-            Link(f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}", dict(link.attributes or {}))
-            for link in span.links
-        ],
+        events=[event_record(event) for event in span.events],
+        links=[link_record(link) for link in span.links],
         trace_state=context.trace_state.to_header(),
-        flags=0x100 | (0x200 if span.parent is not None and span.parent.is_remote else 0),
+        flags=flags(span.parent),
+        dropped_attributes=span.dropped_attributes,
+        dropped_events=span.dropped_events,
+        dropped_links=span.dropped_links,
         scope=origin.record,
     )

@@ -171,7 +171,7 @@ class Session:
             return inert_episode()
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Have everything written that has ended; whether the transport took all of it within `timeout` seconds."""
+        """Have everything written that has ended; whether the transport took all within `timeout` seconds."""
         return self._pipeline.flush(timeout)
 
     def close(self, timeout: float = 30.0) -> bool:
@@ -249,7 +249,7 @@ class Session:
 class _Nowhere:
     """The transport of a session that is off from the start."""
 
-    def export(self, spans: Sequence[ReadableSpan], /) -> SpanExportResult:
+    def export(self, _: Sequence[ReadableSpan], /) -> SpanExportResult:
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:

@@ -17,7 +17,7 @@ from mttp.codec.plain import Faults
 from mttp.livespan import LiveSpan, Origin
 from mttp.losses import Loss
 from mttp.pipeline import Pipeline, Transport
-from mttp.recorder import OpenEpisode
+from mttp.recorder.handle import Markable
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.stats import Stats
@@ -52,7 +52,7 @@ class Share:
     What the recorder and the pipeline know of a session.
 
     A forked child has a share of its own.
-    Episodes that were open at the fork keep the parent's, which takes nothing any more: they are the parent's to end.
+    Episodes that were open at the fork keep the parent's, which takes nothing there: the parent ends them.
     """
 
     def __init__(self, plan: Plan, *, forked: bool = False) -> None:
@@ -67,7 +67,7 @@ class Share:
         self._started = self._clock.now()
         self._ended: int | None = None
         self._status = "completed"
-        self._unmarked: dict[int, OpenEpisode] = {}
+        self._unmarked: dict[int, Markable] = {}
         self._marking = threading.Lock()
         self._detection: provenance.Detection | None = None
         self._run: LiveSpan | None = None
@@ -84,7 +84,9 @@ class Share:
         if self._heir is None:
             self.pipeline.put(span)
         else:
-            self._heir.fault("episode_of_parent", f"{span.name!r} belongs to the process that forked this one")
+            self._heir.fault(
+                "episode_of_parent", f"{span.name!r} belongs to the process that forked this one"
+            )
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault, and log the first of its kind."""
@@ -93,7 +95,7 @@ class Share:
         elif self.stats.fault(kind):
             _log.warning("mttp: %s: %s (counted in session.stats.faults; not logged again)", kind, detail)
 
-    def opened(self, episode: OpenEpisode) -> int:
+    def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
         with self.stats.lock:
             index = self.stats.episodes
@@ -102,7 +104,7 @@ class Share:
         self.pipeline.wake()
         return index
 
-    def finished(self, episode: OpenEpisode) -> None:
+    def finished(self, episode: Markable) -> None:
         """Take note of an episode's end."""
         self._unmarked.pop(id(episode), None)
 
@@ -117,7 +119,7 @@ class Share:
         """Give what is open a marker, once: its identity survives, should the process die."""
         with self._marking:
             for key, episode in list(self._unmarked.items()):
-                if episode:  # else it is being made
+                if bool(episode):  # else it is being made
                     self._unmarked.pop(key, None)
                     episode.mark()
         if self._detection is None:

@@ -34,6 +34,7 @@ class SpanEvent:
     name: str
     time: int
     attributes: Mapping[str, Any]
+    dropped_attributes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Link:
     trace_id: str
     span_id: str
     attributes: Mapping[str, Any]
+    flags: int = 0
+    dropped_attributes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,5 +69,9 @@ class SpanRecord:
     links: Sequence[Link] = ()
     trace_state: str = ""
     flags: int = 0
+    dropped_attributes: int = 0
+    """How many the library that recorded it left out; likewise below."""
+    dropped_events: int = 0
+    dropped_links: int = 0
     scope: Scope = Scope()
     """Shared by the spans of one block."""

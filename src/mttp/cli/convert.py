@@ -85,7 +85,8 @@ def _lines(open_: Callable[[Path], IO[bytes]]) -> _Write:
                 yield record
 
         with open_(path) as file:
-            file.writelines(encode_records(counted()))
+            for line in encode_records(counted()):
+                file.write(line)  # a zstd file has no writelines
         return written
 
     return write

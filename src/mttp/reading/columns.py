@@ -96,11 +96,11 @@ def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -
     """The spans that `to_columns` was given; without `arrays`, as `decode_line` leaves them out."""
     count = len(columns["trace_id"])
     attributes: list[dict[str, Any]] = [{} for _ in range(count)]
-    for key in ATTRIBUTES.keys() & columns.keys():
+    for key in filter(ATTRIBUTES.__contains__, columns):
         for row, value in enumerate(columns[key]):
             if value is not None:
                 attributes[row][key] = value
-    for prefix in TEMPLATES.keys() & columns.keys():
+    for prefix in filter(TEMPLATES.__contains__, columns):
         for row, items in enumerate(columns[prefix]):
             attributes[row].update((f"{prefix}.{name}", value) for name, value in items or ())
     spans = [columns[name] for name in SPAN]

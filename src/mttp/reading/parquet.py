@@ -28,10 +28,10 @@ def is_parquet(path: Path) -> bool:
 
 def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:
     """Write the spans, some thousands at a time, compressed by zstd; how many there were."""
+    arrow = _schema()
     from pyarrow import parquet
 
     count = 0
-    arrow = _schema()
     with parquet.ParquetWriter(os.fspath(path), arrow, compression="zstd") as writer:
         for group in _groups(records):
             writer.write_table(_table(group, arrow))

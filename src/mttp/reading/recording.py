@@ -48,7 +48,8 @@ class Recording:
         return iter(self.episodes)
 
     def __repr__(self) -> str:
-        counts = f"{len(self.episodes)} episodes, {len(self.runs)} runs, {len(self.problems)} problems"
+        counted = {"episode": len(self.episodes), "run": len(self.runs), "problem": len(self.problems)}
+        counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
         return f"<Recording of {counts}, from {_named(self.sources)}>"
 
     def episode(self, id_prefix: str) -> Episode:

@@ -89,7 +89,7 @@ class _Open:
 
     @property
     def place(self) -> _Place:
-        """What root or marker say; without them the span that began first, a child of the root most likely."""
+        """What root or marker say; without them, the span that began first: a child of the root."""
         return self.told or self.first or _Place(0, 0, "")
 
     @property

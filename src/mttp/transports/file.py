@@ -1,8 +1,8 @@
 """
 File: OTLP JSON lines, one file or one per process in a directory.
 
-A segment is appended whole or not at all, as lines or, in a compressed file, as one gzip member or zstd frame:
-whatever happens to the writer, what was written before can be read, and several processes may share a file.
+A segment is appended whole or not at all: as lines, and in a compressed file as a gzip member or zstd frame.
+Whatever happens to the writer, what was written before can be read, and several processes may share a file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import socket
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,7 +38,6 @@ __all__ = ["FileTransport", "open"]
 _log = logging.getLogger("mttp")
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-_ENDS = re.compile(r"(\.jsonl?)?(\.gz|\.zst)?$")
 _CHECKED_BYTES = 64 * 1024 * 1024
 """A compressed file that is larger is not read to see whether it ends cleanly: the next part is used."""
 
@@ -64,7 +64,7 @@ class FileTransport(SpanExporter):
     """
     Appends OTLP JSON lines to `path`, or to a file of this process's own where `path` is a directory.
 
-    With `max_bytes` a file that has reached it is followed by the next part: `a.jsonl`, `a.1.jsonl`, `a.2.jsonl`.
+    With `max_bytes` a file that has reached it is followed by the next part: a.jsonl, a.1.jsonl, a.2.jsonl.
     `fsync` is "never" (what is written survives the process, not the power) or "segment".
     Raises TransportError where the file can't be opened.
     """
@@ -85,8 +85,7 @@ class FileTransport(SpanExporter):
         try:
             self.path = Path(path).expanduser().absolute()
             self.directory = directory or self.path.is_dir()
-            self._first = self._own_file()
-            self._compress, self._is_compressed = _compression(self._first)
+            self._begin()
             self._open()
         except (OSError, ValueError, RuntimeError) as error:  # an impossible path, a home that nobody knows
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -104,15 +103,17 @@ class FileTransport(SpanExporter):
         return f"{path}?{urlencode(options)}" if options else path
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Append the spans; raises OSError where the disk refuses, and then nothing of them is left in the file."""
+        """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
         data = b"".join(encode_records(record(span, packed) for span in spans))
         if data:
-            self._append(self._ready(), self._compress(data))
+            with self._lock:
+                self._append(self._ready(), self._compress(data))
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
         """Close the file."""
-        self._close()
+        with self._lock:
+            self._close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
         """Nothing waits: every export is written."""
@@ -121,7 +122,13 @@ class FileTransport(SpanExporter):
     def after_fork(self) -> None:
         """In a forked child: a file of its own in a directory, else the same one, which they share."""
         self._close()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
         self._first = self._own_file()
+        self._number = 0
+        self._compress, self._is_compressed = _compression(self._first)
 
     def __repr__(self) -> str:
         return f"file://{self.path}{'/' if self.directory else ''}"
@@ -136,15 +143,17 @@ class FileTransport(SpanExporter):
 
     def _part(self, number: int) -> Path:
         """The file's `number`th part; the first one has no number."""
-        name = self._first.name
-        stem = _ENDS.sub("", name) or name
-        return self._first.with_name(f"{stem}.{number}{name.removeprefix(stem)}") if number else self._first
+        ends = self._first.suffixes[-2 if self._is_compressed else -1 :]
+        suffix = "".join(ends)
+        stem = self._first.name.removesuffix(suffix)
+        return self._first.with_name(f"{stem}.{number}{suffix}") if number else self._first
 
     def _ready(self) -> int:
         """The open file: the next part where this one is full, a new one where it was deleted."""
         if self._fd is not None and self._is_gone():
             _log.warning("mttp: %s was deleted or replaced; recording goes on in a new file", self._current)
             self._close()
+            self._number = 0
         elif self._fd is not None and self._is_full(os.fstat(self._fd).st_size):
             self._close()
         return self._open() if self._fd is None else self._fd
@@ -161,10 +170,9 @@ class FileTransport(SpanExporter):
 
     def _open(self) -> int:
         self._first.parent.mkdir(parents=True, exist_ok=True)
-        number = 0
-        while not self._is_usable(self._part(number)):
-            number += 1
-        self._current = self._part(number)
+        while not self._is_usable(self._part(self._number)):
+            self._number += 1
+        self._current = self._part(self._number)
         is_new = not self._current.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._fd = os.open(self._current, flags, 0o644)
@@ -195,8 +203,10 @@ class FileTransport(SpanExporter):
         """After a crash the file may end within a line: go on on a new one."""
         with _locked(fd):
             size = os.fstat(fd).st_size
-            if size and os.pread(fd, 1, size - 1) != b"\n":
-                os.write(fd, b"\n")
+            if size:
+                os.lseek(fd, -1, os.SEEK_END)
+                if os.read(fd, 1) != b"\n":
+                    os.write(fd, b"\n")
 
     def _append(self, fd: int, data: bytes) -> None:
         """Write all of `data`, or leave nothing of it."""
@@ -212,7 +222,7 @@ class FileTransport(SpanExporter):
                 raise
 
     def _withdraw(self, fd: int, before: int, written: int) -> None:
-        """Take back what was written of a segment; where that can't be done, look anew at where the file ends."""
+        """Take back what was written of a segment; where that can't be done, look anew how the file ends."""
         try:
             if os.fstat(fd).st_size == before + written:
                 os.ftruncate(fd, before)

@@ -23,7 +23,7 @@ class MemoryTransport(SpanExporter):
     """
     Keeps spans by trace.
 
-    With `max_episodes`, the oldest finished episodes go first, whole, counted in `evicted`; the run's own spans stay.
+    With `max_episodes`, the oldest finished episodes go first, whole, counted in `evicted`; runs stay.
     Memory grows without bound otherwise.
     """
 

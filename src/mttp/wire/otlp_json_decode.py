@@ -11,14 +11,15 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from mttp.errors import ReadError
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.wire import otlp_json_messages as messages
 
-__all__ = ["LineError", "decode_attributes", "decode_line"]
+__all__ = ["LineError", "decode_line"]
 
 
 class LineError(ReadError):
@@ -30,146 +31,11 @@ class LineError(ReadError):
         """broken_line, or not_traces where the line is good JSON of another kind."""
 
 
-class _Wire(msgspec.Struct, rename="camel", gc=False):
-    """A message of OTLP/JSON."""
-
-
-class _Scalar(_Wire):
-    """A value of which only scalars are wanted: the rest is skipped where it stands."""
-
-    string_value: str | None = None
-    bool_value: bool | None = None
-    int_value: int | float | str | None = None
-    double_value: float | str | None = None
-
-
-class _ScalarPair(_Wire):
-    key: str = ""
-    value: _Scalar | None = None
-
-
-class _Value(_Scalar):
-    bytes_value: str | None = None
-    array_value: _Array | None = None
-    kvlist_value: _Attributes | None = None
-
-
-class _Array(_Wire):
-    values: list[_Value | None] | None = None
-
-
-class _Pair(_Wire):
-    key: str = ""
-    value: _Value | None = None
-
-
-class _Attributes(_Wire):
-    values: list[_Pair] | None = None
-
-
-class _TopValue(_Scalar):
-    """A value directly on a span; its array is parsed apart: mostly it is all numbers, and that is faster."""
-
-    bytes_value: str | None = None
-    array_value: msgspec.Raw = msgspec.Raw()
-    kvlist_value: _Attributes | None = None
-
-
-class _TopPair(_Wire):
-    key: str = ""
-    value: _TopValue | None = None
-
-
-class _Status(_Wire):
-    code: int | str | None = None
-    message: str | None = None
-
-
-class _Event(_Wire):
-    name: str | None = None
-    time_unix_nano: int | float | str | None = None
-    attributes: list[_Pair] | None = None
-
-
-class _Link(_Wire):
-    trace_id: str | None = None
-    span_id: str | None = None
-    attributes: list[_Pair] | None = None
-
-
-class _BareSpan(_Wire):
-    trace_id: str | None = None
-    span_id: str | None = None
-    parent_span_id: str | None = None
-    name: str | None = None
-    kind: int | str | None = None
-    start_time_unix_nano: int | float | str | None = None
-    end_time_unix_nano: int | float | str | None = None
-    status: _Status | None = None
-    trace_state: str | None = None
-    flags: int | float | str | None = None
-
-
-class _ScalarSpan(_BareSpan):
-    attributes: list[_ScalarPair] | None = None
-    events: ClassVar[None] = None
-    links: ClassVar[None] = None
-
-
-class _Span(_BareSpan):
-    attributes: list[_TopPair] | None = None
-    events: list[_Event] | None = None
-    links: list[_Link] | None = None
-
-
-class _Resource(_Wire):
-    attributes: list[_Pair] | None = None
-
-
-class _Scope(_Wire):
-    name: str | None = None
-    version: str | None = None
-    attributes: list[_Pair] | None = None
-
-
-class _ScopeSpans(_Wire):
-    scope: _Scope | None = None
-    spans: list[_Span] | None = None
-    schema_url: str | None = None
-
-
-class _ScalarScopeSpans(_Wire):
-    scope: _Scope | None = None
-    spans: list[_ScalarSpan] | None = None
-    schema_url: str | None = None
-
-
-class _ResourceSpans(_Wire):
-    resource: _Resource | None = None
-    scope_spans: list[_ScopeSpans] | None = None
-    schema_url: str | None = None
-
-
-class _ScalarResourceSpans(_Wire):
-    resource: _Resource | None = None
-    scope_spans: list[_ScalarScopeSpans] | None = None
-    schema_url: str | None = None
-
-
-class _Traces(_Wire):
-    resource_spans: list[_ResourceSpans] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class _ScalarTraces(_Wire):
-    resource_spans: list[_ScalarResourceSpans] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-_EVERYTHING = msgspec.json.Decoder(_Traces)
-_SCALARS = msgspec.json.Decoder(_ScalarTraces)
+_EVERYTHING = msgspec.json.Decoder(messages.Traces[messages.Span])
+_SCALARS = msgspec.json.Decoder(messages.Traces[messages.ScalarSpan])
 _FLOATS = msgspec.json.Decoder(list[float])
 _INTEGERS = msgspec.json.Decoder(list[int])
-_ARRAY = msgspec.json.Decoder(_Array | None)
-_PAIRS = msgspec.json.Decoder(list[_Pair])
+_ARRAY = msgspec.json.Decoder(messages.Array | None)
 
 _KINDS = {
     "SPAN_KIND_UNSPECIFIED": 0,
@@ -205,11 +71,6 @@ def decode_line(line: bytes, *, arrays: bool = True) -> list[SpanRecord]:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
 
 
-def decode_attributes(document: bytes | str) -> dict[str, Any]:
-    """The attributes of an OTLP JSON list of keys and values, whatever their types."""
-    return _attributes(_PAIRS.decode(document))
-
-
 def _parsed(line: bytes, *, arrays: bool) -> Any:
     try:
         traces = (_EVERYTHING if arrays else _SCALARS).decode(line)
@@ -219,7 +80,7 @@ def _parsed(line: bytes, *, arrays: bool) -> Any:
         document = _document(line)
         if document:  # `{}` is fine: a message in which nothing is set
             raise LineError("not_traces", f"{_described(document)}, not traces")
-        return _Traces(None)
+        return messages.Traces(None)
     return traces
 
 
@@ -260,7 +121,7 @@ def _described(document: object) -> str:
 
 
 def _scope(resource_spans: Any, scope_spans: Any) -> Scope:
-    resource, scope = resource_spans.resource, scope_spans.scope or _Scope()
+    resource, scope = resource_spans.resource, scope_spans.scope or messages.Scope()
     return Scope(
         name=scope.name or "",
         version=scope.version or "",
@@ -309,14 +170,14 @@ def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
     return given or 0
 
 
-def _events(events: Sequence[_Event]) -> tuple[SpanEvent, ...]:
+def _events(events: Sequence[messages.Event]) -> tuple[SpanEvent, ...]:
     return tuple(
         SpanEvent(event.name or "", int(event.time_unix_nano or 0), _attributes(event.attributes))
         for event in events
     )
 
 
-def _links(links: Sequence[_Link]) -> tuple[Link, ...]:
+def _links(links: Sequence[messages.Link]) -> tuple[Link, ...]:
     return tuple(
         Link((link.trace_id or "").lower(), (link.span_id or "").lower(), _attributes(link.attributes))
         for link in links
@@ -327,7 +188,7 @@ def _attributes(pairs: Iterable[Any] | None) -> dict[str, Any]:
     return {pair.key: _plain(pair.value) for pair in pairs or ()}
 
 
-def _scalars(pairs: Iterable[_ScalarPair] | None) -> dict[str, Any]:
+def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pair in pairs or ():
         value = pair.value
@@ -344,7 +205,7 @@ def _scalars(pairs: Iterable[_ScalarPair] | None) -> dict[str, Any]:
     return found
 
 
-def _scalar(value: _Scalar) -> str | bool | int | float | None:
+def _scalar(value: messages.Scalar) -> str | bool | int | float | None:
     if value.string_value is not None:
         return value.string_value
     if value.double_value is not None:

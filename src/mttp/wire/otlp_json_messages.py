@@ -1,0 +1,185 @@
+"""
+The messages of OTLP JSON, as msgspec parses them; names are those of the protocol.
+
+Every field may be absent or null, and fields that are not listed are skipped.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+__all__ = [
+    "Array",
+    "Event",
+    "KeyValue",
+    "Link",
+    "Scalar",
+    "ScalarKeyValue",
+    "ScalarSpan",
+    "Scope",
+    "ScopeSpans",
+    "Span",
+    "Traces",
+    "Value",
+]
+
+Int64: TypeAlias = int | float | str | None
+"""A 64-bit integer: text by the rules, a number by many writers."""
+
+Enum: TypeAlias = int | str | None
+"""An enum: a number by the rules, a name by some writers."""
+
+
+class _Message(msgspec.Struct, rename="camel", gc=False):
+    """A message; it holds no cycles, so the garbage collector may leave it alone."""
+
+
+class Scalar(_Message):
+    """A value of which only scalars are wanted: the rest is skipped where it stands."""
+
+    string_value: str | None = None
+    bool_value: bool | None = None
+    int_value: Int64 = None
+    double_value: float | str | None = None
+
+
+class ScalarKeyValue(_Message):
+    """An attribute, likewise."""
+
+    key: str = ""
+    value: Scalar | None = None
+
+
+class Value(Scalar):
+    """A value."""
+
+    bytes_value: str | None = None
+    array_value: Array | None = None
+    kvlist_value: KeyValueList | None = None
+
+
+class Array(_Message):
+    """A list of values."""
+
+    values: list[Value | None] | None = None
+
+
+class KeyValue(_Message):
+    """An attribute."""
+
+    key: str = ""
+    value: Value | None = None
+
+
+class KeyValueList(_Message):
+    """A map."""
+
+    values: list[KeyValue] | None = None
+
+
+class SpanValue(Scalar):
+    """A value directly on a span; its array is parsed apart: mostly it is all numbers, and that is faster."""
+
+    bytes_value: str | None = None
+    array_value: msgspec.Raw = msgspec.Raw()
+    kvlist_value: KeyValueList | None = None
+
+
+class SpanKeyValue(_Message):
+    """An attribute directly on a span."""
+
+    key: str = ""
+    value: SpanValue | None = None
+
+
+class Status(_Message):
+    """A span's status."""
+
+    code: Enum = None
+    message: str | None = None
+
+
+class Event(_Message):
+    """Something that happened at one time within a span."""
+
+    name: str | None = None
+    time_unix_nano: Int64 = None
+    attributes: list[KeyValue] | None = None
+
+
+class Link(_Message):
+    """A reference to another span."""
+
+    trace_id: str | None = None
+    span_id: str | None = None
+    attributes: list[KeyValue] | None = None
+
+
+class _BareSpan(_Message):
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    name: str | None = None
+    kind: Enum = None
+    start_time_unix_nano: Int64 = None
+    end_time_unix_nano: Int64 = None
+    status: Status | None = None
+    trace_state: str | None = None
+    flags: Int64 = None
+
+
+class Span(_BareSpan):
+    """A span."""
+
+    attributes: list[SpanKeyValue] | None = None
+    events: list[Event] | None = None
+    links: list[Link] | None = None
+
+
+class ScalarSpan(_BareSpan):
+    """A span of which only scalars are wanted."""
+
+    attributes: list[ScalarKeyValue] | None = None
+    events: ClassVar[None] = None
+    links: ClassVar[None] = None
+
+
+AnySpan = TypeVar("AnySpan", Span, ScalarSpan)
+
+
+class Resource(_Message):
+    """Who runs the process."""
+
+    attributes: list[KeyValue] | None = None
+
+
+class Scope(_Message):
+    """An instrumentation library."""
+
+    name: str | None = None
+    version: str | None = None
+    attributes: list[KeyValue] | None = None
+
+
+class ScopeSpans(_Message, Generic[AnySpan]):
+    """Spans of one instrumentation library."""
+
+    scope: Scope | None = None
+    spans: list[AnySpan] | None = None
+    schema_url: str | None = None
+
+
+class ResourceSpans(_Message, Generic[AnySpan]):
+    """Spans of one process."""
+
+    resource: Resource | None = None
+    scope_spans: list[ScopeSpans[AnySpan]] | None = None
+    schema_url: str | None = None
+
+
+class Traces(_Message, Generic[AnySpan]):
+    """A line."""
+
+    resource_spans: list[ResourceSpans[AnySpan]] | msgspec.UnsetType | None = msgspec.UNSET

@@ -1,0 +1,386 @@
+"""The commands, from their arguments to their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reading.traces import episode, run, trace_id, write, write_bytes
+from typer.testing import CliRunner
+
+import mttp
+from mttp import cli
+from mttp.cli.app import COMMANDS, app
+from mttp.cli.show import Sort
+from mttp.report.episodes import SORTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def invoke(*arguments: str) -> Any:
+    """The command's result: exit code, standard output, standard error."""
+    return CliRunner().invoke(app, list(arguments), prog_name="mttp")
+
+
+def document(*arguments: str) -> Any:
+    """What the command printed, which must be one JSON document and nothing else."""
+    result = invoke(*arguments, "--json")
+
+    assert (0, "") == (result.exit_code, result.stderr)
+    return json.loads(result.stdout, parse_constant=pytest.fail)
+
+
+def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as people run it."""
+    code = "from mttp.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture
+def good() -> str:
+    """A file of a run and thirty episodes."""
+    spans = [
+        *run(),
+        *(s for n in range(30) for s in episode(n, return_=n / 10, components={"correct": n / 30})),
+    ]
+    return str(write("good.jsonl", spans))
+
+
+@pytest.fixture
+def bad(good: str) -> str:
+    """The same with a broken line and an unfinished episode."""
+    data = Path(good).read_bytes() + b"{broken\n" + write("end.jsonl", episode(40)[:-1]).read_bytes()
+    return str(write_bytes("bad.jsonl", data))
+
+
+# show
+
+
+def test_show_lists_runs_and_episodes(good: str):
+    """
+    The first twenty episodes, and how many more there are.
+    """
+    result = invoke("show", good)
+    rows = [line for line in result.stdout.splitlines() if "CartPole-v1" in line]
+
+    assert (0, "", 20) == (result.exit_code, result.stderr, len(rows))
+    assert "run-1" in result.stdout
+    assert "… and 10 more; --limit 0 shows all" in result.stdout
+
+
+def test_show_takes_a_limit_and_an_order(good: str):
+    """
+    The three best episodes.
+    """
+    result = invoke("show", good, "--sort", "return", "--reverse", "--limit", "3")
+    rows = [line.split()[-4] for line in result.stdout.splitlines() if "CartPole-v1" in line]
+
+    assert ["2.9", "2.8", "2.7"] == rows
+
+
+def test_show_prints_one_episode(good: str):
+    """
+    As a tree, named by the beginning of its trace id.
+    """
+    result = invoke("show", good, "--episode", trace_id(4)[:8])
+
+    assert (0, True, True) == (result.exit_code, trace_id(4) in result.stdout, "step 1" in result.stdout)
+
+
+def test_show_prints_json(good: str):
+    """
+    All episodes unless there is a limit.
+    """
+    found, limited = document("show", good), document("show", good, "--limit", "2")
+
+    assert ({"runs", "episodes", "problems"}, 30, 2) == (
+        set(found),
+        len(found["episodes"]),
+        len(limited["episodes"]),
+    )
+    assert [0.0, 0.1] == [one["return"] for one in limited["episodes"]]
+
+
+def test_show_prints_one_episode_as_json(good: str):
+    """
+    With its steps.
+    """
+    found = document("show", good, "--episode", trace_id(4)[:8])
+
+    assert (trace_id(4), [0, 1]) == (found["trace_id"], [step["index"] for step in found["steps"]])
+
+
+def test_show_says_what_is_wrong(bad: str):
+    """
+    Problems are listed after the episodes.
+    """
+    result = invoke("show", bad)
+
+    assert 0 == result.exit_code
+    assert "2 problems:" in result.stdout
+    assert "bad.jsonl:" in result.stdout
+
+
+def test_every_order_can_be_asked_for():
+    """
+    What can be sorted by is what `--sort` takes.
+    """
+    assert list(SORTS) == [order.value for order in Sort]
+
+
+# summary
+
+
+def test_summary_prints_figures(good: str):
+    """
+    Returns with their interval, components, and a curve.
+    """
+    result = invoke("summary", good)
+
+    assert (0, "") == (result.exit_code, result.stderr)
+    for words in ("30 episodes, 60 steps, 1 run", "mean 1.45 [1.121, 1.779]", "correct", "▁▁▁▂▂▂▂"):
+        assert words in result.stdout
+
+
+def test_summary_prints_json(good: str):
+    """
+    The same as a document.
+    """
+    found = document("summary", good)
+
+    assert (30, 60, ["run-1"], [good]) == (found["episodes"], found["steps"], found["runs"], found["sources"])
+    assert 1.45 == pytest.approx(found["return"]["mean"])
+
+
+def test_several_paths_are_one_recording(good: str):
+    """
+    What a shell makes of a glob is read as one.
+    """
+    other = str(write("other.jsonl", episode(50)))
+
+    assert 31 == document("summary", good, other)["episodes"]
+
+
+# convert
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_convert_there_and_back_loses_nothing(good: str, name: str):
+    """
+    Every format holds every span.
+    """
+    there, back = invoke("convert", good, name), invoke("convert", name, "back.jsonl")
+
+    assert [0, 0] == [there.exit_code, back.exit_code]
+    assert "wrote 121 spans to " + name in there.stdout
+    assert list(mttp.scan(good, arrays=True)) == list(mttp.scan("back.jsonl", arrays=True))
+    assert not list(Path.cwd().glob(".*partial"))
+
+
+def test_convert_does_not_replace_unless_told(good: str):
+    """
+    A file that exists is kept.
+    """
+    write_bytes("there.jsonl", b"precious")
+    refused = invoke("convert", good, "there.jsonl")
+
+    assert (2, "mttp: there.jsonl exists; --overwrite replaces it\n") == (refused.exit_code, refused.stderr)
+    assert b"precious" == Path("there.jsonl").read_bytes()
+    assert 0 == invoke("convert", good, "there.jsonl", "--overwrite").exit_code
+    assert 30 == len(mttp.read("there.jsonl"))
+
+
+def test_convert_onto_itself_is_safe(good: str):
+    """
+    OUT appears only once it is whole, so that IN may be OUT.
+    """
+    before = list(mttp.scan(good, arrays=True))
+
+    assert 0 == invoke("convert", good, good, "--overwrite").exit_code
+    assert before == list(mttp.scan(good, arrays=True))
+
+
+def test_convert_leaves_nothing_behind_when_it_fails():
+    """
+    Input that can't be read makes no output.
+    """
+    write_bytes("text.jsonl", b"no\n")
+    result = invoke("convert", "text.jsonl", "out.parquet")
+
+    assert (2, False) == (result.exit_code, Path("out.parquet").exists())
+    assert ["text.jsonl"] == [path.name for path in Path.cwd().iterdir()]
+
+
+def test_convert_knows_formats_by_name(good: str):
+    """
+    A name that says no format is refused.
+    """
+    result = invoke("convert", good, "out.csv")
+
+    assert (2, True) == (result.exit_code, "out.csv: OUT must end in .parquet, .jsonl" in result.stderr)
+
+
+# What all share.
+
+
+@pytest.mark.parametrize("command", ["show", "summary", "convert"])
+def test_strict_exits_with_one_where_there_are_problems(command: str, good: str, bad: str):
+    """
+    The output is the same; the exit code tells.
+    """
+    out = ["out.jsonl", "--overwrite"] if command == "convert" else []
+    loose, strict, fine = (
+        invoke(command, *arguments)
+        for arguments in ([bad, *out], [bad, *out, "--strict"], [good, *out, "--strict"])
+    )
+
+    assert [0, 1, 0] == [result.exit_code for result in (loose, strict, fine)]
+    assert loose.stdout == strict.stdout
+    assert "mttp: the recording has problems, first: bad.jsonl:" in strict.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "none.jsonl"], "mttp: none.jsonl does not exist"),
+        (["summary", "none/*.jsonl"], "mttp: no file matches none/*.jsonl"),
+        (["show", "text.txt"], "mttp: text.txt: this is not a recording"),
+        (["summary", "."], "mttp: . holds no recordings"),
+        (["show", "good.jsonl", "--episode", "zz"], "mttp: no episode's trace id begins with 'zz'"),
+        (["show", "good.jsonl", "--episode", "0000"], "mttp: 30 episodes' trace ids begin with '0000'"),
+        (["convert", "good.jsonl", "no/where/out.jsonl"], "No such file or directory"),
+    ],
+)
+def test_an_error_is_one_sentence(arguments: list[str], words: str, good: str):
+    """
+    On standard error, without a traceback, and with exit code 2.
+    """
+    write_bytes("text.txt", b"hello\n")
+    if arguments == ["summary", "."]:
+        Path("text.txt").unlink()
+        Path(good).unlink()
+    result = invoke(*arguments)
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert words in result.stderr
+    assert 1 == len(result.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["show"], ["show", "a", "--sort", "size"], ["dance"], ["convert", "a"]]
+)
+def test_wrong_usage_exits_with_two(arguments: list[str]):
+    """
+    The command says how it is used.
+    """
+    result = invoke(*arguments)
+
+    assert (2, True) == (result.exit_code, "Usage: mttp" in result.output)
+
+
+def test_version_is_said():
+    """
+    Of the package.
+    """
+    result = invoke("--version")
+
+    assert (0, f"mttp {mttp.__version__}\n") == (result.exit_code, result.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command: str):
+    """
+    Help shows how the command is used, and what its exit codes mean.
+    """
+    result = invoke(command, "--help")
+
+    assert 0 == result.exit_code
+    assert f"  mttp {command}" in result.stdout.partition("Examples:")[2]
+    assert "Exit codes:" in result.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_documented(command: str):
+    """
+    The page on the command line names each option in its command's section.
+    """
+    page = (ROOT / "docs" / "cli.md").read_text()
+    section = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
+    help_text = invoke(command, "--help").stdout
+    options = set(re.findall(r"^  (--\w+)", help_text, re.MULTILINE))
+    documented = {word.strip("`,") for word in section.split() if word.startswith("`--")}
+
+    assert options == documented
+
+
+# In a process of its own.
+
+
+def test_the_process_exits_as_promised(good: str, bad: str):
+    """
+    0 for fine, 1 for problems under --strict, 2 for what can't be read.
+    """
+    done = [process("summary", good), process("summary", bad, "--strict"), process("summary", "none.jsonl")]
+
+    assert [0, 1, 2] == [one.returncode for one in done]
+    assert [
+        "",
+        True,
+        "mttp: none.jsonl does not exist; give a recording, a glob or a directory of recordings\n",
+    ] == [
+        done[0].stderr,
+        done[1].stderr.startswith("mttp: the recording has problems"),
+        done[2].stderr,
+    ]
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}]
+)
+def test_no_colour_where_none_is_wanted(good: str, environment: dict[str, str]):
+    """
+    A pipe gets plain text, NO_COLOR wins, and a terminal that only knows ASCII gets question marks.
+    """
+    done = process("summary", good, **environment)
+
+    assert (0, False) == (done.returncode, "\x1b[3" in done.stdout)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(good: str):
+    """
+    `mttp show … | head -1` ends quietly.
+    """
+    code = "from mttp.cli import main; main()"
+    shown = f"{sys.executable} -c '{code}' show {good} --limit 0 --json | head -c 1"
+    done = subprocess.run(["bash", "-c", shown], capture_output=True, text=True, check=False)
+
+    assert ("{", False) == (done.stdout, "Traceback" in done.stderr)
+
+
+def test_without_typer_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """
+    One line says what to install.
+    """
+    monkeypatch.delitem(sys.modules, "mttp.cli.app")
+    monkeypatch.setitem(sys.modules, "typer", None)
+
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert (2, "mttp: the command line needs typer and rich: pip install 'mttp[cli]'\n") == (
+        caught.value.code,
+        capsys.readouterr().err,
+    )

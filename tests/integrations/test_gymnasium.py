@@ -1,0 +1,795 @@
+"""A single Gymnasium environment, recorded in place."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.wrappers import Autoreset, FlattenObservation, TimeLimit, TransformReward
+from integrations.specimen import PLAYS, Play, Turn, only, told
+from integrations.toys import DictEnv, Scripted, act_out
+
+import mttp
+from mttp.integrations.gymnasium.randomness import digest
+
+
+def test_plays_are_recorded(session: mttp.Session) -> None:
+    """
+    Each environment episode is one recorded episode, told turn by turn.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    act_out(env, seed=7)
+
+    assert list(PLAYS) == [told(episode) for episode in mttp.read(session)]
+    assert {} == dict(session.stats.faults)
+
+
+def test_terminated_and_truncated_are_kept_apart(session: mttp.Session) -> None:
+    """
+    A task that ended and a time limit that cut off are two different facts.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    act_out(env)
+
+    ended, cut = mttp.read(session).episodes
+    assert (True, False, "completed") == (ended.terminated, ended.truncated, ended.status)
+    assert (False, True, "completed") == (cut.terminated, cut.truncated, cut.status)
+
+
+def test_what_the_environment_is(session: mttp.Session) -> None:
+    """
+    Id, version, arguments, wrappers, spaces and seed are what `gymnasium.make` was told.
+    """
+    env = TimeLimit(gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=9), 5)
+    mttp.instrument(env, policy="p1", group="g1", task="t1", metadata={"lab": 3})
+
+    env.reset(seed=11)
+    env.step(0)
+    env.close()
+
+    episode = only(session)
+    assert ("FrozenLake-v1", "1", 11, None) == (
+        episode.env,
+        episode.env_version,
+        episode.seed,
+        episode.env_rng_sha256,
+    )
+    assert {"map_name": "4x4", "is_slippery": False, "max_episode_steps": 9} == episode.env_kwargs
+    assert ("TimeLimit", "TimeLimit", "OrderEnforcing", "PassiveEnvChecker") == episode.env_wrappers
+    assert {"type": "Discrete", "n": 16, "start": 0} == episode.env_spaces["observation"]
+    assert ("p1", "g1", "t1", {"lab": 3}) == (episode.policy, episode.group, episode.task, episode.metadata)
+
+
+def test_an_environment_without_spec_goes_by_its_class(session: mttp.Session) -> None:
+    """
+    What was built by class has no id, no version and no arguments.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    act_out(env, PLAYS[:1])
+
+    episode = only(session)
+    assert ("Scripted", None, {}, ()) == (
+        episode.env,
+        episode.env_version,
+        episode.env_kwargs,
+        episode.env_wrappers,
+    )
+
+
+def test_discrete_values_are_plain_integers(session: mttp.Session) -> None:
+    """
+    Members of a Discrete space are integers, whichever integer type the environment and the policy use.
+    """
+    env = gymnasium.make("Taxi-v3" if gymnasium.__version__ < "1.2" else "Taxi-v4")
+    mttp.instrument(env)
+
+    env.reset(seed=1)
+    env.step(np.int64(2))
+    env.step(np.int32(3))
+    env.close()
+
+    steps = only(session).steps
+    assert [int, int, int, int] == [
+        type(value) for step in steps for value in (step.observation, step.action)
+    ]
+    assert [2, 3] == [step.action for step in steps]
+
+
+def test_tuple_observations_are_flattened_as_gymnasium_does(session: mttp.Session) -> None:
+    """
+    Blackjack's three numbers become what FlattenObservation makes of them.
+    """
+    env, flat = gymnasium.make("Blackjack-v1"), FlattenObservation(gymnasium.make("Blackjack-v1"))
+    mttp.instrument(env)
+
+    env.reset(seed=4)
+    expected, _ = flat.reset(seed=4)
+    env.step(0)
+
+    episode = only(session)
+    assert expected.tolist() == episode.steps[0].observation.tolist()
+    assert expected.dtype == episode.steps[0].observation.dtype
+    assert len(expected) == episode.env_spaces["observation"]["flattened"]
+
+
+def test_what_has_no_flat_form_stays_plain_data(session: mttp.Session) -> None:
+    """
+    A Dict with a Sequence in it is kept as a mapping.
+    """
+
+    class Texts(Scripted):
+        observation_space = spaces.Dict(
+            {"words": spaces.Sequence(spaces.Discrete(9)), "n": spaces.Discrete(3)}
+        )
+
+        def _shown(self) -> Any:
+            return {"words": (1, np.int64(2)), "n": 2}
+
+    env = Texts()
+    mttp.instrument(env)
+
+    act_out(env, PLAYS[:1])
+
+    assert {"words": [1, 2], "n": 2} == only(session).steps[0].observation
+    assert {} == dict(session.stats.faults)
+
+
+def test_values_that_are_not_of_the_space_are_kept_and_said(session: mttp.Session) -> None:
+    """
+    An observation that can't be flattened is recorded as it is, with a fault.
+    """
+
+    class Wrong(DictEnv):
+        def _shown(self) -> Any:
+            return {"something": "else"}
+
+    env = Wrong()
+    mttp.instrument(env)
+
+    env.reset(seed=1)
+    env.step((1, np.zeros(1, np.float32)))
+    env.close()
+
+    step = only(session).steps[0]
+    assert {"something": "else"} == step.observation
+    assert ["not_in_space"] == [fault.partition(":")[0] for fault in step.faults]
+
+
+def test_large_values_leave_their_dtype_and_shape(session: mttp.Session) -> None:
+    """
+    Beyond `max_bytes` only dtype and shape are kept, and the step says what was left out.
+    """
+
+    class Pictures(Scripted):
+        observation_space = spaces.Box(0, 255, (100, 100, 3), np.uint8)
+
+        def _shown(self) -> Any:
+            return np.full((100, 100, 3), self.at, np.uint8)
+
+    env = Pictures()
+    mttp.instrument(env, max_bytes=29_999)
+
+    act_out(env, PLAYS[:1])
+
+    episode = only(session)
+    assert [None, None, None] == [step.observation for step in episode.steps]
+    assert ["30000 bytes, the limit is 29999"] == [
+        what.partition(": ")[2] for what in episode.steps[0].omissions
+    ]
+    assert "30000 bytes" in episode.omissions[0]
+
+
+def test_observations_and_actions_can_be_left_out(session: mttp.Session) -> None:
+    """
+    The two switches leave rewards and ends in place.
+    """
+    env = Scripted()
+    mttp.instrument(env, observations=False, actions=False)
+
+    act_out(env, PLAYS[:1])
+
+    episode = only(session)
+    assert [(None, None)] * 3 == [(step.observation, step.action) for step in episode.steps]
+    assert (None, PLAYS[0].total) == (episode.final_observation, episode.return_)
+
+
+def test_what_was_seen_is_what_the_policy_saw(session: mttp.Session) -> None:
+    """
+    Observations are taken down when they are returned, whatever happens to the array afterwards.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    shown, _ = env.reset()
+    shown[:] = 99
+    shown, *_ = env.step(1)
+    shown[:] = 99
+    env.step(0)
+    env.close()
+
+    assert [[0.0, 0.0], [0.0, 1.0]] == [step.observation.tolist() for step in only(session).steps]
+
+
+def test_a_step_lasts_from_its_observation_to_its_reward(session: mttp.Session) -> None:
+    """
+    Steps follow each other without a gap, and the episode reaches from the reset to the last reward.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    act_out(env, PLAYS[:1])
+
+    episode = only(session)
+    first, second, third = episode.steps
+    assert (first.end_time, second.end_time) == (second.start_time, third.start_time)
+    assert episode.start_time is not None
+    assert first.start_time is not None
+    assert episode.start_time <= first.start_time
+    assert third.end_time == episode.end_time
+
+
+def test_resets_alone_leave_nothing(session: mttp.Session) -> None:
+    """
+    An episode starts with its first step.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    env.reset()
+    env.reset()
+    env.close()
+
+    assert [] == mttp.read(session).episodes
+
+
+def test_a_reset_in_mid_episode_aborts_it(session: mttp.Session) -> None:
+    """
+    What was left unfinished says so, and why, and what was shown last.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    env.reset()
+    env.step(1)
+    env.reset()
+
+    episode = only(session)
+    assert ("aborted", "reset", None, 1) == (
+        episode.status,
+        episode.stop_reason,
+        episode.terminated or None,
+        episode.length,
+    )
+    assert [0.0, 1.0] == episode.final_observation.tolist()
+
+
+def test_closing_in_mid_episode_aborts_it(session: mttp.Session) -> None:
+    """
+    Closing is not ending.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    env.reset()
+    env.step(1)
+    env.close()
+
+    episode = only(session)
+    assert ("aborted", "closed") == (episode.status, episode.stop_reason)
+
+
+def test_the_step_is_current_in_the_environment_and_only_there(session: mttp.Session) -> None:
+    """
+    Code within `step` finds the step and its episode; between calls nothing is attached.
+    """
+    found = []
+
+    class Looking(Scripted):
+        def step(self, action: Any) -> Any:
+            step = mttp.current_step()
+            step.metric("looked", 1)
+            found.append((step.index, mttp.current_episode().env))
+            return super().step(action)
+
+    env = Looking()
+    mttp.instrument(env)
+
+    act_out(env, PLAYS[:1])
+    found.append((bool(mttp.current_step()), bool(mttp.current_episode())))
+
+    assert [(0, "Looking"), (1, "Looking"), (2, "Looking"), (False, False)] == found
+    assert [{"looked": 1.0}] * 3 == [step.metrics for step in only(session).steps]
+
+
+def test_reward_components_are_taken_from_the_info(session: mttp.Session) -> None:
+    """
+    `reward_…` and the members of `rewards` are the reward's components, where they are numbers.
+    """
+    infos = (
+        {"reward_forward": np.float64(0.75), "reward_ctrl": -0.25, "reward_text": "no", "reward_ok": True},
+        {"rewards": {"alive": 1, "fell": -2.25}},
+        {"reward": 3},
+    )
+    env = Scripted(infos=infos)
+    mttp.instrument(env)
+
+    act_out(env, PLAYS[:1])
+
+    first, second, third = only(session).steps
+    assert {"forward": 0.75, "ctrl": -0.25} == first.rewards[0].components
+    assert {"alive": 1.0, "fell": -2.25} == second.rewards[0].components
+    assert () == third.rewards
+    assert [0.5, -1.25, 0.1] == [step.reward for step in (first, second, third)]
+    assert {} == dict(session.stats.faults)
+
+
+@pytest.mark.parametrize(
+    ("info", "outcome"),
+    [
+        ({"is_success": True}, "success"),
+        ({"success": np.bool_(False)}, "failure"),
+        ({"is_success": np.float32(1.0)}, "success"),
+        ({"success": "maybe"}, "unknown"),
+        ({"success": 0.5}, "unknown"),
+        ({}, "unknown"),
+    ],
+)
+def test_the_outcome_is_what_the_last_info_says(
+    session: mttp.Session, info: dict[str, Any], outcome: str
+) -> None:
+    """
+    Success or failure is stated by the environment, and never guessed from the reward.
+    """
+    env = Scripted(infos=({"is_success": False}, {}, info))
+    mttp.instrument(env)
+
+    act_out(env, PLAYS[:1])
+
+    assert outcome == only(session).outcome
+
+
+def test_a_seed_that_reset_drew_by_itself_is_known(session: mttp.Session) -> None:
+    """
+    Where the first reset makes the generator, its seed makes the same episode again.
+    """
+    env = gymnasium.make("CartPole-v1")
+    mttp.instrument(env)
+
+    shown, _ = env.reset()
+    env.step(0)
+    env.close()
+
+    again, _ = gymnasium.make("CartPole-v1").reset(seed=told(only(session)).seed)
+    assert shown.tolist() == again.tolist()
+
+
+def test_an_unknown_seed_leaves_a_digest(session: mttp.Session) -> None:
+    """
+    The second reset says which state its generator was in; the same state gives the same digest.
+    """
+    digests = []
+    for _ in range(2):
+        env = gymnasium.make("CartPole-v1")
+        mttp.instrument(env)
+        env.reset(seed=5)
+        digests.append(digest(env.unwrapped))
+        env.reset()
+        env.step(0)
+        env.close()
+
+    first, second = mttp.read(session).episodes
+    assert (None, None) == (first.seed, second.seed)
+    assert digests == [first.env_rng_sha256, second.env_rng_sha256]
+    assert digests[0] == digests[1]
+
+
+def test_looking_makes_no_generator(session: mttp.Session) -> None:
+    """
+    An environment that never asked for randomness still has none.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+
+    act_out(env)
+
+    assert None is env._np_random
+    assert [(None, None)] * 2 == [(episode.seed, episode.env_rng_sha256) for episode in mttp.read(session)]
+
+
+def test_the_autoreset_wrapper_is_understood(session: mttp.Session) -> None:
+    """
+    The call after an end is a reset: its action does nothing, and no step is recorded for it.
+    """
+    env = Autoreset(Scripted())
+    mttp.instrument(env)
+
+    env.reset(seed=1)
+    for action in (1, 0, 1, 77, 0, 0, 77, 1):
+        env.step(action)
+    env.close()
+
+    first, second, third = mttp.read(session).episodes
+    assert list(PLAYS) == [told(first), told(second)]
+    assert (1, "aborted") == (third.length, third.status)
+    assert {} == dict(session.stats.faults)
+
+
+def test_an_autoreset_wrapper_around_it_is_a_caller_like_others(session: mttp.Session) -> None:
+    """
+    Within Autoreset the environment sees real resets.
+    """
+    inner = Scripted()
+    mttp.instrument(inner)
+    env = Autoreset(inner)
+
+    env.reset()
+    for action in (1, 0, 1, 77, 0, 0):
+        env.step(action)
+
+    assert list(PLAYS) == [told(episode) for episode in mttp.read(session)]
+
+
+def test_the_layer_decides_what_is_recorded(session: mttp.Session) -> None:
+    """
+    A wrapper within is part of the environment, one around it is not.
+    """
+    inner = TransformReward(Scripted(), lambda reward: 2 * reward)
+    mttp.instrument(inner)
+    env = TransformReward(inner, lambda reward: 100 * reward)
+
+    env.reset()
+    _, paid, *_ = env.step(1)
+    env.close()
+
+    assert (100.0, 1.0) == (paid, only(session).steps[0].reward)
+
+
+def test_the_outermost_recorded_layer_records(session: mttp.Session) -> None:
+    """
+    However many layers of one stack are instrumented, in whichever order, each step is recorded once.
+    """
+    inner = Scripted()
+    middle = TransformReward(inner, lambda reward: 10 * reward)
+    outer = TransformReward(middle, lambda reward: 10 * reward)
+    for layer in (middle, inner, outer):
+        mttp.instrument(layer)
+    env = mttp.wrap(TransformReward(outer, lambda reward: 10 * reward))
+
+    act_out(env, PLAYS[:1])
+
+    assert [500.0, -1250.0, 100.0] == [step.reward for step in only(session).steps]
+
+
+def test_detaching_the_outer_layer_gives_the_inner_one_its_turn(session: mttp.Session) -> None:
+    """
+    What was silent because of another layer records from its next reset on.
+    """
+    inner = Scripted()
+    outer = TransformReward(inner, lambda reward: 10 * reward)
+    mttp.instrument(inner)
+    handle = mttp.instrument(outer)
+
+    act_out(outer, PLAYS[:1])
+    handle.detach()
+    act_out(outer, PLAYS[1:])
+
+    assert [[5.0, -12.5, 1.0], [0.0, 2.0]] == [
+        [step.reward for step in episode.steps] for episode in mttp.read(session)
+    ]
+
+
+def test_an_environment_within_an_environment_is_its_own(session: mttp.Session) -> None:
+    """
+    A simulator that an environment steps for itself, recorded as well, has episodes of its own.
+    """
+
+    class Dreaming(Scripted):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dream = Scripted()
+            mttp.instrument(self.dream, policy="dreamer")
+
+        def step(self, action: Any) -> Any:
+            if self.at == 0:
+                act_out(self.dream, PLAYS[:1])
+            return super().step(action)
+
+    env = Dreaming()
+    mttp.instrument(env, policy="awake")
+
+    act_out(env, PLAYS[:1])
+
+    assert {"awake": 3, "dreamer": 3} == {str(e.policy): len(e.steps) for e in mttp.read(session)}
+
+
+def test_environments_that_call_themselves_are_recorded_once(session: mttp.Session) -> None:
+    """
+    A `reset` that steps and a `step` that repeats itself are one call each.
+    """
+
+    class Restless(Scripted):
+        def reset(self, **kwargs: Any) -> Any:
+            super().reset(**kwargs)
+            shown, *_ = self.step(0)
+            self.close()
+            return shown, {}
+
+        def step(self, action: Any) -> Any:
+            return super().step(action) if action == 0 else self.step(0)
+
+    env = Restless()
+    mttp.instrument(env)
+
+    env.reset()
+    env.step(1)
+    env.step(1)
+
+    episode = only(session)
+    assert [1, 1] == [step.action for step in episode.steps]
+    assert "completed" == episode.status
+
+
+def test_two_environments_at_once(session: mttp.Session) -> None:
+    """
+    Interleaved environments have an episode each.
+    """
+    one, other = Scripted(), Scripted(PLAYS[1:])
+    mttp.instrument(one, policy="one")
+    mttp.instrument(other, policy="other")
+
+    one.reset()
+    other.reset()
+    one.step(1)
+    other.step(0)
+    one.step(0)
+    other.step(0)
+    one.step(1)
+
+    found = {episode.policy: told(episode) for episode in mttp.read(session)}
+    assert {"one": PLAYS[0], "other": PLAYS[1]} == found
+
+
+def test_environments_in_threads(session: mttp.Session) -> None:
+    """
+    Each thread's environment has its own episodes, whole.
+    """
+
+    def work(name: str) -> None:
+        env = Scripted()
+        mttp.instrument(env, policy=name)
+        for _ in range(20):
+            act_out(env)
+
+    threads = [threading.Thread(target=work, args=(f"p{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    for name in ("p0", "p1", "p2", "p3"):
+        mine = [told(episode) for episode in mttp.read(session) if episode.policy == name]
+        assert list(PLAYS) * 20 == mine
+
+
+def test_the_object_stays_what_it_is(session: mttp.Session) -> None:
+    """
+    Class, attributes, spec and the layers are the same, and detaching leaves no trace.
+    """
+    env = gymnasium.make("CartPole-v1")
+    before = dict(vars(env))
+
+    handle = mttp.instrument(env)
+
+    assert TimeLimit is type(env)
+    assert (gymnasium.make("CartPole-v1").spec, "step") == (env.spec, env.step.__name__)
+    assert {"reset": True, "step": True, "close": True} == handle.status()
+    handle.detach()
+    handle.detach()
+    assert {"reset": False, "step": False, "close": False} == handle.status()
+    assert before.keys() == vars(env).keys()
+
+
+def test_instrumenting_again_gives_the_same_handle(session: mttp.Session) -> None:
+    """
+    There is one recorder per layer; the options that are given last count.
+    """
+    env = Scripted()
+
+    handle = mttp.instrument(env, policy="first")
+    same = mttp.instrument(env, policy="second") is handle is mttp.instrument(env)
+    act_out(env, PLAYS[:1])
+
+    assert same
+    assert ("second", 3) == (only(session).policy, only(session).length)
+
+
+def test_a_block_ends_the_recording(session: mttp.Session) -> None:
+    """
+    The handle is a context manager.
+    """
+    env = Scripted()
+
+    with mttp.instrument(env):
+        act_out(env, PLAYS[:1])
+    act_out(env, PLAYS[1:])
+
+    assert [PLAYS[0]] == [told(episode) for episode in mttp.read(session)]
+
+
+def test_detaching_in_mid_episode_aborts_it(session: mttp.Session) -> None:
+    """
+    The environment goes on untouched.
+    """
+    env = Scripted()
+    handle = mttp.instrument(env)
+
+    env.reset()
+    env.step(1)
+    handle.detach()
+    _, paid, *_ = env.step(0)
+
+    episode = only(session)
+    assert ("aborted", "detached", 1, -1.25) == (episode.status, episode.stop_reason, episode.length, paid)
+
+
+def test_somebody_elses_replacement_survives(session: mttp.Session) -> None:
+    """
+    A method that was replaced after us stays; our part of it does nothing any more.
+    """
+    env = Scripted()
+    handle = mttp.instrument(env)
+    calls = []
+    ours = env.step
+
+    def theirs(action: Any) -> Any:
+        calls.append(action)
+        return ours(action)
+
+    env.step = theirs
+    act_out(env, PLAYS[:1])
+    status = handle.status()
+    handle.detach()
+    act_out(env, PLAYS[1:])
+
+    assert {"reset": True, "step": False, "close": True} == status
+    assert env.step is theirs
+    assert ([PLAYS[0]], [1, 0, 1, 0, 0]) == ([told(episode) for episode in mttp.read(session)], calls)
+
+
+def test_a_replacement_from_before_is_put_back(session: mttp.Session) -> None:
+    """
+    A method of the instance's own is recorded, and is there again afterwards.
+    """
+    env = Scripted()
+    original = env.step
+
+    def theirs(action: Any) -> Any:
+        return original(action)
+
+    env.step = theirs
+    with mttp.instrument(env):
+        act_out(env, PLAYS[:1])
+
+    assert env.step is theirs
+    assert PLAYS[0] == told(only(session))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_is_not_recorded(session: mttp.Session, copied: Any) -> None:
+    """
+    Copying and pickling work as before, and give an environment that nobody records.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+    env.reset()
+    env.step(1)
+
+    other = copied(env)
+    _, paid, *_ = other.step(0)
+    env.step(0)
+    env.step(1)
+
+    assert (-1.25, PLAYS[0]) == (paid, told(only(session)))
+    assert (2, 3) == (other.at, env.at)
+
+
+def test_a_copy_of_a_stack_is_not_recorded(session: mttp.Session) -> None:
+    """
+    The layers of a copy belong to each other, not to the original.
+    """
+    inner = Scripted()
+    mttp.instrument(inner)
+    env = TransformReward(inner, float)
+    mttp.instrument(env)
+    env.reset()
+
+    other = copy.deepcopy(env)
+    other.step(1)
+    env.close()
+
+    assert [] == mttp.read(session).episodes
+    assert (1, 0) == (other.unwrapped.at, inner.at)
+
+
+def test_spaces_are_described(session: mttp.Session) -> None:
+    """
+    Every space of Gymnasium becomes plain data that JSON can hold.
+    """
+    from mttp.integrations.gymnasium.spaces import describe
+
+    space = spaces.Dict(
+        {
+            "box": spaces.Box(-1, 1, (2, 2), np.float32),
+            "image": spaces.Box(np.zeros((9, 9)), np.arange(81.0).reshape(9, 9), (9, 9), np.float64),
+            "few": spaces.Box(np.array([0, 1]), np.array([2, 3]), (2,), np.int64),
+            "discrete": spaces.Discrete(3, start=1),
+            "multi": spaces.MultiDiscrete([2, 3]),
+            "binary": spaces.MultiBinary(4),
+            "text": spaces.Text(5),
+            "tuple": spaces.Tuple((spaces.Discrete(2),)),
+            "sequence": spaces.Sequence(spaces.Discrete(2)),
+            "graph": spaces.Graph(spaces.Discrete(2), None),
+            "one": spaces.OneOf((spaces.Discrete(2), spaces.Discrete(3))),
+        }
+    )
+
+    found = describe(space)
+
+    assert found == json.loads(json.dumps(found))
+    discrete = {"type": "Discrete", "n": 2, "start": 0}
+    assert {"type": "Dict"} | found == found
+    assert found["spaces"] == {
+        "box": {"type": "Box", "shape": [2, 2], "dtype": "float32", "low": -1.0, "high": 1.0},
+        "image": {"type": "Box", "shape": [9, 9], "dtype": "float64", "low": 0.0, "high": 80.0},
+        "few": {"type": "Box", "shape": [2], "dtype": "int64", "low": [0, 1], "high": [2, 3]},
+        "discrete": {"type": "Discrete", "n": 3, "start": 1},
+        "multi": {"type": "MultiDiscrete", "shape": [2], "dtype": "int64", "nvec": [2, 3], "start": [0, 0]},
+        "binary": {"type": "MultiBinary", "shape": [4], "dtype": "int8"},
+        "text": {"type": "Text", "min_length": 1, "max_length": 5},
+        "tuple": {"type": "Tuple", "spaces": [discrete]},
+        "sequence": {"type": "Sequence", "feature_space": discrete},
+        "graph": {"type": "Graph", "node_space": discrete, "edge_space": None},
+        "one": {"type": "OneOf", "spaces": [discrete, {"type": "Discrete", "n": 3, "start": 0}]},
+    }
+
+
+def test_a_space_of_another_kind_is_told_by_its_repr() -> None:
+    """
+    A space that Gymnasium does not know is named, and shown as it shows itself.
+    """
+    from mttp.integrations.gymnasium.spaces import describe
+
+    class Strange(spaces.Space[Any]):
+        def __repr__(self) -> str:
+            return "Strange()"
+
+    assert {"type": "Strange", "repr": "Strange()"} == describe(Strange())
+
+
+def test_long_plays_lose_nothing(session: mttp.Session) -> None:
+    """
+    A thousand steps are a thousand recorded steps, numbered from 0.
+    """
+    turns = tuple(Turn([0.0, float(n)], n % 2, n / 7) for n in range(1000))
+    play = Play((*turns, Turn([9.0, 9.0], 0, 1.0, terminated=True)), [8.0, 8.0])
+    env = Scripted((play,))
+    mttp.instrument(env)
+
+    act_out(env, (play,))
+
+    episode = only(session)
+    assert play == told(episode)
+    assert list(range(1001)) == [step.index for step in episode.steps]

@@ -1,0 +1,283 @@
+"""Everything that `gymnasium.make` and `gymnasium.make_vec` give out."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs import registration
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
+from integrations.specimen import PLAYS, started, told
+from integrations.toys import Scripted, act_out
+
+import mttp
+from mttp.integrations import gymnasium as integration
+
+SCRIPTED = "mttp-tests/Scripted-v0"
+
+original = gymnasium.make
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Any:
+    gymnasium.register(SCRIPTED, entry_point=Scripted, disable_env_checker=True, order_enforce=False)
+    yield
+    del gymnasium.registry[SCRIPTED]
+
+
+def test_every_environment_that_is_made_is_recorded(session: mttp.Session) -> None:
+    """
+    One call at the start, and each `gymnasium.make` afterwards gives out an environment that records.
+    """
+    mttp.instrument(policy="p")
+
+    for make in (gymnasium.make, registration.make, gymnasium.envs.make):
+        act_out(make(SCRIPTED), PLAYS[:1])
+
+    assert [(PLAYS[0], "p")] * 3 == [(told(episode), episode.policy) for episode in mttp.read(session)]
+
+
+def test_what_was_made_is_of_its_own_kind(session: mttp.Session) -> None:
+    """
+    Class, spec and layers are those of an environment that was made without us.
+    """
+    bare = gymnasium.make("CartPole-v1")
+    mttp.instrument()
+
+    env = gymnasium.make("CartPole-v1")
+
+    assert (type(bare), type(bare.unwrapped), bare.spec) == (type(env), type(env.unwrapped), env.spec)
+
+
+def test_detaching_puts_everything_back(session: mttp.Session) -> None:
+    """
+    The makers are the originals again, and what they gave out meanwhile records no more.
+    """
+    handle = mttp.instrument()
+    env = gymnasium.make(SCRIPTED)
+    assert all(handle.status().values())
+    assert "gymnasium.make" in handle.status()
+
+    act_out(env, PLAYS[:1])
+    handle.detach()
+    act_out(env, PLAYS[1:])
+    act_out(gymnasium.make(SCRIPTED), PLAYS[:1])
+
+    assert [PLAYS[0]] == [told(episode) for episode in mttp.read(session)]
+    assert gymnasium.make is original is registration.make is gymnasium.envs.make
+    assert not any(handle.status().values())
+
+
+def test_instrumenting_everything_again(session: mttp.Session) -> None:
+    """
+    It gives the same handle, and the options that are given last count for what is made from there on.
+    """
+    handle = mttp.instrument(policy="first")
+    env = gymnasium.make(SCRIPTED)
+    same = mttp.instrument(policy="second") is handle is mttp.instrument()
+
+    act_out(env, PLAYS[:1])
+    act_out(gymnasium.make(SCRIPTED), PLAYS[:1])
+
+    assert same
+    assert ["first", "second"] == [episode.policy for episode in mttp.read(session)]
+
+
+def test_instrumenting_after_detaching(session: mttp.Session) -> None:
+    """
+    It starts from the beginning.
+    """
+    mttp.instrument(policy="first").detach()
+
+    handle = mttp.instrument()
+    act_out(gymnasium.make(SCRIPTED), PLAYS[:1])
+
+    assert [None] == [episode.policy for episode in mttp.read(session)]
+    assert all(handle.status().values())
+
+
+def test_an_environment_that_can_not_be_recorded_is_made_all_the_same(session: mttp.Session) -> None:
+    """
+    The maker never fails for our sake; that nothing is recorded is counted.
+    """
+
+    class Computed(Scripted):
+        @property
+        def step(self) -> Any:
+            return super().step
+
+    gymnasium.register("mttp-tests/Computed-v0", entry_point=Computed, order_enforce=False)
+    mttp.instrument()
+
+    env = gymnasium.make("mttp-tests/Computed-v0", disable_env_checker=True)
+    act_out(env, PLAYS[:1])
+
+    assert isinstance(env, Computed)
+    assert {"integration_error": 1} == dict(session.stats.faults)
+    del gymnasium.registry["mttp-tests/Computed-v0"]
+
+
+def test_errors_of_the_makers_are_the_callers(session: mttp.Session) -> None:
+    """
+    What can't be made raises what it always did, and later vectors are recorded.
+    """
+    mttp.instrument()
+
+    with pytest.raises(gymnasium.error.NameNotFound):
+        gymnasium.make("NoSuchGame-v0")
+    with pytest.raises(gymnasium.error.NameNotFound):
+        gymnasium.make_vec("NoSuchGame-v0")
+    act_out(gymnasium.make(SCRIPTED), PLAYS[:1])
+
+    assert [PLAYS[0]] == [told(episode) for episode in mttp.read(session)]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "vector_entry_point"])
+def test_vectors_are_recorded_as_a_whole(tmp_path: Path, mode: str) -> None:
+    """
+    Of a vector that is made, the vector is recorded, and the environments in it are not.
+    """
+    options: dict[str, Any] = {"vector_kwargs": {"context": "fork"}} if mode == "async" else {}
+    with mttp.configure(transport=f"file://{tmp_path}/runs/"):
+        mttp.instrument()
+        vector = gymnasium.make_vec("CartPole-v1", 2, mode, **options)
+        vector.reset(seed=1)
+        for _ in range(5):
+            vector.step(np.array([0, 1]))
+        vector.close()
+
+    found = sorted(mttp.read(tmp_path / "runs"), key=lambda episode: episode.env_index or 0)
+    assert [(0, 5), (1, 5)] == [(episode.env_index, episode.length) for episode in found]
+
+
+def test_environments_of_a_vector_built_by_class_are_recorded(session: mttp.Session) -> None:
+    """
+    What `gymnasium.make` gave out records, wherever it goes.
+    """
+    mttp.instrument()
+    vector = SyncVectorEnv([lambda: gymnasium.make(SCRIPTED)] * 2)
+
+    vector.reset()
+    for action in (1, 0, 1):
+        vector.step(np.array([action] * 2))
+    vector.close()
+
+    assert [(PLAYS[0], None)] * 2 == [(told(episode), episode.env_index) for episode in mttp.read(session)]
+
+
+def test_a_vector_built_by_class_takes_over_when_it_is_instrumented(session: mttp.Session) -> None:
+    """
+    The outer layer records, the environments in it do not.
+    """
+    mttp.instrument(policy="inner")
+    vector = mttp.wrap(SyncVectorEnv([lambda: gymnasium.make(SCRIPTED)] * 2), policy="outer")
+
+    vector.reset()
+    for action in (1, 0, 1):
+        vector.step(np.array([action] * 2))
+    vector.close()
+
+    found = [(told(episode), episode.policy, episode.env_index) for episode in started(session)]
+    assert [(PLAYS[0], "outer", 0), (PLAYS[0], "outer", 1)] == found
+
+
+def _workers(tmp_path: Path, outer: str | None) -> list[tuple[str | None, int | None, int]]:
+    """What is recorded of a vector of worker processes that was built by class: policy, index and length."""
+    with mttp.configure(transport=f"file://{tmp_path}/runs/"):
+        mttp.instrument(policy="worker")
+        vector: Any = AsyncVectorEnv([lambda: gymnasium.make(SCRIPTED)] * 2, context="fork")
+        handle = None
+        if outer == "instrument":
+            handle = mttp.instrument(vector, policy="parent")
+        elif outer == "wrap":
+            vector = mttp.wrap(vector, policy="parent")
+        vector.reset()
+        for action in (1, 0, 1):
+            vector.step(np.array([action] * 2))
+        if handle is not None:
+            handle.detach()
+            vector.reset()
+            vector.step(np.array([0, 0]))
+        vector.close()
+    found = [(episode.policy, episode.env_index, episode.length) for episode in mttp.read(tmp_path / "runs")]
+    return sorted(found, key=lambda item: (item[2], item[1] or 0), reverse=True)
+
+
+def test_worker_processes_record(tmp_path: Path) -> None:
+    """
+    The session follows a fork: environments in workers have episodes of the same run.
+    """
+    found = _workers(tmp_path, None)
+
+    assert [("worker", None, 3)] * 2 == found
+
+
+def test_worker_processes_leave_it_to_the_parent(tmp_path: Path) -> None:
+    """
+    When the vector is instrumented, its workers are silent; they record again when it is detached.
+    """
+    found = _workers(tmp_path, "instrument")
+
+    assert [("parent", 1, 3), ("parent", 0, 3), ("worker", None, 1), ("worker", None, 1)] == found
+
+
+def test_worker_processes_leave_it_to_a_wrapper(tmp_path: Path) -> None:
+    """
+    A wrapper around the vector counts as much.
+    """
+    found = _workers(tmp_path, "wrap")
+
+    assert [("parent", 1, 3), ("parent", 0, 3)] == found
+
+
+def test_makers_can_be_pickled(session: mttp.Session) -> None:
+    """
+    A partial of `gymnasium.make` travels to other processes as before.
+    """
+    mttp.instrument()
+
+    make = pickle.loads(pickle.dumps(partial(gymnasium.make, SCRIPTED)))
+    act_out(make(), PLAYS[:1])
+
+    assert [PLAYS[0]] == [told(episode) for episode in mttp.read(session)]
+
+
+def test_nothing_is_kept_alive(session: mttp.Session) -> None:
+    """
+    What was made is freed when its user lets go of it, by the garbage collector.
+    """
+    handle = mttp.instrument()
+    env = gymnasium.make(SCRIPTED)
+    act_out(env)
+    gone = weakref.ref(env)
+
+    del env
+    gc.collect()
+
+    assert gone() is None
+    assert all(handle.status().values())
+
+
+def test_wrapped_environments_round_trip_by_their_spec(session: mttp.Session) -> None:
+    """
+    `env.spec` makes the same stack again, our wrapper and its options included.
+    """
+    env = mttp.wrap(TimeLimit(gymnasium.make(SCRIPTED), 2), policy="p", max_bytes=100)
+
+    again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    again.reset()
+    again.step(1)
+    again.step(0)
+
+    (episode,) = mttp.read(session)
+    assert type(again) is type(env) is integration.RecordEpisodes
+    assert ("p", ("TimeLimit",), True) == (episode.policy, episode.env_wrappers, episode.truncated)
+    assert env.spec == again.spec

@@ -1,0 +1,153 @@
+"""The wrappers that `mttp.wrap` puts around environments."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv, VectorWrapper
+from gymnasium.wrappers import TransformReward
+from integrations.specimen import PLAYS, by_env, only, told
+from integrations.toys import Scripted, act_out
+
+import mttp
+from mttp.errors import InstrumentError
+
+
+def test_wrapped_environments_are_recorded(session: mttp.Session) -> None:
+    """
+    A wrapped environment records what an instrumented one does.
+    """
+    env = mttp.wrap(Scripted(), policy="p")
+
+    act_out(env)
+
+    assert list(PLAYS) == [told(episode) for episode in mttp.read(session)]
+    assert isinstance(env, gymnasium.Wrapper)
+
+
+def test_wrapped_vectors_are_recorded(session: mttp.Session) -> None:
+    """
+    A vector is wrapped by a vector wrapper.
+    """
+    env = mttp.wrap(SyncVectorEnv([Scripted] * 2))
+
+    env.reset(seed=1)
+    for action in (1, 0, 1):
+        env.step(np.array([action] * 2))
+    env.close()
+
+    assert isinstance(env, VectorWrapper)
+    assert [[PLAYS[0]]] * 2 == by_env(session)
+
+
+def test_wrapping_twice_changes_nothing(session: mttp.Session) -> None:
+    """
+    What is wrapped comes back as it is; wrapped again further out, it is recorded once.
+    """
+    env = mttp.wrap(Scripted())
+    same = mttp.wrap(env)
+    outer = mttp.wrap(TransformReward(same, lambda reward: 10 * reward))
+
+    act_out(outer, PLAYS[:1])
+
+    assert same is env
+    assert [5.0, -12.5, 1.0] == [step.reward for step in only(session).steps]
+
+
+def test_a_wrapped_environment_can_be_instrumented(session: mttp.Session) -> None:
+    """
+    Both routes together still record once.
+    """
+    env = mttp.wrap(Scripted(), policy="wrapped")
+    mttp.instrument(env, policy="instrumented")
+
+    act_out(env, PLAYS[:1])
+
+    assert ("instrumented", PLAYS[0]) == (only(session).policy, told(only(session)))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_records_by_itself(session: mttp.Session, copied: Any) -> None:
+    """
+    A copy of a wrapped environment is a wrapped environment, with the same options and no episode open.
+    """
+    env = mttp.wrap(Scripted(), policy="p")
+    env.reset()
+    env.step(1)
+
+    other = copied(env)
+    env.close()
+    act_out(other, PLAYS[1:])
+
+    first, second = mttp.read(session).episodes
+    assert ("p", "closed", 1) == (first.policy, first.stop_reason, first.length)
+    assert ("p", 2) == (second.policy, second.length)
+
+
+def test_a_copy_of_a_wrapped_vector_records_by_itself(session: mttp.Session) -> None:
+    """
+    Vectors that can be copied still can.
+    """
+    env = mttp.wrap(SyncVectorEnv([Scripted]))
+    env.reset()
+    env.step(np.array([1]))
+
+    other = copy.deepcopy(env)
+    env.close()
+    other.step(np.array([0]))
+    other.reset()
+    other.step(np.array([0]))
+    other.close()
+
+    assert [1, 1] == [episode.length for episode in mttp.read(session)]
+
+
+@pytest.mark.parametrize("route", [mttp.instrument, mttp.wrap])
+def test_gymnasiums_own_checks_pass(session: mttp.Session, route: Any) -> None:
+    """
+    Determinism, signatures and results are what Gymnasium expects of an environment.
+    """
+    env = gymnasium.make("CartPole-v1").unwrapped
+    env = route(env) if route is mttp.wrap else (route(env), env)[1]
+
+    check_env(env.env if route is mttp.wrap else env, skip_render_check=True)
+    env.reset(seed=1)
+    env.step(0)
+    env.close()
+
+    assert {} == dict(session.stats.faults)
+
+
+@pytest.mark.parametrize("route", [mttp.instrument, mttp.wrap])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"policies": 1}, "no option 'policies'; there are observations, actions, max_bytes"),
+        ({"max_bytes": -1}, "max_bytes is a number of bytes, not -1"),
+        ({"max_bytes": True}, "max_bytes is a number of bytes, not True"),
+        ({"metadata": ["a"]}, r"metadata maps names to facts; it can't be \['a'\]"),
+    ],
+)
+def test_wrong_options_are_refused(
+    session: mttp.Session, route: Any, options: dict[str, Any], message: str
+) -> None:
+    """
+    Set-up fails loudly.
+    """
+    with pytest.raises(InstrumentError, match=message):
+        route(Scripted(), **options)
+
+
+@pytest.mark.parametrize("route", [mttp.instrument, mttp.wrap])
+def test_other_things_of_gymnasium_are_refused(session: mttp.Session, route: Any) -> None:
+    """
+    A space is no environment.
+    """
+    with pytest.raises(InstrumentError, match=r"gymnasium\.spaces\.discrete\.Discrete is neither"):
+        route(gymnasium.spaces.Discrete(2))

@@ -1,0 +1,226 @@
+"""Episodes as Arrow tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reading.traces import episode, write
+from specimen import EVERYTHING
+
+import mttp
+from mttp.episodes import Episode, Reward, Step, Tokens
+from mttp.errors import MissingExtra
+from mttp.reading.tables import EPISODES, REWARDS, STEPS, TOKENS, Tables
+
+pyarrow = pytest.importorskip("pyarrow")
+
+COLUMNS = {"episodes": EPISODES, "steps": STEPS, "rewards": REWARDS, "tokens": TOKENS}
+EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
+
+every_table = pytest.mark.parametrize("name", COLUMNS)
+
+
+def rows(name: str) -> list[dict[str, object]]:
+    """The specimen's rows of one table."""
+    return getattr(Tables([EPISODE]), name).to_pylist()  # type: ignore[no-any-return]
+
+
+@every_table
+def test_columns_are_there_even_when_nothing_fills_them(name: str):
+    """
+    The schema of a table does not depend on what is in it.
+    """
+    tables = [getattr(Tables(episodes), name) for episodes in ([], [Episode()], [EPISODE])]
+
+    assert [list(COLUMNS[name])] * 3 == [table.column_names for table in tables]
+    assert 1 == len({str(table.schema) for table in tables})
+
+
+@every_table
+def test_the_documentation_lists_every_column(name: str):
+    """
+    Names and types in the reading guide are those of the tables.
+    """
+    guide = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
+    section = guide.partition(f"### `tables.{name}`")[2].partition("\n#")[0]
+    documented = re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE)
+
+    assert [(column, f"`{type_}`") for column, type_ in COLUMNS[name].items()] == documented
+
+
+def test_every_field_of_an_episode_has_a_column():
+    """
+    What a value holds is in a table: a new field gets its column.
+    """
+    names = {field.name.rstrip("_") for field in fields(Episode)}
+
+    assert names - {"steps", "rewards"} | {"reward_status", "duration"} == set(EPISODES)
+
+
+def test_every_field_of_a_step_has_a_column():
+    """
+    So it is with steps; tokens, scorings and calls aside.
+    """
+    names = {field.name for field in fields(Step)}
+
+    assert names - {"tokens", "rewards", "calls"} | {"trace_id", "run_id"} == set(STEPS)
+
+
+def test_every_field_of_a_scoring_has_a_column():
+    """
+    So it is with scorings, the spec's parts being columns of their own.
+    """
+    names = {field.name for field in fields(Reward)} - {"spec"}
+    spec = {f"spec_{field.name}" for field in fields(mttp.Spec)}
+
+    assert names | spec | {"trace_id", "run_id", "step_index", "position"} == set(REWARDS)
+
+
+def test_every_field_of_a_token_block_has_a_column():
+    """
+    So it is with token blocks, the parent being two columns.
+    """
+    names = {field.name for field in fields(Tokens)} - {"parent"}
+
+    assert names | {"parent_step", "parent_length", "trace_id", "run_id", "step_index"} == set(TOKENS)
+
+
+def test_an_episode_is_a_row():
+    """
+    Fields keep their names and values; free-form content is JSON.
+    """
+    (row,) = rows("episodes")
+
+    expected = {
+        "trace_id": "ab" * 16,
+        "env": "toy-math",
+        "env_wrappers": ["TimeLimit", "OrderEnforcing"],
+        "slices": ["algebra", "日本"],
+        "seed": "3",
+        "return": 0.9,
+        "reward": 0.9,
+        "reward_status": EPISODE.reward.status,
+        "terminated": True,
+        "length": 12,
+        "duration": 5.0,
+        "faults": [],
+        "error_type": None,
+    }
+
+    assert expected == {name: row[name] for name in expected}
+    assert {"answer": "4", "state": {"board": [[0, 1], [2, 3]], "big": 2**70, "float": 0.1}} == json.loads(
+        str(row["inputs"])
+    )
+    assert [[0, 1, 2], [3, 4, 5]] == json.loads(str(row["final_observation"]))
+
+
+def test_times_are_timestamps():
+    """
+    Nanoseconds since the epoch become timestamps in UTC, exact to the nanosecond.
+    """
+    column = Tables([EPISODE]).episodes["start_time"]
+
+    assert (pyarrow.timestamp("ns", tz="UTC"), [EPISODE.start_time]) == (
+        column.type,
+        column.cast(pyarrow.int64()).to_pylist(),
+    )
+
+
+def test_a_step_is_a_row():
+    """
+    Steps name their episode; what is absent is null.
+    """
+    first, second, third = rows("steps")
+
+    assert ("ab" * 16, 0, '"2+2=?"', 0.25, None) == tuple(
+        first[name] for name in ("trace_id", "index", "observation", "reward", "reward_raw")
+    )
+    assert ([[1, 2], [3, 4]], "error", None, "nan") == (
+        json.loads(str(second["observation"])),
+        second["reward_status"],
+        second["reward"],
+        second["reward_raw"],
+    )
+    assert {"text": "hi", "grid": [[1, 2], [3, 4]], "mask": None} == json.loads(str(third["observation"]))
+
+
+def test_a_scoring_is_a_row():
+    """
+    One row per scoring, components and weights as maps, so that totals can be summed.
+    """
+    whole = [row for row in rows("rewards") if row["step_index"] is None]
+    of_steps = [row for row in rows("rewards") if row["step_index"] is not None]
+
+    assert [(0, None, "abstained"), (1, 0.9, "ok")] == [
+        (r["position"], r["value"], r["status"]) for r in whole
+    ]
+    assert {"correct": 0.8, "format": 0.2, "part_39": 0.0} == dict(whole[1]["weights"])  # type: ignore[call-overload]
+    assert ("math", "1.2.0", [0.0, 1.0]) == tuple(
+        whole[1][name] for name in ("spec_name", "spec_version", "range")
+    )
+    assert [(0, 0.25, [("close", 0.25)])] == [
+        (r["step_index"], r["value"], r["components"]) for r in of_steps
+    ]
+
+
+def test_a_token_block_is_a_row():
+    """
+    Arrays are lists, of doubles even where they came as float32.
+    """
+    first, second = rows("tokens")
+
+    assert ([11, 12, 2**31], 0, 2, None) == tuple(
+        first[name] for name in ("ids", "parent_step", "parent_length", "omitted_reason")
+    )
+    assert np.array([-0.1, -0.2], np.float32).tolist() == first["trainer_logprobs"][:2]  # type: ignore[index]
+    assert (None, 9000, "too long") == tuple(second[name] for name in ("ids", "count", "omitted_reason"))
+
+
+def test_a_recording_has_its_tables():
+    """
+    They are made when they are asked for.
+    """
+    tables = mttp.read(write("a.jsonl", episode(0, steps=3))).tables
+
+    assert (1, 3, 0, 0) == (
+        tables.episodes.num_rows,
+        tables.steps.num_rows,
+        tables.rewards.num_rows,
+        tables.tokens.num_rows,
+    )
+    assert tables.steps is tables.steps
+
+
+def test_sql_runs_on_the_tables():
+    """
+    DuckDB takes Arrow tables as they are, maps included.
+    """
+    duckdb = pytest.importorskip("duckdb")
+    made = [episode(n, components={"correct": n / 10}) for n in range(3)]
+    tables = mttp.read(write("a.jsonl", [span for one in made for span in one])).tables
+    connection = duckdb.connect()
+    connection.register("rewards", tables.rewards)
+    connection.register("episodes", tables.episodes)
+    query = """
+        select round(sum(components['correct']), 9), count(*)
+        from rewards join episodes using (trace_id) where env = 'CartPole-v1'
+    """
+
+    assert [(0.3, 3)] == connection.execute(query).fetchall()
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    """
+    Tables are an extra, and the error says which.
+    """
+    found = mttp.read(write("a.jsonl", episode(0)))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(MissingExtra, match=r"recording.tables needs pyarrow: pip install 'mttp\[study\]'"):
+        _ = found.tables

@@ -1,0 +1,256 @@
+"""Summaries and episodes as documents and as text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from reading.traces import episode, run, write
+from rich.console import Console
+from specimen import EVERYTHING
+
+import mttp
+from mttp.reading.jsonable import jsonable, to_json
+from mttp.report import episodes as episode_report
+from mttp.report import summary as summary_report
+from mttp.report.problems import problem_lines
+from mttp.report.tree import tree
+from mttp.semconv import attributes as a
+
+EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
+
+
+def text_of(renderable: Any) -> str:
+    """What is printed, without colour."""
+    console = Console(width=200, color_system=None)
+    with console.capture() as captured:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def recorded(count: int = 4) -> str:
+    """A file of a run and some episodes, one of them unfinished."""
+    spans = [*run(), *episode(count, steps=3)[:-1]]
+    for number in range(count):
+        spans += episode(number, return_=number / 2, components={"correct": number / 4})
+    return str(write("a.jsonl", spans))
+
+
+def test_a_summary_is_a_document():
+    """
+    Every figure has its key.
+    """
+    facts = summary_report.document(mttp.summarize(recorded()))
+
+    assert {
+        "sources": ["a.jsonl"],
+        "runs": ["run-1"],
+        "episodes": 5,
+        "steps": 11,
+        "status": {"completed": 4, "unfinished": 1},
+        "outcome": {"success": 4, "unknown": 1},
+        "env": {"CartPole-v1": 4, "": 1},
+        "tokens": {"prompt": 0, "completion": 0, "call_input": 0, "call_output": 0},
+        "curve": [0.0, 0.5, 1.0, 1.5, None],
+        "duplicates": 0,
+    } == {
+        key: facts[key]
+        for key in facts.keys() - {"return", "duration", "length", "spec", "components", "problems"}
+    }
+    assert {"count": 4, "mean": 0.75, "min": 0.0, "median": 0.75, "max": 1.5}.items() <= facts[
+        "return"
+    ].items()
+    assert ("Student t, 95 %", 2) == (facts["return"]["interval_method"], len(facts["return"]["interval"]))
+    assert {"correct": {"count": 4, "mean": 0.375, "min": 0.0, "max": 0.75}} == facts["components"]
+    assert [("unfinished_episode", None)] == [(p["kind"], p["file"]) for p in facts["problems"]]
+
+
+def test_a_summary_s_document_is_json_without_nan():
+    """
+    What is not a number is null.
+    """
+    facts = summary_report.document(mttp.summarize(write("b.jsonl", episode(0)[:-1])))
+
+    assert facts == json.loads(json.dumps(facts, allow_nan=False))
+    assert (None, None) == (facts["return"]["mean"], facts["return"]["interval"])
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_summary_is_text(terminal: bool):
+    """
+    Figures with their names; on a terminal the curve is a plot.
+    """
+    text = text_of(summary_report.render(mttp.summarize(recorded()), terminal=terminal))
+
+    for words in (
+        "5 episodes, 11 steps, 1 run",
+        "mean 0.75 [-0.2771, 1.777] (Student t, 95 %, n = 4)",
+        "completed 4, unfinished 1",
+        "correct    0.375",
+        "1 problem:",
+        "has no end: 3 steps were found",
+    ):
+        assert words in text
+    assert ("│" in text) == terminal
+    assert ("0 ▁▃▆█  1.5" in text) == (not terminal)
+
+
+def test_a_summary_of_nothing_is_text_too():
+    """
+    No episodes, no figures, no failure.
+    """
+    text = text_of(summary_report.render(mttp.summarize(write("c.jsonl", run())), terminal=True))
+
+    assert "0 episodes, 0 steps, 1 run" in text
+
+
+def test_specs_are_said_where_there_are_any():
+    """
+    The mean return is given per spec and version.
+    """
+    spans = [*episode(0), *episode(1, return_=4.0, **{a.SPEC_NAME: "math", a.SPEC_VERSION: "1.0"})]
+    text = text_of(summary_report.render(mttp.summarize(write("d.jsonl", spans)), terminal=False))
+
+    assert "none: 1 episode, mean return 1; math 1.0: 1 episode, mean return 4" in text
+
+
+def test_tables_list_runs_and_episodes():
+    """
+    One row each, ids as short as they can be.
+    """
+    found = mttp.read(recorded(2))
+    runs = text_of(episode_report.runs_table(found.runs, limit=None)).splitlines()
+    episodes = text_of(episode_report.episodes_table(found.episodes, limit=None)).splitlines()
+
+    assert ["run-1", "first", "train", "completed"] == runs[1].split()[:4]
+    assert ["00000001", "00000002", "00000003"] == [line.split()[0] for line in episodes[1:]]
+    assert "unfinished" in episodes[3]
+
+
+def test_long_tables_say_how_many_more_there_are():
+    """
+    A limit is never silent.
+    """
+    found = mttp.read(recorded(4))
+
+    assert "… and 3 more; --limit 0 shows all" in text_of(
+        episode_report.episodes_table(found.episodes, limit=2)
+    )
+    assert "more" not in text_of(episode_report.episodes_table(found.episodes, limit=5))
+
+
+def test_ids_grow_until_they_differ():
+    """
+    A prefix that is shown names one episode only.
+    """
+    twins = [replace(EPISODE, trace_id="ab" * 15 + end) for end in ("01", "02")]
+    rows = text_of(episode_report.episodes_table(twins, limit=None)).splitlines()[1:]
+
+    assert ["ab" * 15 + "01", "ab" * 15 + "02"] == [row.split()[0] for row in rows]
+
+
+def test_episodes_are_sorted_with_the_unknown_last():
+    """
+    Lowest first or highest first; what has no return comes last either way.
+    """
+    episodes = mttp.read(recorded(3)).episodes
+    ups, downs = (episode_report.sorted_by(episodes, "return", reverse=reverse) for reverse in (False, True))
+
+    assert [0.0, 0.5, 1.0, None] == [one.return_ for one in ups]
+    assert [1.0, 0.5, 0.0, None] == [one.return_ for one in downs]
+
+
+def test_a_tree_tells_the_whole_episode():
+    """
+    Steps, observations, actions, tokens, scorings, calls, errors and faults are all there.
+    """
+    text = text_of(tree(EPISODE))
+
+    for words in (
+        f"episode {'ab' * 16} toy-math  completed, success, terminated, return 0.9, 12 steps, 5 s",
+        "task train/17",
+        "slices algebra, 日本",
+        'inputs  {"answer": "4"',
+        "final observation  [0. 1. 2. 3. 4. 5.] float32 (2, 3)",
+        "metrics  searches 2",
+        "metadata  teacher none",
+        "reward  0.9, by math 1.2.0, math-grader, pass, good",
+        "correct  1 x 0.8",
+        "judge  error",
+        "why  it is four",
+        "failed checks  leak",
+        "step 0  reward 0.25",
+        "observation  2+2=?",
+        "action  <answer>4</answer>",
+        "3 sampled, 2 given, after 2 of step 0, mean logprob -0.2",
+        "chat tiny",
+        "2 tokens in, 3 out, stop",
+        "temperature 0.7  max_tokens 64  seed 1",
+        'arguments  {"query": "2+2", "top": 3}',
+        "error  TimeoutError: too slow",
+        "reward raw nan",
+        "error  ValueError: bad reward",
+        "fault  reward_invalid: nan",
+        "observation  [1 2 3 4] uint8 (2, 2)",
+        "left out: too long",
+    ):
+        assert words in text
+
+
+def test_a_tree_s_steps_can_be_limited():
+    """
+    How many more there are is said.
+    """
+    text = text_of(tree(EPISODE, limit=1))
+
+    assert ("step 0" in text, "step 1 " in text, "… and 2 more steps; --limit 0 shows all" in text) == (
+        True,
+        False,
+        True,
+    )
+
+
+def test_content_is_never_markup():
+    """
+    Square brackets in what was recorded are printed as they are.
+    """
+    step = mttp.Step(observation="[red]no[/red] [bold]", action="[/]")
+    text = text_of(tree(replace(EPISODE, steps=(step,), env="[x]", task="[/y]")))
+
+    assert all(words in text for words in ("[red]no[/red] [bold]", "action  [/]", "[x]", "[/y]"))
+
+
+def test_an_episode_is_a_document():
+    """
+    All fields but the steps, by their names.
+    """
+    document = episode_report.document(EPISODE)
+    names = {field.name.rstrip("_") for field in fields(mttp.Episode)}
+
+    assert names - {"steps"} | {"duration"} == set(document)
+    assert document == json.loads(to_json(document))
+
+
+def test_values_become_strict_json():
+    """
+    NaN is null, bytes are base64, arrays are lists, values are objects.
+    """
+    given = {
+        "a": [float("nan"), b"\x00\xff", EVERYTHING.final_observation, (1, None)],
+        2: mttp.Spec(name="x"),
+    }
+    spec = {"name": "x", "version": None, "sha256": None, "code_sha256": None, "code_coverage": None}
+
+    assert {"a": [None, "AP8=", [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [1, None]], "2": spec} == jsonable(given)
+
+
+def test_problems_are_listed_up_to_a_limit():
+    """
+    The first few in full, the rest as a number.
+    """
+    problems = mttp.read(write("e.jsonl", [s for n in range(9) for s in episode(n)[:-1]])).problems
+    printed = problem_lines(problems).plain.splitlines()
+
+    assert ("9 problems:", 7, "  … and 4 more; --json lists them") == (printed[0], len(printed), printed[-1])

@@ -1,0 +1,120 @@
+"""What a report states about numbers."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from mttp.report.blocks import plot, sparkline
+from mttp.report.figures import Figures, curve, figures, t_interval
+from mttp.report.words import count, duration, moment, number, shares, shortened
+
+NAN = math.nan
+
+
+def test_numbers_that_are_not_known_are_left_out():
+    """
+    NaN is no number, neither in the count nor in the mean.
+    """
+    assert Figures(3, 2.0, 1.0, 2.0, 3.0) == figures(np.array([1.0, NAN, 3.0, 2.0]))
+
+
+def test_without_numbers_there_are_no_figures():
+    """
+    The mean of nothing is not known.
+    """
+    assert Figures(0, None, None, None, None) == figures(np.array([NAN]))
+
+
+def test_the_interval_is_student_s():
+    """
+    A textbook example: ten measurements, nine degrees of freedom, t = 2.262.
+    """
+    values = np.array([9.0, 11.0] * 5)
+    half = 2.2621571628 * values.std(ddof=1) / math.sqrt(10)
+
+    assert t_interval(values) == pytest.approx((10 - half, 10 + half))
+
+
+def test_one_number_has_no_interval():
+    """
+    With one number nothing is known about its spread.
+    """
+    assert None is t_interval(np.array([1.0, NAN]))
+
+
+def test_without_scipy_there_is_no_interval(monkeypatch: pytest.MonkeyPatch):
+    """
+    It is left out, and nothing fails.
+    """
+    monkeypatch.setitem(sys.modules, "scipy", None)
+
+    assert None is t_interval(np.array([1.0, 2.0]))
+
+
+def test_a_curve_is_the_mean_of_stretches():
+    """
+    A long series is averaged; a stretch without numbers is a gap.
+    """
+    values = np.array([1.0, 3.0, NAN, NAN, 5.0, NAN])
+
+    assert [2.0, None, 5.0] == curve(values, points=3)
+    assert [1.0, 3.0, None, None, 5.0, None] == curve(values)
+    assert [] == curve(np.array([]))
+
+
+def test_a_sparkline_goes_from_lowest_to_highest():
+    """
+    The lowest is the lowest block, a gap a space, a flat line in the middle.
+    """
+    assert ["▁▅ █", "▅▅", ""] == [sparkline([0.0, 0.5, None, 1.0]), sparkline([7.0, 7.0]), sparkline([])]
+
+
+def test_a_plot_has_labelled_rows():
+    """
+    Each row says the value at its upper edge.
+    """
+    assert ["2 │  █", "1 │▁ █"] == plot([0.0, None, 2.0], rows=2)
+    assert [] == plot([None])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, "-"), (3.0, "3"), (1234.0, "1,234"), (0.123456, "0.1235"), (1e12, "1e+12")]
+)
+def test_numbers_are_short(value: float | None, expected: str):
+    """
+    Four digits say enough in a report.
+    """
+    assert expected == number(value)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (None, "-"),
+        (0.0, "0 s"),
+        (3e-9, "3 ns"),
+        (0.0025, "2.5 ms"),
+        (61.0, "1.02 min"),
+        (7200.0, "2 h"),
+        (2e5, "2.31 d"),
+    ],
+)
+def test_durations_have_a_fitting_unit(seconds: float | None, expected: str):
+    """
+    From nanoseconds to days.
+    """
+    assert expected == duration(seconds)
+
+
+def test_words_read_well():
+    """
+    Plurals, moments, shares, and text that is too long.
+    """
+    assert ["1 episode", "1,445 episodes"] == [count(1, "episode"), count(1445, "episode")]
+    assert ["2025-06-15 15:06:40", "-"] == [moment(1_750_000_000_999_999_999), moment(None)]
+    assert ["success 2, none 1", "-"] == [shares({"success": 2, "": 1}), shares({})]
+    assert "a⏎bcde… (3 more characters)" == shortened("a\nbcdefgh", 6)

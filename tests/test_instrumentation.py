@@ -1,0 +1,213 @@
+"""Instrumenting: which integration is chosen, what is imported for it, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import util
+from typing import Any
+
+import pytest
+
+import mttp
+from mttp import instrumentation, integrations
+from mttp.errors import InstrumentError, MissingExtra
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, "" if done.returncode == 0 else done.stderr)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("target", [3, "CartPole-v1", object(), {}.items(), Exception()])
+def test_an_unknown_target_is_refused(session: mttp.Session, target: object) -> None:
+    """
+    The message names the type, where it is from, and what is supported.
+    """
+    kind = type(target)
+
+    with pytest.raises(InstrumentError) as raised:
+        mttp.instrument(target)
+
+    assert (
+        f"nothing here knows how to record builtins.{kind.__qualname__} (packages: builtins); supported: gymnasium"
+        == str(raised.value)
+    )
+
+
+def test_a_class_is_refused(session: mttp.Session) -> None:
+    """
+    Instances are instrumented; the message says so.
+    """
+    with pytest.raises(InstrumentError, match="int is a class; instrument an instance of it"):
+        mttp.instrument(int)
+
+
+def test_the_bases_decide(session: mttp.Session) -> None:
+    """
+    A class of the user's own is known by the library that it derives from.
+    """
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Mine(gymnasium.Env):  # type: ignore[misc, name-defined]  # an optional import
+        pass
+
+    found = integrations.integration_of(Mine())
+
+    assert "mttp.integrations.gymnasium" == found.__name__  # type: ignore[attr-defined]  # it is a module
+
+
+def test_every_integration_has_the_same_names() -> None:
+    """
+    Each module of the table offers what the contract promises.
+    """
+    for package in integrations.MODULES:
+        pytest.importorskip(package)
+        module = integrations.load(package)
+
+        assert all(callable(getattr(module, name)) for name in ("attach", "wrap", "attach_all"))
+
+
+def test_no_foreign_library_is_imported_to_decide() -> None:
+    """
+    Importing mttp and refusing a target leaves gymnasium alone.
+    """
+    code = """
+import sys, mttp
+with mttp.configure(transport="memory://"):
+    for call in (mttp.instrument, mttp.wrap):
+        try:
+            call(object())
+        except mttp.errors.InstrumentError:
+            pass
+print("gymnasium" in sys.modules)
+"""
+    assert "False" == run(code)
+
+
+def test_a_library_is_instrumented_when_it_is_imported() -> None:
+    """
+    `instrument()` imports nothing; the library is recorded once somebody else imports it.
+    """
+    pytest.importorskip("gymnasium")
+    code = """
+import sys, mttp
+with mttp.configure(transport="memory://") as session:
+    handle = mttp.instrument(policy="p")
+    print("gymnasium" in sys.modules, handle.status())
+    from gymnasium import make
+    print(all(handle.status().values()), "gymnasium.make" in handle.status())
+    env = make("CartPole-v1")
+    env.reset(seed=1)
+    env.step(0)
+    env.close()
+    print([(episode.env, episode.policy, episode.length) for episode in mttp.read(session)])
+    handle.detach()
+    import gymnasium
+    print(type(gymnasium.make).__name__, any(handle.status().values()))
+"""
+    assert [
+        "False {'gymnasium': False}",
+        "True True",
+        "[('CartPole-v1', 'p', 1)]",
+        "function False",
+    ] == run(code).splitlines()
+
+
+def test_a_library_that_is_imported_after_detaching_is_left_alone() -> None:
+    """
+    A handle that was detached waits for nothing.
+    """
+    pytest.importorskip("gymnasium")
+    code = """
+import mttp
+with mttp.configure(transport="memory://"):
+    with mttp.instrument() as handle:
+        pass
+    import gymnasium
+    print(type(gymnasium.make).__name__, handle.status())
+"""
+    assert "function {'gymnasium': False}" == run(code)
+
+
+def test_a_broken_integration_does_not_break_the_import() -> None:
+    """
+    Whoever imports the library gets it; that it is not recorded is logged.
+    """
+    pytest.importorskip("gymnasium")
+    code = """
+import logging, mttp
+from mttp import integrations
+logging.basicConfig(format="%(message)s", stream=__import__("sys").stdout)
+integrations.MODULES["gymnasium"] = "mttp.integrations.nowhere"
+with mttp.configure(transport="memory://"):
+    mttp.instrument()
+    import gymnasium
+print(gymnasium.make.__name__)
+"""
+    first, *_, last = run(code).splitlines()
+
+    assert first.startswith("mttp: gymnasium is not recorded: ModuleNotFoundError")
+    assert "make" == last
+
+
+def test_nothing_to_instrument(session: mttp.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where no supported library is installed, the message says what to install.
+    """
+    monkeypatch.setattr(integrations, "MODULES", {"gymnasium_of_tomorrow": "mttp.integrations.gymnasium"})
+
+    with pytest.raises(MissingExtra, match=r"pip install 'mttp\[gymnasium_of_tomorrow\]'"):
+        mttp.instrument()
+
+
+def test_an_old_library_is_said_to_be_old() -> None:
+    """
+    A Gymnasium before 1.1 is refused with the version that is needed.
+    """
+    pytest.importorskip("gymnasium")
+    code = """
+import gymnasium.vector, mttp
+del gymnasium.vector.AutoresetMode
+try:
+    import mttp.integrations.gymnasium
+except mttp.errors.MissingExtra as error:
+    print(error)
+"""
+    assert "recording Gymnasium environments needs gymnasium>=1.1: pip install 'mttp[gymnasium]'" == run(code)
+
+
+def test_a_session_that_can_not_start_undoes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    When the default transport can't be opened, no library stays instrumented.
+    """
+    gymnasium = pytest.importorskip("gymnasium")
+    monkeypatch.setenv("MTTP_TRANSPORT", "carrier-pigeon://loft")
+    make = gymnasium.make
+
+    with pytest.raises(mttp.errors.TransportError):
+        mttp.instrument()
+
+    assert gymnasium.make is make
+    assert not handle_of(instrumentation)
+
+
+def handle_of(module: Any) -> bool:
+    """Whether everything is instrumented now."""
+    return bool(module._everything is not None and module._everything.attached)
+
+
+def test_gymnasium_is_found_without_importing_it() -> None:
+    """
+    Whether a library is installed is asked of the import system.
+    """
+    for package in integrations.MODULES:
+        assert (util.find_spec(package) is None) == (package not in _installed())
+
+
+def _installed() -> set[str]:
+    from importlib.metadata import packages_distributions
+
+    return set(packages_distributions())

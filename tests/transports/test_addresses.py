@@ -1,0 +1,189 @@
+"""What an address names, and what is said about one that names nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from mttp import transports
+from mttp.errors import ConfigureError, TransportError
+from mttp.transports.file import FileTransport
+from mttp.transports.memory import MemoryTransport
+
+
+def opened_file(url: str) -> FileTransport:
+    """The file transport at an address, closed again."""
+    transport = cast(FileTransport, transports.open(url))
+    transport.shutdown()
+    return transport
+
+
+@pytest.mark.parametrize("url", ["memory://", "memory:", "memory"])
+def test_memory_needs_no_more_than_its_name(url: str) -> None:
+    """
+    The shortest address there is.
+    """
+    assert isinstance(transports.open(url), MemoryTransport)
+
+
+def test_memory_may_be_bounded() -> None:
+    """
+    The option of an address is the argument of the transport.
+    """
+    transport = cast(MemoryTransport, transports.open("memory://?max_episodes=10"))
+
+    assert 10 == transport.max_episodes
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file://runs/a.jsonl", "runs/a.jsonl"),
+        ("file://a.jsonl", "a.jsonl"),
+        ("file://./a%20b%3F%25.jsonl", "a b?%.jsonl"),
+        ("file://a b.jsonl", "a b.jsonl"),
+        ("file://ü/日本.jsonl", "ü/日本.jsonl"),
+        ("file://a#b.jsonl", "a#b.jsonl"),
+        ("file://a.jsonl?fsync=segment", "a.jsonl"),
+    ],
+)
+def test_a_file_is_named_relative_to_the_working_directory(url: str, path: str, tmp_path: Path) -> None:
+    """
+    Percent signs escape what an address can't say; the question mark begins the options.
+    """
+    transport = opened_file(url)
+
+    assert tmp_path / path == transport.path
+    assert (tmp_path / path).is_file()
+
+
+def test_a_file_is_named_absolutely(tmp_path: Path) -> None:
+    """
+    Three slashes begin an absolute path.
+    """
+    transport = opened_file(f"file://{tmp_path}/deep/er/a.jsonl")
+
+    assert tmp_path / "deep/er/a.jsonl" == transport.path
+
+
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    No shell expands it in a configuration file.
+    """
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    assert tmp_path / "home/a.jsonl" == opened_file("file://~/a.jsonl").path
+
+
+@pytest.mark.parametrize("url", ["file://runs/", "file://runs"])
+def test_a_directory_ends_in_a_slash_or_is_there(url: str, tmp_path: Path) -> None:
+    """
+    It holds one file for each process, by host and process id.
+    """
+    (tmp_path / "runs").mkdir()
+
+    transport = opened_file(url)
+
+    (file,) = (tmp_path / "runs").iterdir()
+    assert transport.directory
+    assert re.fullmatch(r"[\w-]+-\d+-[0-9a-f]{6}\.jsonl", file.name)
+
+
+def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
+    """
+    The option `suffix` says how.
+    """
+    opened_file("file://runs/?suffix=.jsonl.zst")
+
+    (file,) = (tmp_path / "runs").iterdir()
+    assert file.name.endswith(".jsonl.zst")
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("runs/a.jsonl", "'runs/a.jsonl' has no scheme; for a file write 'file://runs/a.jsonl'"),
+        ("", "'' has no scheme"),
+        ("s3://bucket/a", "unknown scheme 's3'; known are memory://, file://"),
+        ("://a", "unknown scheme ''"),
+        ("FILE://a.jsonl", "unknown scheme 'FILE'"),
+        ("file://", "no path; write file://runs/a.jsonl or file://runs/"),
+        ("file:///", "no path; write"),
+        ("file://?fsync=segment", "no path; write"),
+        ("file://a.jsonl?max=3", "unknown option 'max'; known are max_bytes, fsync, suffix"),
+        ("file://a.jsonl?max_bytes=lots", "option max_bytes='lots': expected a size such as 64MB or 1GiB"),
+        ("file://a.jsonl?max_bytes=0", "option max_bytes='0': expected a whole number above zero"),
+        ("file://a.jsonl?max_bytes=-5", "option max_bytes='-5': expected a size"),
+        ("file://a.jsonl?max_bytes=", "option max_bytes='': expected a size"),
+        ("file://a.jsonl?max_bytes=5XB", "option max_bytes='5XB': expected a size"),
+        ("file://a.jsonl?fsync=always", "option fsync='always': expected one of never, segment"),
+        ("file://runs/?suffix=.txt", "option suffix='.txt': expected one of .jsonl, .jsonl.gz, .jsonl.zst"),
+        ("memory://a", "memory has no path, not even 'a'; write memory://"),
+        ("memory://?max=3", "unknown option 'max'; known are max_episodes"),
+        ("memory://?max_episodes=ten", "option max_episodes='ten': expected a whole number above zero"),
+        ("memory://?max_episodes=0", "option max_episodes='0': expected a whole number above zero"),
+        ("memory://?max_episodes=1.5", "option max_episodes='1.5': expected a whole number above zero"),
+        ("file://occupied/a.jsonl", "can't write occupied/a.jsonl: .* make this one writable"),
+        ("file://occupied/", "can't write occupied/: .* choose another place"),
+        ("file://a%00b.jsonl", "can't write a\x00b.jsonl: embedded null"),
+        ("file://" + "n" * 300 + ".jsonl", "can't write n+.jsonl: File name too long"),
+    ],
+)
+def test_a_wrong_address_is_named_and_the_way_out_told(url: str, advice: str, tmp_path: Path) -> None:
+    """
+    The error repeats the address, names what is wrong in it, and says what to write instead.
+    """
+    (tmp_path / "occupied").write_text("a file, where the address wants a directory")
+
+    with pytest.raises(TransportError) as caught:
+        transports.open(url)
+
+    message = str(caught.value)
+    assert message.startswith(f"transport {url!r}")
+    assert re.search(advice if ".*" in advice or "+" in advice else re.escape(advice), message)
+
+
+def test_a_transport_error_is_a_configure_error() -> None:
+    """
+    Whoever sets up catches one kind.
+    """
+    assert issubclass(TransportError, ConfigureError)
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [("7", 7), ("7B", 7), ("64MB", 64_000_000), ("1 gib", 2**30), ("2KiB", 2048), ("3kb", 3000)],
+)
+def test_sizes_are_in_bytes_or_units(size: str, count: int) -> None:
+    """
+    Powers of a thousand, or of 1,024 with an i.
+    """
+    assert count == opened_file(f"file://a.jsonl?max_bytes={size}")._max_bytes
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file://a.jsonl",
+        "file://a b%3F.jsonl?max_bytes=64000000&fsync=segment",
+        "file://runs/",
+        "file://runs/?suffix=.jsonl.gz",
+    ],
+)
+def test_a_file_transport_knows_an_address_that_holds_anywhere(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A child process that works in another directory finds the same place, with the same options.
+    """
+    transport = opened_file(url)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    other = opened_file(transport.address)
+
+    known = ("path", "directory", "_max_bytes", "_fsync", "_suffix", "address")
+    assert [getattr(transport, name) for name in known] == [getattr(other, name) for name in known]
