@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does: as short as possible, as long as a loaded machine needs."""
+"""Waiting for what another thread or process does: as short as can be, as long as a loaded machine needs."""
 
 from __future__ import annotations
 

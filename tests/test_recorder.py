@@ -243,6 +243,19 @@ def test_current_handles_follow_the_blocks(session: mttp.Session) -> None:
     assert {} == dict(session.stats.faults)
 
 
+def test_a_step_brings_its_episode_along(session: mttp.Session) -> None:
+    """
+    Within a step's block its episode is current, though nobody entered that.
+    """
+    episode = mttp.episode()
+    with episode.step():
+        assert mttp.current_episode() is episode
+    assert not mttp.current_episode()
+    episode.end()
+
+    assert only(session).complete
+
+
 def test_inert_handles_take_everything(session: mttp.Session) -> None:
     """
     A step outside an episode does nothing, and that is counted.

@@ -28,7 +28,8 @@ original = gymnasium.make
 
 @pytest.fixture(autouse=True)
 def _registered() -> Any:
-    gymnasium.register(SCRIPTED, entry_point=Scripted, disable_env_checker=True, order_enforce=False)
+    entry_point = f"{Scripted.__module__}:{Scripted.__name__}"
+    gymnasium.register(SCRIPTED, entry_point=entry_point, disable_env_checker=True, order_enforce=False)
     yield
     del gymnasium.registry[SCRIPTED]
 

@@ -108,18 +108,14 @@ def test_a_copy_of_a_wrapped_vector_records_by_itself(session: mttp.Session) -> 
     assert [1, 1] == [episode.length for episode in mttp.read(session)]
 
 
-@pytest.mark.parametrize("route", [mttp.instrument, mttp.wrap])
-def test_gymnasiums_own_checks_pass(session: mttp.Session, route: Any) -> None:
+def test_gymnasiums_own_checks_pass(session: mttp.Session) -> None:
     """
-    Determinism, signatures and results are what Gymnasium expects of an environment.
+    Determinism, signatures and results of an instrumented environment are what Gymnasium expects.
     """
-    env = gymnasium.make("CartPole-v1").unwrapped
-    env = route(env) if route is mttp.wrap else (route(env), env)[1]
+    env = gymnasium.make("FrozenLake-v1").unwrapped
+    mttp.instrument(env)
 
-    check_env(env.env if route is mttp.wrap else env, skip_render_check=True)
-    env.reset(seed=1)
-    env.step(0)
-    env.close()
+    check_env(env, skip_render_check=True)
 
     assert {} == dict(session.stats.faults)
 

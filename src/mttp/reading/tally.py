@@ -78,7 +78,7 @@ class _Open:
     __slots__ = ("ending", "env", "first", "grades", "scorings", "seen", "steps", "told")
 
     def __init__(self) -> None:
-        self.seen: set[int] = set()
+        self.seen: set[str] = set()
         self.steps = 0
         self.env = ""
         self.first: _Place | None = None
@@ -119,7 +119,7 @@ class Tally:
         self.call_tokens = [0, 0]
         self.duplicates = 0
         self.runs: dict[str, dict[str, SpanRecord]] = {}
-        self._open: dict[int, _Open] = {}
+        self._open: dict[str, _Open] = {}
         self._finished: set[int] = set()
         self._take: dict[str, Any] = {
             names.EPISODE: self._root,
@@ -141,32 +141,31 @@ class Tally:
             self._add(kind, record)
 
     def _add(self, kind: str, record: SpanRecord) -> None:
-        trace, span = int(record.trace_id, 16), int(record.span_id, 16)
-        if trace in self._finished:
-            self.duplicates += 1
-            return
-        episode = self._open.get(trace)
+        episode = self._open.get(record.trace_id)
         if episode is None:
-            episode = self._open[trace] = _Open()
-        if span in episode.seen:
+            if int(record.trace_id, 16) in self._finished:
+                self.duplicates += 1
+                return
+            episode = self._open[record.trace_id] = _Open()
+        if record.span_id in episode.seen:
             self.duplicates += 1
             return
-        episode.seen.add(span)
+        episode.seen.add(record.span_id)
         if episode.first is None or record.start_time < episode.first.start:
             episode.first = _Place(record.start_time, 0, record.parent_id)
         self._take[kind](episode, record)
         if episode.is_whole:
-            del self._open[trace]
-            self._finished.add(trace)
+            del self._open[record.trace_id]
+            self._finished.add(int(record.trace_id, 16))
             self._close(episode)
 
     def finish(self) -> Iterator[Missing]:
         """Close what is still open, and say what each lacks."""
         self._finished.clear()
         while self._open:
-            trace, episode = self._open.popitem()
+            trace_id, episode = self._open.popitem()
             recorded = None if episode.ending is None else episode.ending.span_count
-            yield Missing(f"{trace:032x}", episode.steps, len(episode.seen), recorded)
+            yield Missing(trace_id, episode.steps, len(episode.seen), recorded)
             self._close(episode)
 
     def _close(self, episode: _Open) -> None:

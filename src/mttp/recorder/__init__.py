@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from opentelemetry import context as otel_context
 
-from mttp.recorder.handle import Host
+from mttp.recorder.handle import EPISODE_KEY, STEP_KEY, Host
 from mttp.recorder.open_call import OpenCall
-from mttp.recorder.open_episode import EPISODE_KEY, OpenEpisode
-from mttp.recorder.open_step import STEP_KEY, OpenStep
+from mttp.recorder.open_episode import OpenEpisode
+from mttp.recorder.open_step import OpenStep
 
 __all__ = [
     "Host",

@@ -18,7 +18,12 @@ from mttp.codec.plain import name_key, number, plain, text
 from mttp.livespan import LiveSpan, Origin, qualified_name
 from mttp.semconv import attributes as a
 
-__all__ = ["Handle", "Host", "Markable", "Measured", "quiet"]
+__all__ = ["EPISODE_KEY", "STEP_KEY", "Handle", "Host", "Markable", "Measured", "quiet"]
+
+EPISODE_KEY = otel_context.create_key("mttp-episode")
+"""Where the OpenTelemetry context holds the current episode."""
+STEP_KEY = otel_context.create_key("mttp-step")
+"""Where the OpenTelemetry context holds the current step."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

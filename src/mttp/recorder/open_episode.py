@@ -18,16 +18,13 @@ from mttp.codec import episodes as episode_codec
 from mttp.codec.plain import Faults, text
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Host, quiet
+from mttp.recorder.handle import EPISODE_KEY, STEP_KEY, Host, quiet
 from mttp.recorder.known import Known
-from mttp.recorder.open_step import STEP_KEY, OpenStep
+from mttp.recorder.open_step import OpenStep
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["EPISODE_KEY", "OpenEpisode"]
-
-EPISODE_KEY = otel_context.create_key("mttp-episode")
-"""Where the OpenTelemetry context holds the current episode."""
+__all__ = ["OpenEpisode"]
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 

@@ -12,13 +12,10 @@ from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, text
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Host, Measured, quiet
+from mttp.recorder.handle import EPISODE_KEY, STEP_KEY, Host, Measured, quiet
 from mttp.recorder.open_call import OpenCall
 
-__all__ = ["STEP_KEY", "OpenStep"]
-
-STEP_KEY = otel_context.create_key("mttp-step")
-"""Where the OpenTelemetry context holds the current step."""
+__all__ = ["OpenStep"]
 
 
 class Owner(Protocol):
@@ -54,7 +51,8 @@ class OpenStep(Measured):
 
     def _as_context(self, span: LiveSpan) -> Context:
         self._outer = otel_context.get_value(STEP_KEY)
-        return otel_context.set_value(STEP_KEY, self, super()._as_context(span))
+        context = otel_context.set_value(EPISODE_KEY, self._owner, super()._as_context(span))
+        return otel_context.set_value(STEP_KEY, self, context)
 
     @property
     def index(self) -> int:

@@ -139,7 +139,7 @@ def _record(span: Any, scope: Scope, attributes: Mapping[str, Any]) -> SpanRecor
         span_id=_id(span.span_id, 16, "spanId"),
         parent_id=_repeated_id(span.parent_span_id, 16, "parentSpanId") if span.parent_span_id else "",
         name=span.name or "",
-        kind=_enum(span.kind, _KINDS),
+        kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
         start_time=int(span.start_time_unix_nano or 0),
         end_time=int(span.end_time_unix_nano or 0),
         attributes=attributes,
