@@ -86,8 +86,10 @@ class Delivery:
         return left
 
     def shutdown(self) -> None:
-        """Release the transport."""
-        self._transport.shutdown()
+        """Release the transport, where it has anything to release."""
+        shutdown = getattr(self._transport, "shutdown", None)
+        if shutdown is not None:
+            shutdown()
 
     def _export(self, spans: Sequence[LiveSpan]) -> Exception | None:
         try:

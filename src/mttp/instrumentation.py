@@ -51,7 +51,7 @@ def wrap(env: Any, /, **options: Any) -> Any:
     """
     `env` in a wrapper of its library's own kind, which records; options and errors are those of `instrument`.
 
-    What is wrapped already comes back as it is.
+    What is wrapped already comes back as it is, unless there are options.
     """
     wrapped = integrations.integration_of(env).wrap(env, **options)
     configuration.ensure_session()

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp import cli
+from mttp.cli import output
 from mttp.cli.app import COMMANDS, app
 from mttp.cli.show import Sort
 from mttp.report.episodes import SORTS
@@ -384,3 +385,23 @@ def test_without_typer_the_extra_is_named(
         caught.value.code,
         capsys.readouterr().err,
     )
+
+
+def test_a_terminal_sees_progress_while_much_is_read(good: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    A bar on standard error, for large recordings and on terminals only.
+    """
+    assert [None] * 2 == [_bar(good), _bar(good, FORCE_COLOR="1", patch=monkeypatch)]
+    monkeypatch.setattr(output, "_LARGE", 0)
+    assert callable(_bar(good, FORCE_COLOR="1", patch=monkeypatch))
+
+
+def _bar(path: str, *, patch: pytest.MonkeyPatch | None = None, **environment: str) -> Any:
+    """What reading is to report its progress to."""
+    for name, value in environment.items():
+        assert patch is not None
+        patch.setenv(name, value)
+    with output.progress([path]) as advance:
+        if advance is not None:
+            advance(10)
+        return advance

@@ -60,6 +60,17 @@ def test_wrapping_twice_changes_nothing(session: mttp.Session) -> None:
     assert [5.0, -12.5, 1.0] == [step.reward for step in only(session).steps]
 
 
+def test_wrapping_with_other_options_adds_a_layer(session: mttp.Session) -> None:
+    """
+    The outer layer's options count.
+    """
+    env = mttp.wrap(mttp.wrap(Scripted(), policy="inner"), policy="outer")
+
+    act_out(env, PLAYS[:1])
+
+    assert ("outer", PLAYS[0]) == (only(session).policy, told(only(session)))
+
+
 def test_a_wrapped_environment_can_be_instrumented(session: mttp.Session) -> None:
     """
     Both routes together still record once.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -167,3 +170,33 @@ def test_a_trace_that_is_spread_over_files_is_one_episode():
         [one.complete for one in found],
         found.problems,
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_read():
+    """
+    What another program writes into a pipe is read as it comes.
+    """
+    data = write("a.jsonl.gz", episode(0)).read_bytes()
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_bytes(data))
+    writer.start()
+    found = mttp.read("pipe")
+    writer.join()
+
+    assert ([0], []) == (numbers(found), found.problems)
+
+
+def test_a_file_that_may_not_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    """
+    What the operating system refuses is said as any other thing that can't be read.
+    """
+    path = write("a.jsonl", episode(0))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+    with pytest.raises(ReadError, match=r"a\.jsonl: Permission denied"):
+        mttp.read(path)

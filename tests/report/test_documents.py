@@ -124,7 +124,7 @@ def test_tables_list_runs_and_episodes():
     runs = text_of(episode_report.runs_table(found.runs, limit=None)).splitlines()
     episodes = text_of(episode_report.episodes_table(found.episodes, limit=None)).splitlines()
 
-    assert ["run-1", "first", "train", "completed"] == runs[1].split()[:4]
+    assert ["run-1", "first", "completed"] == runs[1].split()[:3]
     assert ["00000001", "00000002", "00000003"] == [line.split()[0] for line in episodes[1:]]
     assert "unfinished" in episodes[3]
 
@@ -139,6 +139,37 @@ def test_long_tables_say_how_many_more_there_are():
         episode_report.episodes_table(found.episodes, limit=2)
     )
     assert "more" not in text_of(episode_report.episodes_table(found.episodes, limit=5))
+
+
+def test_columns_that_say_nothing_are_left_out():
+    """
+    Tasks, outcomes and kinds of runs are columns where there are any to tell.
+    """
+    plain = [mttp.Episode(trace_id="ab" * 16)]
+    told = [*plain, mttp.Episode(trace_id="cd" * 16, task="a", outcome="success")]
+    heads = [
+        text_of(episode_report.episodes_table(given, limit=None)).split("\n")[0] for given in (plain, told)
+    ]
+
+    assert [False, True] == ["task" in head and "outcome" in head for head in heads]
+    kinds = [
+        text_of(episode_report.runs_table([mttp.Run(id="a", kind=kind)], limit=None))
+        for kind in ("train", "eval")
+    ]
+    assert [False, True] == ["kind" in text for text in kinds]
+
+
+def test_the_day_is_said_where_it_differs():
+    """
+    Within one day the time is enough.
+    """
+    day = 86_400 * 10**9
+    times = (EPISODE.start_time or 0, (EPISODE.start_time or 0) + day)
+    episodes = [replace(EPISODE, start_time=time) for time in times]
+    tables = [text_of(episode_report.episodes_table(given, limit=None)) for given in (episodes[:1], episodes)]
+
+    assert [False, True] == ["2025-06-15" in text for text in tables]
+    assert all("15:06:40" in text for text in tables)
 
 
 def test_ids_grow_until_they_differ():

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def written(*paths: Path) -> list[int]:
 
 def parts(path: Path) -> list[Path]:
     """The file and its parts, in order."""
-    stem, _, suffix = path.name.partition(".")
+    stem = path.name.partition(".")[0]
     others = [other for other in path.parent.iterdir() if other != path and other.name.startswith(f"{stem}.")]
     return [path, *sorted(others, key=lambda other: int(other.name.split(".")[1]))]
 
@@ -264,10 +265,8 @@ def test_a_full_file_is_followed_by_the_next_part(
     names = [part.name for part in mttp_sources(path)]
     found = [number for part in mttp_sources(path) for number in written(part)]
 
-    stem, suffix = (
-        (name, "") if name == "a" else (name.partition(".json")[0], "".join(name.partition(".json")[1:]))
-    )
-    assert [name, *(f"{stem}.{number}{suffix}" for number in range(1, len(names)))] == names
+    stem, dot, rest = name.partition(".json")
+    assert [name, *(f"{stem}.{number}{dot}{rest}" for number in range(1, len(names)))] == names
     assert len(names) > 3
     assert list(range(30)) == found
     assert all(part.stat().st_size >= 1000 for part in mttp_sources(path)[:-1])
@@ -534,7 +533,7 @@ def test_a_directory_that_can_not_be_made_anew_refuses_until_it_can(
     shutil.rmtree(tmp_path / "runs")
     (tmp_path / "runs").write_text("in the way")
 
-    with pytest.raises(OSError, match="File exists|Not a directory"):
+    with pytest.raises(OSError, match=r"File exists|Not a directory"):
         transport.export([span(0)])
     (tmp_path / "runs").unlink()
     transport.export([span(0)])
@@ -604,8 +603,6 @@ def test_threads_may_share_a_transport(tmp_path: Path, opened: Callable[..., Fil
     """
     The SDK's simple processor exports from whatever thread ends a span.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     transport = opened(tmp_path / "a.jsonl", max_bytes=5000)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: transport.export([span(number)]), range(200)))
@@ -617,7 +614,7 @@ def test_a_closed_transport_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     """
     Nothing leaks over rotation, deletion, failure and closing.
     """
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     transport = FileTransport(tmp_path / "runs" / "a.jsonl", max_bytes=500)
     for number in range(20):
         transport.export([span(number)])
@@ -626,7 +623,7 @@ def test_a_closed_transport_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     transport.shutdown()
     transport.shutdown()
 
-    assert before == len(os.listdir("/proc/self/fd"))
+    assert before == len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_closed_transport_says_where_it_wrote(tmp_path: Path) -> None:

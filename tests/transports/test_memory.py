@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
 
 import mttp
 from mttp.transports.memory import MemoryTransport
@@ -130,12 +133,8 @@ def test_spans_of_others_belong_to_their_episode(foreign_first: bool) -> None:
     assert 2 == len({record.trace_id for record in transport.records()})
 
 
-def foreign_span(trace_id: int) -> object:
+def foreign_span(trace_id: int) -> ReadableSpan:
     """A span of another library in an episode's trace."""
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.trace import SpanContext
-
     return ReadableSpan("http", SpanContext(trace_id, 7, is_remote=False), resource=Resource({}))
 
 
@@ -160,5 +159,8 @@ def test_a_session_elsewhere_keeps_no_records() -> None:
     """
     Its files are to be read instead, and the error says so.
     """
-    with mttp.configure("file://a.jsonl") as session, pytest.raises(TypeError, match="read its files instead"):
+    with (
+        mttp.configure("file://a.jsonl") as session,
+        pytest.raises(TypeError, match="read its files instead"),
+    ):
         session.records()

@@ -22,6 +22,8 @@ _BATCH_ROWS = 2_000
 
 def is_parquet(path: Path) -> bool:
     """Whether the file begins as Parquet files do."""
+    if not path.is_file():  # of a pipe, what was looked at would be gone
+        return False
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 

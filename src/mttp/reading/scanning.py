@@ -65,7 +65,10 @@ class Scan:
     def _read(self) -> Iterator[SpanRecord]:
         readable = 0
         for item in self._items:
-            readable += yield from self._of_one_convention(item)
+            try:
+                readable += yield from self._of_one_convention(item)
+            except OSError as error:
+                raise ReadError(f"{error.filename or item}: {error.strerror or error}") from error
         if not readable:
             raise ReadError("; ".join(map(str, self.problems[:3])) + ": nothing was recorded there")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +25,8 @@ SORTS: dict[str, Callable[[Episode], float | None]] = {
 
 _STYLES = {"completed": "green", "error": "red", "aborted": "yellow", "unfinished": "yellow"}
 _ID_DIGITS = 8
+_NUMBERS = ("return", "steps", "duration")
+_SHRINKING = ("name", "env", "task", "revision")
 
 
 def sorted_by(episodes: Sequence[Episode], key: str, *, reverse: bool = False) -> list[Episode]:
@@ -43,47 +46,56 @@ def document(episode: Episode) -> dict[str, Any]:
 
 def runs_table(runs: Sequence[Run], *, limit: int | None) -> Table:
     """One row per run."""
-    table = _table(
-        "run", "name", "kind", "status", "started", "duration", "seed", "revision", limited=(runs, limit)
-    )
-    for run in runs[:limit]:
-        ended = None if run.end_time is None or run.start_time is None else run.end_time - run.start_time
-        table.add_row(
-            Text(run.id),
-            Text(run.name or NOTHING),
-            Text(run.kind),
-            _status(run.status or "unfinished"),
-            moment(run.start_time),
-            duration(None if ended is None else ended / 1e9),
-            Text(NOTHING if run.seed is None else str(run.seed)),
-            Text(_revision(run)),
-        )
-    return table
+    rows = [
+        {
+            "run": Text(run.id),
+            "name": _shrinking(run.name or NOTHING),
+            "kind": Text(run.kind),
+            "status": _status(run.status or "unfinished"),
+            "started": Text(moment(run.start_time)),
+            "duration": Text(duration(_seconds(run))),
+            "seed": Text(NOTHING if run.seed is None else str(run.seed)),
+            "revision": _shrinking(_revision(run)),
+        }
+        for run in runs[:limit]
+    ]
+    return _table(rows, left_out=len(runs) - len(rows), optional={"kind": "train"})
+
+
+def _seconds(run: Run) -> float | None:
+    return None if run.end_time is None or run.start_time is None else (run.end_time - run.start_time) / 1e9
 
 
 def _revision(run: Run) -> str:
-    return NOTHING if run.revision is None else run.revision[:10] + ("+changes" if run.dirty else "")
+    return NOTHING if run.revision is None else run.revision[:10] + (" dirty" if run.dirty else "")
 
 
 def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Table:
-    """One row per episode; ids are as short as they can be and still be told apart."""
+    """One row per episode; ids are as short as they can be and still be told apart, times likewise."""
+    shown = episodes[:limit]
     digits = _digits([episode.trace_id for episode in episodes])
-    table = _table("episode", "started", "env", "task", "status", "outcome", limited=(episodes, limit))
-    for name in ("return", "steps", "duration"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for episode in episodes[:limit]:
-        table.add_row(
-            Text(episode.trace_id[:digits]),
-            moment(episode.start_time),
-            Text(episode.env or NOTHING),
-            Text(episode.task or NOTHING),
-            _status(episode.status),
-            Text(episode.outcome),
-            number(episode.return_),
-            number(episode.length),
-            duration(episode.duration),
-        )
-    return table
+    rows = [
+        {
+            "episode": Text(episode.trace_id[:digits]),
+            "started": Text(started),
+            "env": _shrinking(episode.env or NOTHING),
+            "task": _shrinking(episode.task or NOTHING),
+            "status": _status(episode.status),
+            "outcome": Text(episode.outcome),
+            "return": Text(number(episode.return_)),
+            "steps": Text(number(episode.length)),
+            "duration": Text(duration(episode.duration)),
+        }
+        for episode, started in zip(shown, _moments(shown), strict=True)
+    ]
+    return _table(rows, left_out=len(episodes) - len(rows), optional={"task": NOTHING, "outcome": "unknown"})
+
+
+def _moments(episodes: Sequence[Episode]) -> list[str]:
+    """When each began: the time of day where all began on one day."""
+    moments = [moment(episode.start_time) for episode in episodes]
+    days = {text.partition(" ")[0] for text in moments}
+    return [text.partition(" ")[2] for text in moments] if len(days) == 1 and NOTHING not in days else moments
 
 
 def _digits(ids: Sequence[str]) -> int:
@@ -94,15 +106,26 @@ def _digits(ids: Sequence[str]) -> int:
     return digits
 
 
-def _table(*names: str, limited: tuple[Sequence[object], int | None]) -> Table:
-    """A table of so many rows at most; its caption says how many more there are."""
-    rows, limit = limited
-    more = 0 if limit is None else len(rows) - limit
-    caption = Text(f"… and {more:,} more; --limit 0 shows all") if more > 0 else None
+def _table(rows: Sequence[Mapping[str, Text]], *, left_out: int, optional: Mapping[str, str]) -> Table:
+    """The rows; a column that says the same as if it weren't there, in every row, isn't there."""
+    caption = Text(f"… and {left_out:,} more; --limit 0 shows all") if left_out else None
     table = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
+    names = [
+        name
+        for name in (rows[0] if rows else ())
+        if name not in optional or any(row[name].plain != optional[name] for row in rows)
+    ]
     for name in names:
-        table.add_column(name, no_wrap=name in (names[0], "started", "status"), overflow="fold")
+        justify: JustifyMethod = "right" if name in _NUMBERS else "left"
+        table.add_column(_shrinking(name), justify=justify, no_wrap=name not in _SHRINKING)
+    for row in rows:
+        table.add_row(*(row[name] for name in names))
     return table
+
+
+def _shrinking(text: str) -> Text:
+    """A cell that loses its end where the terminal is too narrow."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _status(status: str) -> Text:

@@ -113,7 +113,7 @@ def _without_mark(content: bytes) -> bytes:
 
 def _chunks(path: Path, progress: Progress | None) -> Iterator[bytes | str]:
     """The decompressed content piece by piece; text, as the last piece, says why there is no more."""
-    with path.open("rb", buffering=0) as file:
+    with path.open("rb") as file:
         start = file.read(4)
         if start.startswith(_GZIP):
             yield from _decompressed(_pieces(file, start, _COMPRESSED_PIECE, progress), "gzip", _gzip)
@@ -124,7 +124,7 @@ def _chunks(path: Path, progress: Progress | None) -> Iterator[bytes | str]:
 
 
 def _pieces(file: Any, start: bytes, size: int, progress: Progress | None) -> Iterator[bytes]:
-    piece = start + (file.read(size) or b"")
+    piece = start + file.read(size)
     while piece:
         if progress is not None:
             progress(len(piece))

@@ -65,8 +65,12 @@ def attach(target: Any, /, **options: Any) -> Attachment:
 
 
 def wrap(target: Any, /, **options: Any) -> Any:
-    """An environment or a vector environment in a wrapper that records."""
-    if isinstance(target, (RecordEpisodes, RecordVectorEpisodes)):
+    """
+    An environment or a vector environment in a wrapper that records.
+
+    What is wrapped already comes back as it is, unless there are options: they make another layer, which records.
+    """
+    if isinstance(target, (RecordEpisodes, RecordVectorEpisodes)) and not options:
         return target
     if isinstance(target, gymnasium.Env):
         return RecordEpisodes(target, **options)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
@@ -120,9 +119,9 @@ class Several:
         """Which environments can't be stepped now."""
         if self._mode is AutoresetMode.SAME_STEP:
             return [False] * len(self._tracks)
-        ends = np.logical_or(terminations, truncations).tolist()
+        flags = zip(_listed(terminations), _listed(truncations), self._over, strict=True)
         stays = self._mode is AutoresetMode.DISABLED
-        return [bool(end) or (stays and over) for end, over in zip(ends, self._over, strict=True)]
+        return [bool(terminated or truncated or (stays and over)) for terminated, truncated, over in flags]
 
     def _react(
         self,
@@ -164,6 +163,11 @@ def _mode(vector: Any) -> AutoresetMode:
     """The mode; NEXT_STEP where none is stated, as Gymnasium itself assumes."""
     stated = getattr(vector.unwrapped, "autoreset_mode", None) or vector.metadata.get("autoreset_mode")
     return AutoresetMode.NEXT_STEP if stated is None else AutoresetMode(stated)
+
+
+def _listed(flags: Any) -> Any:
+    """Flags of any array library, a tensor on a device included."""
+    return flags.tolist() if hasattr(flags, "tolist") else flags
 
 
 def _rows(space: Any, batch: Any, count: int) -> list[Any]:

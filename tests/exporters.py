@@ -1,0 +1,63 @@
+"""Exporters that misbehave on demand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from mttp.codec.profiles import full
+from mttp.readable import record
+from mttp.spans import SpanRecord
+
+
+class Exporter(SpanExporter):
+    """Keeps the segments it is given, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.segments: list[list[SpanRecord]] = []
+        self.offers = 0
+        self.trouble: Callable[[Sequence[SpanRecord]], SpanExportResult | None] = lambda segment: None
+        """Called with each segment first; may raise, answer that it is refused, or take its time."""
+        self.open = threading.Event()
+        """Nothing is taken while it is clear."""
+        self.open.set()
+        self.shutdowns = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Keep the spans."""
+        segment = [record(span, full) for span in spans]
+        self.offers += 1
+        self.open.wait()
+        answer = self.trouble(segment) or SpanExportResult.SUCCESS
+        if answer is SpanExportResult.SUCCESS:
+            self.segments.append(segment)
+        return answer
+
+    def shutdown(self) -> None:
+        """Count it."""
+        self.shutdowns += 1
+
+    def records(self) -> Iterator[SpanRecord]:
+        """All spans that were taken."""
+        return iter([record for segment in self.segments for record in segment])
+
+    def names(self) -> list[str]:
+        """Their names."""
+        return [record.name for record in self.records()]
+
+
+def raising(error: Exception) -> Callable[[Sequence[SpanRecord]], None]:
+    """Trouble that raises."""
+
+    def trouble(segment: Sequence[SpanRecord]) -> None:
+        raise error
+
+    return trouble
+
+
+def refusing(segment: Sequence[SpanRecord]) -> SpanExportResult:
+    """Trouble that answers so."""
+    return SpanExportResult.FAILURE
