@@ -146,6 +146,7 @@ class Pipeline:
         self._waited[trace_id] = waited + spent
         self._stats.blocked_seconds += spent
         if not fits:
+            del self._waited[trace_id]
             lost = self._delivery.waiting.drop(trace_id) + self._fresh.drop(trace_id)
             self._losses.add(trace_id, lost, "buffer_full")
 

@@ -319,7 +319,7 @@ def test_reward_components_are_taken_from_the_info(session: mttp.Session) -> Non
     `reward_…` and the members of `rewards` are the reward's components, where they are numbers.
     """
     infos = (
-        {"reward_forward": np.float64(0.75), "reward_ctrl": -0.25, "reward_text": "no", "reward_ok": True},
+        {"reward_forward": np.float64(0.75), "reward_ctrl": -0.25, "reward_x": "no", "reward_y": 10**400},
         {"rewards": {"alive": 1, "fell": -2.25}},
         {"reward": 3},
     )
@@ -333,6 +333,7 @@ def test_reward_components_are_taken_from_the_info(session: mttp.Session) -> Non
     assert {"alive": 1.0, "fell": -2.25} == second.rewards[0].components
     assert () == third.rewards
     assert [0.5, -1.25, 0.1] == [step.reward for step in (first, second, third)]
+    assert (first.end_time, first.end_time) == (first.rewards[0].start_time, first.rewards[0].end_time)
     assert {} == dict(session.stats.faults)
 
 
@@ -643,6 +644,30 @@ def test_detaching_in_mid_episode_aborts_it(session: mttp.Session) -> None:
 
     episode = only(session)
     assert ("aborted", "detached", 1, -1.25) == (episode.status, episode.stop_reason, episode.length, paid)
+
+
+def test_detaching_within_a_step(session: mttp.Session) -> None:
+    """
+    The step is in the recording, and is the current one no more.
+    """
+
+    class Leaving(Scripted):
+        def step(self, action: Any) -> Any:
+            handle.detach()
+            return super().step(action)
+
+    env = Leaving()
+    handle = mttp.instrument(env)
+
+    env.reset()
+    env.step(1)
+
+    assert ("aborted", "detached", 1) == (
+        only(session).status,
+        only(session).stop_reason,
+        only(session).length,
+    )
+    assert (False, False) == (bool(mttp.current_step()), bool(mttp.current_episode()))
 
 
 def test_somebody_elses_replacement_survives(session: mttp.Session) -> None:

@@ -480,7 +480,9 @@ def test_the_same_step_mode_shows_the_true_end(session: mttp.Session) -> None:
     assert (PLAYS[1], "success") == (told(ended), ended.outcome)
     assert {"end": 2.0} == ended.steps[-1].rewards[0].components
     assert PLAYS[0] == told(found[0, "completed"])
-    assert [0.0, 0.0] == told(found[1, "aborted"]).turns[0].observation
+    begun = found[1, "aborted"]
+    assert [0.0, 0.0] == told(begun).turns[0].observation
+    assert (None, None) == (begun.seed, begun.env_rng_sha256)
 
 
 @by_mode
@@ -636,6 +638,39 @@ def test_both_halves_of_an_async_step(session: mttp.Session) -> None:
     assert all(handle.status()[half] for half in ("step_async", "step_wait", "reset_async", "reset_wait"))
     assert [[PLAYS[0]], [PLAYS[0]]] == by_env(session)
     assert [4, 5] == [episode.seed for episode in started(session)]
+
+
+def test_a_vector_that_is_busy(session: mttp.Session) -> None:
+    """
+    Between the halves of a step nothing can be instrumented; Gymnasium says so, and the step goes on.
+    """
+    vector = AsyncVectorEnv([Scripted], context="fork")
+    vector.reset()
+    vector.step_async(np.array([1]))
+
+    with pytest.raises(gymnasium.error.AlreadyPendingCallError):
+        mttp.instrument(vector)
+    _, paid, *_ = vector.step_wait()
+
+    assert ([0.5], False) == (paid.tolist(), "step" in vars(vector))
+    vector.close()
+
+
+def test_detaching_while_the_vector_is_busy(session: mttp.Session) -> None:
+    """
+    The step goes on, and its episode is aborted.
+    """
+    vector = AsyncVectorEnv([Scripted], context="fork")
+    handle = mttp.instrument(vector)
+    vector.reset()
+    vector.step_async(np.array([1]))
+
+    handle.detach()
+    _, paid, *_ = vector.step_wait()
+    vector.close()
+
+    (episode,) = mttp.read(session)
+    assert ([0.5], "aborted", "detached") == (paid.tolist(), episode.status, episode.stop_reason)
 
 
 def test_a_vector_that_does_not_state_its_mode(session: mttp.Session) -> None:

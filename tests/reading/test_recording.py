@@ -25,7 +25,6 @@ from reading.traces import (
 
 import mttp
 from mttp.errors import ReadError
-from mttp.reading.problems import Problem, Problems
 from mttp.semconv import attributes as a
 
 DATA = Path(__file__).parent / "data"
@@ -380,18 +379,6 @@ def test_a_file_that_is_being_written_is_fine():
         session.flush()
 
         assert ["pole"] == [one.env for one in mttp.read("live.jsonl")]
-
-
-def test_so_many_problems_of_a_kind_are_kept():
-    """
-    A file of a million broken lines does not fill the memory: the rest is counted.
-    """
-    problems = Problems()
-    for line in range(Problems.LIMIT + 5):
-        problems.add(Problem(kind="broken_line", message="not JSON", file="a", line=line))
-    kept = problems.all()
-
-    assert (Problems.LIMIT + 1, "a: 5 more problems of the kind broken_line") == (len(kept), str(kept[-1]))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reading.traces import START, episode, foreign, run, span_id, trace_id, write, write_bytes
+from reading.traces import START, episode, foreign, lines, run, span_id, trace_id, write, write_bytes
 
 import mttp
 from mttp.errors import ReadError
@@ -252,6 +252,27 @@ def test_memory_grows_by_at_most_300_bytes_per_episode(tmp_path: Path):
     noise = 1_500_000
 
     assert peaks[8000] - peaks[800] <= 300 * 7200 + noise
+
+
+def test_impossible_numbers_do_no_harm():
+    """
+    What other programs may have written in our attributes is left out.
+    """
+    odd = {a.EPISODE_LENGTH: 2**70, a.EPISODE_RETURN: "a lot", a.EPISODE_STATUS: 3}
+    spans = episode(0, components={"bad": math.inf, "good": 1.0}, **odd)
+    summary = mttp.summarize(write_bytes("a.jsonl", b"".join(map(_with_integers, lines(spans)))))
+
+    assert ([0], True, ["3"], ["good"]) == (
+        summary.lengths.tolist(),
+        math.isnan(summary.returns[0]),
+        list(summary.statuses),
+        list(summary.components),
+    )
+
+
+def _with_integers(line: bytes) -> bytes:
+    """The encoder writes integers beyond 64 bits as text; others may not."""
+    return line.replace(b'"stringValue":"%d"' % 2**70, b'"intValue":"%d"' % 2**70)
 
 
 def test_trace_ids_are_what_they_seem():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +67,19 @@ def test_a_summary_is_a_document():
     assert ("Student t, 95 %", 2) == (facts["return"]["interval_method"], len(facts["return"]["interval"]))
     assert {"correct": {"count": 4, "mean": 0.375, "min": 0.0, "max": 0.75}} == facts["components"]
     assert [("unfinished_episode", None)] == [(p["kind"], p["file"]) for p in facts["problems"]]
+
+
+def test_the_guide_lists_every_key_of_a_summary():
+    """
+    What a program may ask for is documented.
+    """
+    guide = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    table = guide.partition("| key of the document |")[2].partition("\n\n")[0]
+    documented = [
+        key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.partition(" | ")[0])
+    ]
+
+    assert set(documented) == set(summary_report.document(mttp.summarize(recorded())))
 
 
 def test_a_summary_s_document_is_json_without_nan():
@@ -251,6 +266,20 @@ def test_content_is_never_markup():
     text = text_of(tree(replace(EPISODE, steps=(step,), env="[x]", task="[/y]")))
 
     assert all(words in text for words in ("[red]no[/red] [bold]", "action  [/]", "[x]", "[/y]"))
+
+
+def test_control_characters_have_no_effect():
+    """
+    What a model wrote can't move the cursor or change colours.
+    """
+    step = mttp.Step(observation="\x1b[31mred\x07\nnext", metadata={"x": "\x1b[2J"})
+    evil = replace(
+        EPISODE, steps=(step,), env="\x1b[1m", task="\x9b1m", outcome="\x1b]0;t\x07", status="a\rb"
+    )
+    text = text_of(tree(evil)) + text_of(episode_report.episodes_table([evil], limit=None))
+
+    assert not {"\x1b", "\x07", "\x9b", "\r"} & set(text)
+    assert "\\x1b[31mred\\x07⏎next" in text
 
 
 def test_an_episode_is_a_document():

@@ -22,6 +22,14 @@ def test_numbers_that_are_not_known_are_left_out():
     assert Figures(3, 2.0, 1.0, 2.0, 3.0) == figures(np.array([1.0, NAN, 3.0, 2.0]))
 
 
+def test_infinities_are_no_numbers():
+    """
+    A mean of them would say nothing.
+    """
+    assert Figures(1, 2.0, 2.0, 2.0, 2.0) == figures(np.array([math.inf, 2.0, -math.inf]))
+    assert [None, 2.0] == curve(np.array([math.inf, 2.0]))
+
+
 def test_without_numbers_there_are_no_figures():
     """
     The mean of nothing is not known.
@@ -117,4 +125,4 @@ def test_words_read_well():
     assert ["1 episode", "1,445 episodes"] == [count(1, "episode"), count(1445, "episode")]
     assert ["2025-06-15 15:06:40", "-"] == [moment(1_750_000_000_999_999_999), moment(None)]
     assert ["success 2, none 1", "-"] == [shares({"success": 2, "": 1}), shares({})]
-    assert "a⏎bcde… (3 more characters)" == shortened("a\nbcdefgh", 6)
+    assert "abcdef… (3 more characters)" == shortened("abcdefghi", 6)

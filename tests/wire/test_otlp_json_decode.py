@@ -271,6 +271,8 @@ def test_an_empty_message_has_no_spans():
         (line(traceId="W47/95gDgQPSabYzgT/GDAAAAAAAAAAA"), "broken_line", "traceId"),
         (line(spanId=None), "broken_line", "spanId"),
         (line(startTimeUnixNano="noon"), "broken_line", "noon"),
+        (line(endTimeUnixNano=str(2**63)), "broken_line", "is no time"),
+        (line(startTimeUnixNano=-1), "broken_line", "is no time"),
         (line(kind="SPAN_KIND_ODD"), "broken_line", "SPAN_KIND_ODD"),
         (line({"key": "x", "value": {"intValue": "1.5e"}}), "broken_line", "1.5e"),
         (line({"key": "x", "value": {"bytesValue": "é"}}), "broken_line", "base64"),

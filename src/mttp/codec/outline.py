@@ -9,7 +9,20 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["CALL", "OTHER", "Ending", "counts", "ending", "env", "grade", "kind", "scores", "steps"]
+__all__ = [
+    "CALL",
+    "OTHER",
+    "Ending",
+    "Gap",
+    "counts",
+    "ending",
+    "env",
+    "gap",
+    "grade",
+    "kind",
+    "scores",
+    "steps",
+]
 
 CALL = "call"
 OTHER = "other"
@@ -30,6 +43,14 @@ class Ending(NamedTuple):
     return_: float | None
     length: int
     span_count: int
+
+
+class Gap(NamedTuple):
+    """What was lost between recorder and recording."""
+
+    spans: int
+    episodes: int
+    reason: str
 
 
 def kind(record: SpanRecord) -> str:
@@ -91,6 +112,14 @@ def grade(record: SpanRecord) -> dict[str, float]:
     return {} if score is None else {str(record.attributes.get(a.GRADER_NAME, "")): score}
 
 
+def gap(record: SpanRecord) -> Gap | None:
+    """What a transport says that it lost, where the span is such a note."""
+    if record.name != names.GAP or a.RUN_ID not in record.attributes:
+        return None
+    reason = str(record.attributes.get(a.GAP_REASON, "unknown"))
+    return Gap(_count(record, a.GAP_SPANS), _count(record, a.GAP_EPISODES), reason)
+
+
 def _number(record: SpanRecord, key: str) -> float | None:
     value = record.attributes.get(key)
     return float(value) if isinstance(value, (int, float)) else None
@@ -98,4 +127,4 @@ def _number(record: SpanRecord, key: str) -> float | None:
 
 def _count(record: SpanRecord, key: str) -> int:
     value = record.attributes.get(key)
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and 0 <= value < 2**63 else 0

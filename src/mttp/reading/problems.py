@@ -20,6 +20,7 @@ Kind: TypeAlias = Literal[
     "incomplete_episode",
     "broken_trace",
     "conflicting_spans",
+    "lost_spans",
     "newer_convention",
 ]
 """What a problem is, in one word; `docs/reading.md` explains each."""

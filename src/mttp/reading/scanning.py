@@ -6,11 +6,13 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from mttp.codec import outline
 from mttp.errors import ReadError
 from mttp.reading import lines, parquet
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find
 from mttp.semconv import SCHEMA_URL, VERSION
+from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
 from mttp.wire.streams import Progress
 
@@ -86,6 +88,8 @@ class Scan:
                 if record.scope is not scope:
                     scope = record.scope
                     newer = newer or self._note_newer(scope.schema_url, item)
+                if record.name == names.GAP:
+                    self._note_gap(record, item)
                 yield record
 
     def _blocks(self, item: File | Recorded) -> Generator[Iterable[SpanRecord], None, bool]:
@@ -100,6 +104,12 @@ class Scan:
             yield from lines.read_blocks(item, self._problems, arrays=self._arrays, progress=self._progress)
         )
 
+    def _note_gap(self, record: SpanRecord, item: File | Recorded) -> None:
+        lost = outline.gap(record)
+        if lost is not None:
+            message = f"the recorder lost {lost.spans} spans of {lost.episodes} episodes: {lost.reason}"
+            self._problems.add(Problem(kind="lost_spans", message=message, file=_file(item)))
+
     def _note_newer(self, schema_url: str, item: File | Recorded) -> str | None:
         if not schema_url.startswith(_SCHEMAS):
             return None
@@ -108,9 +118,12 @@ class Scan:
         if not major.isdecimal() or int(major) <= int(VERSION.partition(".")[0]):
             return None
         message = f"spans follow version {version} of the convention, mttp here knows {VERSION}: update mttp"
-        file = str(item.path) if isinstance(item, File) else None
-        self._problems.add(Problem(kind="newer_convention", message=message, file=file))
+        self._problems.add(Problem(kind="newer_convention", message=message, file=_file(item)))
         return version
+
+
+def _file(item: File | Recorded) -> str | None:
+    return str(item.path) if isinstance(item, File) else None
 
 
 def _without_arrays(record: SpanRecord) -> SpanRecord:

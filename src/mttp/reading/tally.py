@@ -182,7 +182,8 @@ class Tally:
         self.envs.append(ending.env)
         self.specs.append(ending.spec)
         for name, score in episode.scores().items():
-            self.components[name].add(score)
+            if math.isfinite(score):
+                self.components[name].add(score)
 
     # What each kind of span says.
 

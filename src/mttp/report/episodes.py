@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from mttp.episodes import Episode, Run
 from mttp.reading.jsonable import jsonable
-from mttp.report.words import NOTHING, duration, moment, number
+from mttp.report.words import NOTHING, duration, moment, number, printed
 
 __all__ = ["SORTS", "document", "episodes_table", "runs_table", "sorted_by"]
 
@@ -32,9 +33,14 @@ _SHRINKING = ("name", "env", "task", "revision")
 def sorted_by(episodes: Sequence[Episode], key: str, *, reverse: bool = False) -> list[Episode]:
     """The episodes in that order, lowest first; those where it is not known come last."""
     of = SORTS[key]
-    known = [episode for episode in episodes if of(episode) is not None]
-    unknown = [episode for episode in episodes if of(episode) is None]
-    return sorted(known, key=lambda episode: of(episode) or 0, reverse=reverse) + unknown
+
+    def place(episode: Episode) -> tuple[bool, float]:
+        value = of(episode)
+        if value is None or not math.isfinite(value):
+            return True, 0
+        return False, -value if reverse else value
+
+    return sorted(episodes, key=place)
 
 
 def document(episode: Episode) -> dict[str, Any]:
@@ -48,14 +54,14 @@ def runs_table(runs: Sequence[Run], *, limit: int | None) -> Table:
     """One row per run."""
     rows = [
         {
-            "run": Text(run.id),
-            "name": _shrinking(run.name or NOTHING),
-            "kind": Text(run.kind),
+            "run": printed(run.id),
+            "name": printed(run.name or NOTHING, shrinks=True),
+            "kind": printed(run.kind),
             "status": _status(run.status or "unfinished"),
-            "started": Text(moment(run.start_time)),
-            "duration": Text(duration(_seconds(run))),
-            "seed": Text(NOTHING if run.seed is None else str(run.seed)),
-            "revision": _shrinking(_revision(run)),
+            "started": printed(moment(run.start_time)),
+            "duration": printed(duration(_seconds(run))),
+            "seed": printed(NOTHING if run.seed is None else str(run.seed)),
+            "revision": printed(_revision(run), shrinks=True),
         }
         for run in runs[:limit]
     ]
@@ -76,15 +82,15 @@ def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Table:
     digits = _digits([episode.trace_id for episode in episodes])
     rows = [
         {
-            "episode": Text(episode.trace_id[:digits]),
-            "started": Text(started),
-            "env": _shrinking(episode.env or NOTHING),
-            "task": _shrinking(episode.task or NOTHING),
+            "episode": printed(episode.trace_id[:digits]),
+            "started": printed(started),
+            "env": printed(episode.env or NOTHING, shrinks=True),
+            "task": printed(episode.task or NOTHING, shrinks=True),
             "status": _status(episode.status),
-            "outcome": Text(episode.outcome),
-            "return": Text(number(episode.return_)),
-            "steps": Text(number(episode.length)),
-            "duration": Text(duration(episode.duration)),
+            "outcome": printed(episode.outcome),
+            "return": printed(number(episode.return_)),
+            "steps": printed(number(episode.length)),
+            "duration": printed(duration(episode.duration)),
         }
         for episode, started in zip(shown, _moments(shown), strict=True)
     ]
@@ -117,16 +123,11 @@ def _table(rows: Sequence[Mapping[str, Text]], *, left_out: int, optional: Mappi
     ]
     for name in names:
         justify: JustifyMethod = "right" if name in _NUMBERS else "left"
-        table.add_column(_shrinking(name), justify=justify, no_wrap=name not in _SHRINKING)
+        table.add_column(printed(name, shrinks=True), justify=justify, no_wrap=name not in _SHRINKING)
     for row in rows:
         table.add_row(*(row[name] for name in names))
     return table
 
 
-def _shrinking(text: str) -> Text:
-    """A cell that loses its end where the terminal is too narrow."""
-    return Text(text, no_wrap=True, overflow="ellipsis")
-
-
 def _status(status: str) -> Text:
-    return Text(status, style=_STYLES.get(status, ""))
+    return printed(status, style=_STYLES.get(status, ""))

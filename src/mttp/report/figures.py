@@ -1,4 +1,4 @@
-"""The figures that a report states about numbers, NaN left out."""
+"""The figures that a report states about numbers; NaN and the infinities are none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Figures:
 
 def figures(values: NDArray[Any]) -> Figures:
     """The figures of the numbers among `values`."""
-    known = values[~np.isnan(values)]
+    known = values[np.isfinite(values)]
     if not len(known):
         return Figures(0)
     mean = math.fsum(known) / len(known)
@@ -46,7 +46,7 @@ def t_interval(values: NDArray[Any]) -> tuple[float, float] | None:
 
     None for fewer than two numbers, and where scipy is not installed. It takes episodes as independent.
     """
-    known = values[~np.isnan(values)]
+    known = values[np.isfinite(values)]
     if len(known) < 2:
         return None
     try:

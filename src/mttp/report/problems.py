@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from mttp.reading.problems import Problem
-from mttp.report.words import count
+from mttp.report.words import count, printed
 
 __all__ = ["problem_lines"]
 
@@ -15,7 +15,7 @@ __all__ = ["problem_lines"]
 def problem_lines(problems: Sequence[Problem], *, limit: int = 5) -> Text:
     """How many problems there are, then the first of them."""
     lines = [Text(count(len(problems), "problem") + ":", style="yellow")]
-    lines += [Text(f"  {problem}") for problem in problems[:limit]]
+    lines += [printed(f"  {problem}") for problem in problems[:limit]]
     if len(problems) > limit:
         lines.append(Text(f"  … and {len(problems) - limit:,} more; --json lists them"))
     return Text("\n").join(lines)

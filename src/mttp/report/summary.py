@@ -15,7 +15,7 @@ from mttp.reading.summary import Labels, Summary
 from mttp.report.blocks import plot, sparkline
 from mttp.report.figures import INTERVAL, curve, figures, t_interval
 from mttp.report.problems import problem_lines
-from mttp.report.words import count, duration, number, shares
+from mttp.report.words import count, duration, number, printed, shares
 
 __all__ = ["document", "render"]
 
@@ -106,7 +106,7 @@ def _facts(facts: Mapping[str, Any]) -> Table:
     }
     for name, text in rows.items():
         if text:
-            table.add_row(Text(name), Text(text))
+            table.add_row(Text(name), printed(text))
     return table
 
 
@@ -142,7 +142,7 @@ def _components(components: Mapping[str, Any]) -> Table:
     for name in ("mean", "min", "max", "episodes"):
         table.add_column(name, justify="right")
     for name, seen in components.items():
-        table.add_row(Text(name), *(number(seen[key]) for key in ("mean", "min", "max", "count")))
+        table.add_row(printed(name), *(number(seen[key]) for key in ("mean", "min", "max", "count")))
     return table
 
 

@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from mttp.episodes import Call, Episode, Reward, Step, Tokens
 from mttp.reading.jsonable import to_json
-from mttp.report.words import count, duration, moment, number, shortened
+from mttp.report.words import count, duration, moment, number, printed, shortened
 
 __all__ = ["tree"]
 
@@ -45,7 +45,7 @@ def tree(episode: Episode, *, limit: int | None = None) -> Tree:
         _add_step(root, step)
     more = len(episode.steps) - len(episode.steps[:limit])
     if more:
-        root.add(Text(f"… and {more:,} more steps; --limit 0 shows all"))
+        root.add(printed(f"… and {more:,} more steps; --limit 0 shows all"))
     return root
 
 
@@ -53,8 +53,8 @@ def _headline(episode: Episode) -> Text:
     flags = [name for name in ("terminated", "truncated") if getattr(episode, name)]
     words = [episode.status, episode.outcome, *flags, f"return {number(episode.return_)}"]
     words += [count(episode.length, "step"), duration(episode.duration)]
-    return Text(f"episode {episode.trace_id} {episode.env}".rstrip(), style="bold").append(
-        "  " + ", ".join(words), style="not bold"
+    return printed(f"episode {episode.trace_id} {episode.env}".rstrip(), style="bold").append_text(
+        printed("  " + ", ".join(words), style="not bold")
     )
 
 
@@ -73,7 +73,9 @@ def _add_step(root: Tree, step: Step) -> None:
     words = [f"reward {paid}", duration(_seconds(step))]
     words += [name for name in ("terminated", "truncated") if getattr(step, name)]
     branch = root.add(
-        Text(f"step {step.index}", style="bold").append("  " + ", ".join(words), style="not bold")
+        printed(f"step {step.index}", style="bold").append_text(
+            printed("  " + ", ".join(words), style="not bold")
+        )
     )
     for name in ("observation", "action"):
         _add_content(branch, name, getattr(step, name))
@@ -86,7 +88,7 @@ def _add_step(root: Tree, step: Step) -> None:
     if known:
         branch.add(_pairs(known))
     if step.tokens is not None:
-        branch.add(Text("tokens  " + ", ".join(_token_words(step.tokens))))
+        branch.add(printed("tokens  " + ", ".join(_token_words(step.tokens))))
     for reward in step.rewards:
         _add_reward(branch, reward)
     for call in step.calls:
@@ -120,17 +122,17 @@ def _add_reward(parent: Tree, reward: Reward) -> None:
     words += [text for text in (reward.grader, reward.verdict, reward.label) if text]
     if reward.mismatch:
         words.append("differs from the weighted sum")
-    branch = parent.add(Text("reward  " + ", ".join(words), style="cyan"))
+    branch = parent.add(printed("reward  " + ", ".join(words), style="cyan"))
     for name, score in reward.components.items():
         weight = f" x {number(reward.weights[name])}" if name in reward.weights else ""
-        branch.add(Text(f"{name}  {number(score)}{weight}"))
+        branch.add(printed(f"{name}  {number(score)}{weight}"))
     for name, status in reward.component_statuses.items():
-        branch.add(Text(f"{name}  {status}", style="yellow"))
+        branch.add(printed(f"{name}  {status}", style="yellow"))
     for name, text in (("error", reward.error), ("why", reward.explanation)):
         if text:
-            branch.add(Text(f"{name}  {shortened(text)}"))
+            branch.add(printed(f"{name}  {shortened(text)}"))
     if reward.failed_checks:
-        branch.add(Text("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
+        branch.add(printed("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
 
 
 def _add_call(parent: Tree, call: Call) -> None:
@@ -138,7 +140,7 @@ def _add_call(parent: Tree, call: Call) -> None:
     if call.input_tokens is not None or call.output_tokens is not None:
         words.append(f"{number(call.input_tokens)} tokens in, {number(call.output_tokens)} out")
     words += list(call.finish_reasons)
-    branch = parent.add(Text(f"{call.operation} {call.name or ''}".rstrip() + "  " + ", ".join(words)))
+    branch = parent.add(printed(f"{call.operation} {call.name or ''}".rstrip() + "  " + ", ".join(words)))
     if call.parameters:
         branch.add(_pairs({name: _brief(value) for name, value in call.parameters.items()}))
     _add_content(branch, "arguments", call.arguments)
@@ -154,18 +156,18 @@ def _add_own(parent: Tree, value: Episode | Step) -> None:
     _add_error(parent, value)
     for name in ("faults", "omissions"):
         for text in getattr(value, name):
-            parent.add(Text(f"{name.removesuffix('s')}  {shortened(text)}", style="yellow"))
+            parent.add(printed(f"{name.removesuffix('s')}  {shortened(text)}", style="yellow"))
 
 
 def _add_error(parent: Tree, value: Episode | Step | Call) -> None:
     if value.error_type is not None:
         text = f"error  {value.error_type}: {value.error_message or ''}"
-        parent.add(Text(shortened(text.removesuffix(": ")), style="red"))
+        parent.add(printed(shortened(text.removesuffix(": ")), style="red"))
 
 
 def _add_content(parent: Tree, name: str, content: Any) -> None:
     if content is not None:
-        parent.add(Text(f"{name}  {_brief(content)}"))
+        parent.add(printed(f"{name}  {_brief(content)}"))
 
 
 def _brief(content: Any) -> str:
@@ -182,7 +184,7 @@ def _brief(content: Any) -> str:
 
 def _pairs(pairs: dict[str, str]) -> Text:
     return Text("  ").join(
-        Text(name, style="dim").append(f" {value}" if value else "", style="not dim")
+        printed(name, style="dim").append_text(printed(f" {value}" if value else "", style="not dim"))
         for name, value in pairs.items()
     )
 

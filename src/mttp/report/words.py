@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
-__all__ = ["NOTHING", "count", "duration", "moment", "number", "shares", "shortened"]
+from rich.text import Text
+
+__all__ = ["NOTHING", "count", "duration", "moment", "number", "printed", "shares", "shortened"]
 
 NOTHING = "-"
 """What stands where nothing is known."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_VISIBLE = {"\n": "⏎", "\t": " ", "\r": ""}
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -29,6 +34,8 @@ def duration(seconds: float | None) -> str:
     """In the largest unit that leaves a number above one."""
     if seconds is None:
         return NOTHING
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -48,6 +55,17 @@ def shares(counts: Mapping[str, int]) -> str:
 
 
 def shortened(text: str, limit: int = 200) -> str:
-    """One line of at most `limit` characters, and how many more there are."""
-    line = text.replace("\r", "").replace("\n", "⏎")
-    return line if len(line) <= limit else f"{line[:limit]}… ({len(line) - limit:,} more characters)"
+    """At most `limit` characters, and how many more there are."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+
+
+def printed(text: object, *, style: str = "", shrinks: bool = False) -> Text:
+    """
+    Recorded text as it may be printed: neither markup nor control characters of it have any effect.
+
+    One that `shrinks` loses its end where a column is too narrow.
+    """
+    visible = _CONTROL.sub(lambda found: _VISIBLE.get(found[0], f"\\x{ord(found[0]):02x}"), str(text))
+    if shrinks:
+        return Text(visible, style=style, no_wrap=True, overflow="ellipsis")
+    return Text(visible, style=style)

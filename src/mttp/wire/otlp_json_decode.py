@@ -140,8 +140,8 @@ def _record(span: Any, scope: Scope, attributes: Mapping[str, Any]) -> SpanRecor
         parent_id=_repeated_id(span.parent_span_id, 16, "parentSpanId") if span.parent_span_id else "",
         name=span.name or "",
         kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
-        start_time=int(span.start_time_unix_nano or 0),
-        end_time=int(span.end_time_unix_nano or 0),
+        start_time=_time(span.start_time_unix_nano),
+        end_time=_time(span.end_time_unix_nano),
         attributes=attributes,
         status_code=_enum(status.code, _STATUS_CODES) if status else 0,
         status_message=(status.message or "") if status else "",
@@ -164,6 +164,13 @@ _repeated_id = lru_cache(maxsize=256)(_id)
 """Likewise, for ids that many spans of a line share."""
 
 
+def _time(given: int | float | str | None) -> int:
+    found = int(given or 0)
+    if not 0 <= found < 2**63:
+        raise ValueError(f"{given!r} is no time in nanoseconds since 1970")
+    return found
+
+
 def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
     if isinstance(given, str):
         return names[given] if given in names else int(given)
@@ -172,7 +179,7 @@ def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
 
 def _events(events: Sequence[messages.Event]) -> tuple[SpanEvent, ...]:
     return tuple(
-        SpanEvent(event.name or "", int(event.time_unix_nano or 0), _attributes(event.attributes))
+        SpanEvent(event.name or "", _time(event.time_unix_nano), _attributes(event.attributes))
         for event in events
     )
 

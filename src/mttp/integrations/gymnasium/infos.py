@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mttp.codec.plain import number
+
 __all__ = ["components", "of_one", "outcome"]
 
 _PREFIX = "reward_"
@@ -25,7 +27,8 @@ def components(info: Any) -> dict[str, float]:
     listed = info.get("rewards")
     if isinstance(listed, Mapping):
         found |= {str(name): value for name, value in listed.items()}
-    return {name: float(value) for name, value in found.items() if name and _is_number(value)}
+    numbers = {name: number(value) for name, value in found.items() if name and _is_number(value)}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _is_number(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import gymnasium
@@ -31,8 +32,8 @@ class Attachment(Handle):
         self._env = env
         self._recorder = recorder
         names = _METHODS + _HALVES if isinstance(env, AsyncVectorEnv) else _METHODS
-        self.install(env, [(name, name, getattr(recorder, name)) for name in names])
         workers.mute(env, muted=True)
+        self.install(env, [(name, name, getattr(recorder, name)) for name in names])
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -41,7 +42,8 @@ class Attachment(Handle):
     def _stop(self) -> None:
         self._recorder.stop()
         workers.forget(self._env)
-        workers.mute(self._env, muted=False)
+        with contextlib.suppress(Exception):  # workers that can't be asked now stay as they are
+            workers.mute(self._env, muted=False)
 
 
 def attach(target: Any, /, **options: Any) -> Attachment:
@@ -68,7 +70,7 @@ def wrap(target: Any, /, **options: Any) -> Any:
     """
     An environment or a vector environment in a wrapper that records.
 
-    What is wrapped already comes back as it is, unless there are options: they make another layer, which records.
+    What is wrapped already comes back as it is, unless there are options: they make another layer.
     """
     if isinstance(target, (RecordEpisodes, RecordVectorEpisodes)) and not options:
         return target

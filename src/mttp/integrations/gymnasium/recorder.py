@@ -83,9 +83,7 @@ class Recorder:
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_reset(args, kwargs)
-        result = self._call(wrapped, args, kwargs)
-        self._guard(self._scene.was_reset, result, at=self._clock.now())
-        return result
+        return self._tell(self._scene.was_reset, wrapped, args, kwargs)
 
     def reset_async(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -102,18 +100,14 @@ class Recorder:
         """Around the second half of `reset`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
-        result = self._call(wrapped, args, kwargs)
-        self._guard(self._scene.was_reset, result, at=self._clock.now())
-        return result
+        return self._tell(self._scene.was_reset, wrapped, args, kwargs)
 
     def step(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         """Around `step`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_step(args, kwargs)
-        result = self._call(wrapped, args, kwargs)
-        self._guard(self._scene.reacts, result, at=self._clock.now())
-        return result
+        return self._tell(self._scene.reacts, wrapped, args, kwargs)
 
     def step_async(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -130,9 +124,7 @@ class Recorder:
         """Around the second half of `step`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
-        result = self._call(wrapped, args, kwargs)
-        self._guard(self._scene.reacts, result, at=self._clock.now())
-        return result
+        return self._tell(self._scene.reacts, wrapped, args, kwargs)
 
     def close(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         """Around `close`."""
@@ -164,6 +156,17 @@ class Recorder:
 
     def _covers(self, other: Recorder) -> bool:
         return self._scene.key is EVERYTHING or self._scene.key is other._scene.key
+
+    def _tell(
+        self,
+        tell: Callable[..., None],
+        wrapped: Callable[..., _T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> _T:
+        result = self._call(wrapped, args, kwargs)
+        self._guard(tell, result, at=self._clock.now())
+        return result
 
     def _call(self, wrapped: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         token = _WITHIN.set((*_WITHIN.get(), self))

@@ -11,6 +11,7 @@ from mttp.integrations.gymnasium import facts
 from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.gymnasium.track import Track, fault
+from mttp.recorder import OpenStep
 
 __all__ = ["Single"]
 
@@ -26,6 +27,7 @@ class Single:
         self.key = env.unwrapped
         self._env = env
         self._resets_itself = any(isinstance(layer, Autoreset) for layer in facts.layers(env))
+        self._entered: OpenStep | None = None
         self._over = False
         self._began = 0
         self._source = Source(self.key)
@@ -63,8 +65,9 @@ class Single:
         """A step is about to be taken."""
         if not self._over:
             self._track.act(action)
-            if self._track.step is not None:
-                self._track.step.__enter__()
+            self._entered = self._track.step
+            if self._entered is not None:
+                self._entered.__enter__()
         elif self._resets_itself:
             self.resets(None, at=at)
         else:
@@ -72,25 +75,35 @@ class Single:
 
     def reacts(self, result: Any, *, at: int) -> None:
         """It was taken, and gave this."""
-        observation, reward, terminated, truncated, info = result
-        if self._over:
-            if self._resets_itself:
-                self._begin(observation, at)
-            return
-        step = self._track.step
         try:
+            self._take(*result, at=at)
+        finally:
+            self._exit()
+
+    def _take(
+        self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
+    ) -> None:
+        if not self._over:
             self._over = bool(terminated) or bool(truncated)
             self._track.react(observation, reward, terminated, truncated, info, at=at)
-        finally:
-            if step is not None:
-                step.__exit__(None, None, None)
+        elif self._resets_itself:
+            self._begin(observation, at)
 
     def fails(self, error: BaseException) -> None:
         """It raised."""
-        if self._track.step is None:
-            self._track.abort("reset", self._began)
-        else:
-            self._track.fail(error)
+        try:
+            if self._track.step is None:
+                self._track.abort("reset", self._began)
+            else:
+                self._track.fail(error)
+        finally:
+            self._exit()
+
+    def _exit(self) -> None:
+        """Make the step that was entered the current one no more, whatever became of it."""
+        step, self._entered = self._entered, None
+        if step is not None:
+            step.__exit__(None, None, None)
 
     def leaves(self, reason: str, *, at: int) -> None:
         """Whatever goes on is left unfinished."""

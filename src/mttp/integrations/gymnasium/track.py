@@ -151,7 +151,7 @@ class Track:
             return
         self._step = None
         parts = infos.components(info)
-        step.reward(reward, **({"components": parts} if parts else {}))
+        step.reward(reward, **({"components": parts, "start_time": at, "end_time": at} if parts else {}))
         over = bool(terminated) or bool(truncated)
         step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
         if not over:
