@@ -184,9 +184,8 @@ def test_the_block_may_be_async() -> None:
     """
 
     async def train() -> mttp.Session:
-        async with mttp.configure("memory://") as session, mttp.episode(task="a") as episode:
-            async with episode.step():
-                await asyncio.sleep(0)
+        async with mttp.configure("memory://") as session, mttp.episode(task="a") as episode, episode.step():
+            await asyncio.sleep(0)
         return session
 
     session = asyncio.run(train())

@@ -98,7 +98,9 @@ class Summary:
         return len(self.returns)
 
     def __repr__(self) -> str:
-        return f"<Summary of {len(self)} episodes, {self.lengths.sum()} steps, {len(self.problems)} problems>"
+        counted = {"episode": len(self), "step": int(self.lengths.sum()), "problem": len(self.problems)}
+        counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
+        return f"<Summary of {counts}>"
 
 
 def summarize(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Summary:

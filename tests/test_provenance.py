@@ -1,0 +1,287 @@
+"""What a run ran with is found, as far as it can be; what can't be is a fault and nothing more."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mttp
+from mttp import provenance
+from mttp.codec.plain import Faults
+
+
+def git(directory: Path, *arguments: str) -> str:
+    """Run git there, deaf to the machine's configuration."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **{
+            f"GIT_{who}_{what}": f"{what}@example.org"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        },
+    }
+    done = subprocess.run(
+        ["git", "-C", str(directory), *arguments], capture_output=True, text=True, check=True, env=environment
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    directory = tmp_path / "repository"
+    directory.mkdir()
+    git(directory, "init", "-q")
+    (directory / "train.py").write_text("print(1)\n")
+    git(directory, "add", ".")
+    git(directory, "commit", "-q", "-m", "first")
+    return directory
+
+
+def run() -> mttp.Run:
+    """The run of a session here and now."""
+    with mttp.configure("memory://") as session:
+        pass
+    (found,) = mttp.read(session).runs
+    return found
+
+
+def test_a_run_knows_its_interpreter_host_and_packages() -> None:
+    """
+    Whatever a later reader asks first.
+    """
+    found = run()
+
+    assert f"{sys.implementation.name} {platform.python_version()}" == found.python
+    assert f"{platform.system().lower()} {platform.machine()}" == found.platform
+    assert (socket.gethostname(), os.getpid()) == (found.host, found.pid)
+    assert importlib.metadata.version("numpy") == found.packages["numpy"]
+    assert () == found.faults
+
+
+def test_packages_that_are_imported_later_are_known_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A trainer imports as it goes.
+    """
+    with mttp.configure("memory://") as session:
+        monkeypatch.setattr("mttp.provenance.packages", lambda: {"late": "1.0"})
+
+    (found,) = mttp.read(session).runs
+    assert {"late": "1.0"} == found.packages
+
+
+def test_the_revision_is_that_of_the_working_directory(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    From anywhere within the repository; an untouched one is not dirty.
+    """
+    (repository / "deep").mkdir()
+    monkeypatch.chdir(repository / "deep")
+
+    found = run()
+
+    assert (git(repository, "rev-parse", "HEAD"), False) == (found.revision, found.dirty)
+
+
+def test_changes_make_it_dirty_and_new_files_do_not(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A recording within the repository would make every run dirty otherwise.
+    """
+    monkeypatch.chdir(repository)
+    with mttp.configure("file://a.jsonl"):
+        pass
+    (untouched,) = mttp.read(repository / "a.jsonl").runs
+    (repository / "train.py").write_text("print(2)\n")
+
+    assert (False, True) == (untouched.dirty, run().dirty)
+
+
+def test_the_revision_is_that_of_the_start(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A run that changes its directory ran what it was started with.
+    """
+    monkeypatch.chdir(repository)
+    with mttp.configure("memory://") as session:
+        monkeypatch.chdir(repository.parent)
+
+    (found,) = mttp.read(session).runs
+    assert git(repository, "rev-parse", "HEAD") == found.revision
+
+
+def test_outside_a_repository_there_is_no_revision() -> None:
+    """
+    Which is nothing wrong.
+    """
+    found = run()
+
+    assert (None, None, ()) == (found.revision, found.dirty, found.faults)
+
+
+def test_without_git_there_is_no_revision(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Likewise.
+    """
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PATH", str(repository))
+
+    found = run()
+
+    assert (None, None, ()) == (found.revision, found.dirty, found.faults)
+
+
+def test_a_repository_without_a_commit_has_no_revision(tmp_path: Path) -> None:
+    """
+    Likewise.
+    """
+    git(tmp_path, "init", "-q")
+
+    assert {} == provenance.revision(str(tmp_path))
+
+
+def test_a_git_that_hangs_is_left_alone(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    A dead network disk costs two seconds and a fault, and nothing else.
+    """
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(provenance, "_GIT_SECONDS", 0.1)
+    monkeypatch.chdir(repository)
+
+    found = run()
+
+    assert (None, True) == (found.revision, found.python is not None)
+    assert 1 == len(found.faults)
+    assert "TimeoutExpired" in found.faults[0]
+
+
+def test_where_only_the_status_fails_it_is_not_called_clean(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Not known is not the same as unchanged.
+    """
+    real = provenance._git
+
+    def only_revision(directory: str, *arguments: str) -> str | None:
+        return real(directory, *arguments) if "rev-parse" in arguments else None
+
+    monkeypatch.setattr(provenance, "_git", only_revision)
+
+    assert ["revision"] == list(provenance.revision(str(repository)))
+
+
+@pytest.mark.parametrize("broken", provenance.DETECTORS, ids=lambda detector: detector.__name__)
+def test_a_detector_that_fails_costs_a_fault_and_what_it_would_have_found(
+    broken: provenance.Detector, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Everything else is found; the run says what is missing, and the session counts it.
+    """
+    monkeypatch.chdir(repository)
+    usual = provenance.detect(str(repository), [])
+    missing = set(broken(str(repository)))
+
+    def fails(directory: str) -> dict[str, Any]:
+        raise RuntimeError("no")
+
+    fails.__name__ = broken.__name__
+    detectors = tuple(fails if detector is broken else detector for detector in provenance.DETECTORS)
+    monkeypatch.setattr(provenance, "DETECTORS", detectors)
+    faults: Faults = []
+    found = provenance.detect(str(repository), faults)
+    with mttp.configure("memory://") as session:
+        pass
+
+    assert usual.keys() - missing == found.keys()
+    assert [f"detector_failed: {broken.__name__}: RuntimeError('no')"] == faults
+    (recorded,) = mttp.read(session).runs
+    assert faults == list(recorded.faults)
+    assert 1 == session.stats.faults["detector_failed"]
+
+
+def test_packages_that_can_not_be_listed_at_the_end_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The run still has its end.
+    """
+    with mttp.configure("memory://") as session:
+        monkeypatch.setattr("mttp.provenance.packages", lambda: 1 / 0)
+
+    (found,) = mttp.read(session).runs
+    assert "completed" == found.status
+    assert all("ZeroDivisionError" in fault for fault in found.faults)
+
+
+def test_a_package_that_is_gone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Somebody upgraded it while the run went on.
+    """
+    monkeypatch.setattr(provenance, "_owners", lambda: {"numpy": ["numpy"], "mttp": ["no-such-thing"]})
+
+    assert ["numpy"] == list(provenance.packages())
+
+
+def test_accelerators_are_those_that_the_driver_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    One name each, in order; without a driver there are none.
+    """
+    for number in range(2):
+        directory = tmp_path / f"0000:0{number}:00.0"
+        directory.mkdir()
+        (directory / "information").write_text(f"Model: \t\t Large GPU {number}\nIRQ:   1\n")
+
+    def path(name: str) -> Path:
+        return tmp_path if name == "/proc/driver/nvidia/gpus" else Path(name)
+
+    monkeypatch.setattr(provenance, "Path", path)
+
+    assert {"accelerators": ("Large GPU 0", "Large GPU 1")} == provenance.accelerators("")
+    monkeypatch.setattr(provenance, "Path", lambda name: tmp_path / "none")
+    assert {} == provenance.accelerators("")
+
+
+def test_detection_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The run ends without what was not found.
+    """
+    import threading
+
+    go = threading.Event()
+    monkeypatch.setattr(provenance, "DETECTORS", (lambda directory: go.wait(60) and {},))
+    monkeypatch.setattr("mttp.share._DETECTION_SECONDS", 0.05)
+
+    found = run()
+    go.set()
+
+    assert ("completed", ("detector_failed: detecting took too long",)) == (found.status, found.faults)
+
+
+def test_a_launcher_is_recognized_by_its_variables() -> None:
+    """
+    torchrun before Slurm, which may have started it.
+    """
+    slurm = {"SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_ID": "9"}
+    torch = {"RANK": "0", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "job"}
+
+    assert {"rank": 1, "world_size": 2, "run_id": "slurm-9"} == provenance.launch(slurm)
+    assert {"rank": 0, "world_size": 4, "run_id": "job"} == provenance.launch(slurm | torch)
+    assert {} == provenance.launch({})
