@@ -147,6 +147,5 @@ def main(argv: Sequence[str] | None = None, *, on_episode: OnEpisode = print_pro
         env.close()
 
 
-
 if __name__ == "__main__":
     main()

@@ -200,7 +200,7 @@ def rewards(draw: st.DrawFn) -> Reward:
         value=value,
         status="ok" if value is not None else draw(st.sampled_from(["error", "abstained", "missing"])),
         components=components,
-        weights={name: 1.0 for name in components},
+        weights=dict.fromkeys(components, 1.0),
         error=draw(optional(texts)),
         failed_checks=tuple(draw(st.lists(texts, max_size=3))),
         spec=draw(optional(st.builds(Spec, name=texts, version=optional(texts)))),

@@ -180,8 +180,9 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Call Episode OpenEpisode OpenStep Recording Reward Run Session Spec Step Tokens configure current_episode
-        current_session current_step episode errors instrument read scan step summarize wrap
+        Call Episode OpenEpisode OpenStep Recording Reward Run Session Spec Step Tokens
+        configure current_episode current_session current_step episode errors instrument
+        read scan step summarize wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))
@@ -192,7 +193,7 @@ def loaded_by(code: str) -> set[str]:
     """Top-level packages, and `opentelemetry`'s second level, that are loaded after running `code`."""
     script = f"{code}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    names = {name for name in done.stdout.split()}
+    names = set(done.stdout.split())
     return {name.partition(".")[0] for name in names} | {
         ".".join(name.split(".")[:2]) for name in names if name.startswith("opentelemetry.")
     }
@@ -224,8 +225,8 @@ def test_importing_mttp_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import mttp\nwith mttp.configure(transport='memory://') as s, mttp.episode() as e, e.step() as t: t.reward(1)",
-        "import mttp\nwith mttp.configure(transport='file://a.jsonl'), mttp.episode(): pass\nmttp.read('a.jsonl')",
+        "import mttp\nwith mttp.configure('memory://'), mttp.episode() as e, e.step() as t: t.reward(1)",
+        "import mttp\nwith mttp.configure('file://a.jsonl'), mttp.episode(): pass\nmttp.read('a.jsonl')",
     ],
     ids=["recording", "reading"],
 )
@@ -241,10 +242,11 @@ def test_recording_loads_nothing_that_reads() -> None:
     A trainer never loads the reading half.
     """
     script = "import mttp, sys\nwith mttp.configure(transport='file://a.jsonl'), mttp.episode(): pass\n"
-    script += "print(*[name for name in sys.modules if name.startswith(('mttp.reading', 'mttp.report', 'mttp.cli'))])"
+    script += "print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    assert "" == done.stdout.strip()
+    reading = ("mttp.reading", "mttp.report", "mttp.cli")
+    assert [] == [name for name in done.stdout.split() if name.startswith(reading)]
 
 
 def test_the_version_is_said_once() -> None:

@@ -569,7 +569,7 @@ def test_token_ids_beyond_int64_lose_only_themselves(session: mttp.Session) -> N
 
 def test_token_arrays_that_fit_nothing_are_kept_and_said(session: mttp.Session) -> None:
     """
-    An array whose length matches neither completion, prompt and completion, nor the sampled tokens is unaligned.
+    An array is unaligned whose length is not that of completion, prompt and completion, or sampled tokens.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.tokens(

@@ -75,7 +75,7 @@ class OpenEpisode(Known):
             self.metric(name, metric)
 
     def _root(self, trace_id: int, values: dict[str, Any], start_time: int | None) -> LiveSpan:
-        """The episode's root: parentless, so that nobody's sampling swallows it; linked to what was current."""
+        """The root: parentless, so that nobody's sampling swallows it, but linked to what is current."""
         assert self._host is not None
         ambient = trace.get_current_span().get_span_context()
         return LiveSpan(
@@ -131,6 +131,7 @@ class OpenEpisode(Known):
     def child(
         self, name: str, parent: LiveSpan, kind: SpanKind = SpanKind.INTERNAL, start_time: int | None = None
     ) -> LiveSpan:
+        """A new span under `parent`, counted as one of the episode."""
         assert self._host is not None
         return LiveSpan(
             name,
@@ -199,6 +200,7 @@ class OpenEpisode(Known):
         return self.scored(parent, rewards.make(value, faults, **scoring), faults)
 
     def scored(self, parent: LiveSpan, made: Reward, faults: Faults) -> Reward:
+        """Record a scoring, its components beyond what one span should hold as children."""
         span = self.child(rewards.span_name(made), parent, start_time=made.start_time)
         span.note(faults)
         span.values |= span.checked(rewards.encode, made)
@@ -262,6 +264,7 @@ class OpenEpisode(Known):
             )
 
     def step_ended(self, step: OpenStep) -> None:
+        """Enter what an ended step paid, and what it said of the end."""
         with self._lock:
             self._open_steps.pop(id(step), None)
             self._ledger.step(step._reward, invalid=step._invalid)

@@ -98,7 +98,7 @@ class OpenStep(Measured):
         """
         What this step pays; a value that is not a finite number is an error, and never a zero.
 
-        With `components`, `weights` or another part of a scoring (see `OpenEpisode.reward`), that is kept too.
+        With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept.
         """
         if not self._takes("reward"):
             return
