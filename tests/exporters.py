@@ -1,12 +1,15 @@
-"""Exporters that misbehave on demand."""
+"""Exporters that misbehave on demand, and spans for them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import full
 from mttp.readable import record
@@ -61,3 +64,14 @@ def raising(error: Exception) -> Callable[[Sequence[SpanRecord]], None]:
 def refusing(segment: Sequence[SpanRecord]) -> SpanExportResult:
     """Trouble that answers so."""
     return SpanExportResult.FAILURE
+
+
+def numbered(number: int, *, size: int = 0) -> ReadableSpan:
+    """A span that is told from others by its name."""
+    return ReadableSpan(
+        name=f"span {number}",
+        context=SpanContext(1, number + 1, is_remote=False),
+        resource=Resource({}),
+        attributes={"filling": "x" * size} if size else {},
+        instrumentation_scope=InstrumentationScope("test"),
+    )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from exporters import Exporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from polling import eventually
 
 import mttp
 from mttp import configuration
@@ -465,7 +466,7 @@ def test_sessions_leave_nothing_behind() -> None:
 
     assert before == dict(os.environ)
     assert [1] * 5 == [exporter.shutdowns for exporter in exporters]
-    assert [] == [thread.name for thread in threading.enumerate() if thread.name == "mttp-flush"]
+    assert eventually(lambda: "mttp-flush" not in {thread.name for thread in threading.enumerate()})
 
 
 # The end of a process.
@@ -476,7 +477,7 @@ def test_a_process_that_just_ends_has_recorded_everything(tmp_path: Path) -> Non
     Closing is not needed: what was recorded last is there, and the run has its end.
     """
     done = python(
-        "import mttp\nmttp.configure('file://a.jsonl')\nfor i in range(3):\n  with mttp.episode(task=i): pass",
+        "import mttp\nmttp.configure('file://a.jsonl')\nfor i in range(3): mttp.episode(task=i).end()",
         cwd=tmp_path,
     )
 

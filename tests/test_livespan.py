@@ -6,12 +6,12 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from exporters import Exporter
+from official import parsed, told
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
@@ -23,9 +23,11 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 import mttp
 from mttp.clock import Clock
-from mttp.codec.profiles import full
+from mttp.codec.profiles import full, packed
 from mttp.livespan import MAX_USER_ATTRIBUTES, LiveSpan, Origin
+from mttp.readable import record
 from mttp.semconv import attributes as a
+from mttp.wire.otlp_json import encode_records
 
 TIME = 1_750_000_000_000_000_000
 
@@ -119,27 +121,26 @@ def test_the_record_keeps_arrays_where_the_profile_does(sink: Sink) -> None:
     """
     The same span, for a transport of ours.
     """
-    span = start(
-        sink, values={"array": np.array([1.5, 2.5])}, links=[Link(context(9, remote=True), {"k": "v"})]
-    )
+    link = Link(context(9, remote=True), {"k": "v"})
+    span = start(sink, values={"array": np.array([1.5, 2.5])}, links=[link])
     span.add_event("event", {"k": [1]}, TIME + 1)
     span.set_status(StatusCode.ERROR, "broken")
     span.end(TIME + 2)
 
-    record, arrays = span.record(full), span.record()
-    assert isinstance(record.attributes["array"], np.ndarray)
+    kept, arrays = span.record(full), span.record()
+    assert isinstance(kept.attributes["array"], np.ndarray)
     assert [1.5, 2.5] == arrays.attributes["array"]
     assert (f"{1:032x}", f"{2:016x}", f"{1:016x}", TIME, TIME + 2, 2, "broken") == (
-        record.trace_id,
-        record.span_id,
-        record.parent_id,
-        record.start_time,
-        record.end_time,
-        record.status_code,
-        record.status_message,
+        kept.trace_id,
+        kept.span_id,
+        kept.parent_id,
+        kept.start_time,
+        kept.end_time,
+        kept.status_code,
+        kept.status_message,
     )
-    assert [("event", TIME + 1, {"k": [1]})] == [(e.name, e.time, e.attributes) for e in record.events]
-    assert [(f"{9:016x}", {"k": "v"}, 0x300)] == [(x.span_id, x.attributes, x.flags) for x in record.links]
+    assert [("event", TIME + 1, {"k": [1]})] == [(e.name, e.time, e.attributes) for e in kept.events]
+    assert [(f"{9:016x}", {"k": "v"}, 0x300)] == [(x.span_id, x.attributes, x.flags) for x in kept.links]
 
 
 @pytest.mark.parametrize(
@@ -192,10 +193,6 @@ def test_the_official_encoder_says_the_same_as_ours() -> None:
     """
     A recorded episode, sent by the SDK's OTLP exporter, is the one that our lines hold.
     """
-    from wire.test_otlp_json import parsed, told
-
-    from mttp.readable import record
-    from mttp.wire.otlp_json import encode_records
 
     class Keeping(Exporter):
         live: list[ReadableSpan]
@@ -205,13 +202,13 @@ def test_the_official_encoder_says_the_same_as_ours() -> None:
             return super().export(spans)
 
     exporter = Keeping()
-    with mttp.configure(exporter), mttp.episode(env="e", metadata={"a": [1, None, {"b": b"c"}]}) as episode:
-        with episode.step() as step:
-            step.observation(np.arange(6.0).reshape(2, 3))
-            step.tokens([1, 2, 3], logprobs=[-0.5, -0.25, -0.125])
-            step.reward(1.0, components={"x": 1.0}, weights={"x": 1.0})
-            step.span.add_event("event", {"k": [1, 2]})
-            step.span.add_link(context(9), {"k": "v"})
+    facts = {"a": [1, None, {"b": b"c"}]}
+    with mttp.configure(exporter), mttp.episode(metadata=facts) as episode, episode.step() as step:
+        step.observation(np.arange(6.0).reshape(2, 3))
+        step.tokens([1, 2, 3], logprobs=[-0.5, -0.25, -0.125])
+        step.reward(1.0, components={"x": 1.0}, weights={"x": 1.0})
+        step.span.add_event("event", {"k": [1, 2]})
+        step.span.add_link(context(9), {"k": "v"})
 
     official = encode_spans(exporter.live)
     ours = [span for line in encode_records(map(record, exporter.live)) for span in told(parsed(line))]
@@ -354,7 +351,7 @@ def test_exceptions_are_events(sink: Sink) -> None:
     assert "test_exceptions_are_events" in str(attributes["exception.stacktrace"])
 
 
-class Unspeakable(Exception):
+class UnspeakableError(Exception):
     """An exception that can't even say what it is."""
 
     def __str__(self) -> str:
@@ -366,11 +363,14 @@ def test_an_exception_that_can_not_be_printed_is_recorded(sink: Sink) -> None:
     By its type.
     """
     span = start(sink)
-    with pytest.raises(Unspeakable), span:
-        raise Unspeakable
+    with pytest.raises(UnspeakableError), span:
+        raise UnspeakableError
 
     (event,) = span.events
-    assert "<Unspeakable whose message raised RuntimeError>" == (event.attributes or {})["exception.message"]
+    assert (
+        "<UnspeakableError whose message raised RuntimeError>"
+        == (event.attributes or {})["exception.message"]
+    )
     assert (StatusCode.ERROR, 1) == (span.status.status_code, len(sink.spans))
 
 
@@ -489,9 +489,6 @@ def test_its_size_is_that_of_its_line(sink: Sink) -> None:
     """
     Roughly: buffers are bounded by it.
     """
-    from mttp.codec.profiles import packed
-    from mttp.wire.otlp_json import encode_records
-
     ratios = []
     for value in ("x" * 10_000, b"x" * 10_000, np.zeros(2000), list(range(500)), {"a": ["x" * 50] * 100}):
         span = start(sink, values={"value": value})
@@ -539,9 +536,9 @@ def test_what_is_recorded_anew_replaces_the_old(sink: Sink) -> None:
 
 
 @pytest.fixture
-def exporter() -> Iterator[InMemorySpanExporter]:
+def exporter() -> InMemorySpanExporter:
     """Where a tracer provider of the user's own sends its spans."""
-    yield InMemorySpanExporter()
+    return InMemorySpanExporter()
 
 
 def test_a_span_of_another_library_has_the_step_as_its_parent(
@@ -588,7 +585,7 @@ def test_a_foreign_span_around_an_episode_is_linked_and_nothing_more(
     with tracer.start_as_current_span("job") as job, mttp.episode():
         pass
 
-    (root,) = [record for record in session.records() if record.name == "episode"]
+    (root,) = [one for one in session.records() if one.name == "episode"]
     assert ("", [f"{job.get_span_context().span_id:016x}"]) == (
         root.parent_id,
         [link.span_id for link in root.links],
@@ -603,7 +600,7 @@ def test_the_current_span_can_be_written_to(session: mttp.Session) -> None:
         trace.get_current_span().set_attribute("app.key", "value")
         trace.get_current_span().add_event("app.event")
 
-    (step,) = [record for record in session.records() if record.name == "step"]
+    (step,) = [one for one in session.records() if one.name == "step"]
     assert ("value", ["app.event"]) == (
         step.attributes["app.key"],
         [event.name for event in step.events],

@@ -8,6 +8,7 @@ import platform
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,12 @@ from mttp.codec.plain import Faults
 
 def git(directory: Path, *arguments: str) -> str:
     """Run git there, deaf to the machine's configuration."""
+    someone = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+        **dict.fromkeys(someone, "a@example.org"),
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
-        **{
-            f"GIT_{who}_{what}": f"{what}@example.org"
-            for who in ("AUTHOR", "COMMITTER")
-            for what in ("NAME", "EMAIL")
-        },
     }
     done = subprocess.run(
         ["git", "-C", str(directory), *arguments], capture_output=True, text=True, check=True, env=environment
@@ -94,9 +92,7 @@ def test_the_revision_is_that_of_the_working_directory(
     assert (git(repository, "rev-parse", "HEAD"), False) == (found.revision, found.dirty)
 
 
-def test_changes_make_it_dirty_and_new_files_do_not(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_make_it_dirty_new_files_do_not(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A recording within the repository would make every run dirty otherwise.
     """
@@ -263,8 +259,6 @@ def test_detection_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Mon
     """
     The run ends without what was not found.
     """
-    import threading
-
     go = threading.Event()
     monkeypatch.setattr(provenance, "DETECTORS", (lambda directory: go.wait(60) and {},))
     monkeypatch.setattr("mttp.share._DETECTION_SECONDS", 0.05)

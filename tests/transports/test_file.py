@@ -17,11 +17,9 @@ from typing import Any
 
 import pytest
 import zstandard
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from exporters import numbered as span
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext
 
 import mttp
 from mttp.transports.file import FileTransport
@@ -30,17 +28,6 @@ from mttp.wire.streams import Line, read_lines
 
 COMPRESSED = ("a.jsonl.gz", "a.jsonl.zst")
 NAMES = ("a.jsonl", *COMPRESSED)
-
-
-def span(number: int, *, size: int = 0) -> ReadableSpan:
-    """A span that is told from others by its name."""
-    return ReadableSpan(
-        name=f"span {number}",
-        context=SpanContext(1, number + 1, is_remote=False),
-        resource=Resource({}),
-        attributes={"filling": "x" * size} if size else {},
-        instrumentation_scope=InstrumentationScope("test"),
-    )
 
 
 def written(*paths: Path) -> list[int]:
@@ -446,7 +433,8 @@ def test_a_file_size_limit_of_the_system_refuses_and_recovers(name: str, tmp_pat
     script = f"""
 import resource, sys
 sys.path[:0] = {sys.path!r}
-from transports.test_file import FileTransport, span, written
+from exporters import numbered as span
+from mttp.transports.file import FileTransport
 from pathlib import Path
 
 path = Path({str(path)!r})
@@ -552,7 +540,8 @@ def test_processes_may_share_a_file(name: str, tmp_path: Path) -> None:
     script = f"""
 import sys
 sys.path[:0] = {sys.path!r}
-from transports.test_file import FileTransport, span
+from exporters import numbered as span
+from mttp.transports.file import FileTransport
 
 transport = FileTransport({str(tmp_path / name)!r}, max_bytes=300_000)
 for number in range(100):

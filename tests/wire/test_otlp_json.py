@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf.json_format import MessageToDict, ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from official import parsed, told, unparsed
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
@@ -27,8 +26,6 @@ from mttp.readable import record
 from mttp.spans import Link as LinkRecord
 from mttp.spans import Scope, SpanEvent, SpanRecord
 from mttp.wire.otlp_json import MAX_LINE_BYTES, encode_records
-
-IDS = ("traceId", "spanId", "parentSpanId")
 
 SPAN = SpanRecord(
     trace_id="0102030405060708090a0b0c0d0e0f10",
@@ -63,30 +60,6 @@ def spans(line: bytes) -> list[dict[str, Any]]:
     """The spans of one line."""
     blocks = json.loads(line)["resourceSpans"]
     return [span for block in blocks for scoped in block["scopeSpans"] for span in scoped["spans"]]
-
-
-def transcoded(document: Any, change: Any) -> Any:
-    """The document with every id changed: OTLP writes ids in hex, protobuf's JSON in base64."""
-    if isinstance(document, dict):
-        return {
-            key: change(value) if key in IDS else transcoded(value, change) for key, value in document.items()
-        }
-    return [transcoded(item, change) for item in document] if isinstance(document, list) else document
-
-
-def parsed(line: bytes) -> TracesData:
-    """The line as the official message."""
-    document = json.loads(line.decode("utf-8"))
-    return ParseDict(
-        transcoded(document, lambda hexadecimal: base64.b64encode(bytes.fromhex(hexadecimal)).decode()),
-        TracesData(),
-    )
-
-
-def unparsed(message: TracesData) -> Any:
-    """The official message as OTLP's JSON."""
-    document = MessageToDict(message, use_integers_for_enums=True)
-    return transcoded(document, lambda encoded: base64.b64decode(encoded).hex())
 
 
 # A line by itself.
@@ -282,17 +255,6 @@ def readable(draw: st.DrawFn) -> ReadableSpan:
         end_time=draw(TIMES),
         instrumentation_scope=draw(st.sampled_from(SCOPES)),
     )
-
-
-def told(message: TracesData) -> Iterator[bytes]:
-    """Each span with all that is said about where it comes from; bytes, in which NaN equals NaN."""
-    for block in message.resource_spans:
-        for scoped in block.scope_spans:
-            for span in scoped.spans:
-                whole = TracesData()
-                one = whole.resource_spans.add(resource=block.resource, schema_url=block.schema_url)
-                one.scope_spans.add(scope=scoped.scope, schema_url=scoped.schema_url, spans=[span])
-                yield whole.SerializeToString(deterministic=True)
 
 
 @settings(deadline=None, max_examples=100)

@@ -8,7 +8,6 @@ either case, int64 is text or a number, enums are numbers or names, and an empty
 from __future__ import annotations
 
 import binascii
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -46,7 +45,7 @@ _KINDS = {
     "SPAN_KIND_CONSUMER": 5,
 }
 _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
-_NOT_HEX = re.compile(r"[^0-9a-f]").search
+_HEX = "0123456789abcdefABCDEF"
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
 
 
@@ -154,10 +153,9 @@ def _record(span: Any, scope: Scope, attributes: Mapping[str, Any]) -> SpanRecor
 
 
 def _id(given: str | None, digits: int, field: str) -> str:
-    found = (given or "").lower()
-    if len(found) != digits or _NOT_HEX(found):
+    if given is None or len(given) != digits or given.strip(_HEX):
         raise ValueError(f"{field} is {given!r}, expected {digits} hexadecimal digits")
-    return found
+    return given.lower()
 
 
 _repeated_id = lru_cache(maxsize=256)(_id)

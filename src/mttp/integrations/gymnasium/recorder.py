@@ -149,13 +149,14 @@ class Recorder:
         within = _WITHIN.get()
         if self in within:  # the environment calls itself
             return True
-        if self._active and not self._is_muted() and not any(other._covers(self) for other in within):
+        if self._active and not self._is_muted() and not (within and self._is_covered(within)):
             return False
         self._leave("detached")
         return True
 
-    def _covers(self, other: Recorder) -> bool:
-        return self._scene.key is EVERYTHING or self._scene.key is other._scene.key
+    def _is_covered(self, within: tuple[Recorder, ...]) -> bool:
+        keys = [other._scene.key for other in within]
+        return any(key is EVERYTHING or key is self._scene.key for key in keys)
 
     def _tell(
         self,
