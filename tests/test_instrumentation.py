@@ -177,26 +177,6 @@ except mttp.errors.MissingExtra as error:
     assert "recording Gymnasium environments needs gymnasium>=1.1: pip install 'mttp[gymnasium]'" == run(code)
 
 
-def test_a_session_that_can_not_start_undoes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    When the default transport can't be opened, no library stays instrumented.
-    """
-    gymnasium = pytest.importorskip("gymnasium")
-    monkeypatch.setenv("MTTP_TRANSPORT", "carrier-pigeon://loft")
-    make = gymnasium.make
-
-    with pytest.raises(mttp.errors.TransportError):
-        mttp.instrument()
-
-    assert gymnasium.make is make
-    assert not handle_of(instrumentation)
-
-
-def handle_of(module: Any) -> bool:
-    """Whether everything is instrumented now."""
-    return bool(module._everything is not None and module._everything.attached)
-
-
 def test_gymnasium_is_found_without_importing_it() -> None:
     """
     Whether a library is installed is asked of the import system.

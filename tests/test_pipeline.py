@@ -598,7 +598,7 @@ def test_nothing_is_remembered_of_what_is_over(exporter: Exporter) -> None:
             part._losses._untold,
             part._delivery._refusals,
         )
-        assert ({}, 0, 0) == (share._unmarked, part._fresh.bytes, part._delivery.bytes)
+        assert ({}, 0, 0) == (share._unmarked, part._inbox_bytes, part._delivery.bytes)
 
 
 def test_a_long_queue_is_emptied_in_linear_time() -> None:

@@ -231,7 +231,8 @@ def test_a_package_that_is_gone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
     """
     monkeypatch.setattr(provenance, "_owners", lambda: {"numpy": ["numpy"], "mttp": ["no-such-thing"]})
 
-    assert ["numpy"] == list(provenance.packages())
+    found = provenance.packages()
+    assert (True, False) == ("numpy" in found, "no-such-thing" in found)
 
 
 def test_accelerators_are_those_that_the_driver_lists(

@@ -12,8 +12,8 @@ class Clock:
 
     __slots__ = ("_offset",)
 
-    def __init__(self, start: int | None = None) -> None:
-        self._offset = (time.time_ns() if start is None else start) - time.perf_counter_ns()
+    def __init__(self) -> None:
+        self._offset = time.time_ns() - time.perf_counter_ns()
 
     def now(self) -> int:
         """The time."""

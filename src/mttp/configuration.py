@@ -151,13 +151,7 @@ def current_session() -> Session | None:
     return _active if _active is not None and not _active.closed else None
 
 
-def ensure_session() -> Session | None:
-    """
-    The session that records; one is started where nobody configured any.
-
-    None after a configured session was closed: recording is over until `configure` is called again.
-    Raises TransportError when the default transport can't be opened.
-    """
+def _session() -> Session | None:
     global _active, _implicit
     session = _active
     if session is not None and not session.closed:
@@ -186,10 +180,20 @@ def _tell(message: str) -> None:
         print(message, file=sys.stderr)
 
 
-def _quiet_session() -> Session | None:
+def may_record() -> bool:
+    """Whether an episode that started now would be recorded."""
+    return current_session() is not None or (_active is None and not _over)
+
+
+def recording_session() -> Session | None:
+    """
+    The session that records; one is started where nobody configured any, and the user is told where it writes.
+
+    None where recording is over, turned off, or the default transport can't be opened, which is logged once.
+    """
     global _over
     try:
-        return ensure_session()
+        return _session()
     except Exception as error:
         _over = True
         _log.warning("mttp: nothing is recorded: %s", error)
@@ -214,7 +218,7 @@ def episode(
     `more` may say whatever else `Session.episode` knows.
     Without a session, one is started on the default transport.
     """
-    session = _quiet_session()
+    session = recording_session()
     if session is None:
         return inert_episode()
     return session.episode(

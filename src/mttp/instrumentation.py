@@ -12,7 +12,7 @@ from typing import Any
 import wrapt
 from typing_extensions import Self
 
-from mttp import configuration, integrations
+from mttp import integrations
 from mttp.errors import MissingExtra
 from mttp.integrations.contract import Detach
 
@@ -32,19 +32,14 @@ def instrument(target: object = None, /, **options: Any) -> Detach:
     The options are the integration's; for Gymnasium those of `mttp.integrations.gymnasium.options.Options`.
     The handle undoes it; instrumenting again gives the same handle back.
 
-    Raises InstrumentError for a target that nothing here knows, MissingExtra where no supported library is
-    installed, TransportError where no session is open and the default one can't be.
+    Episodes go to the session that is open when they start; where nobody configured one, the first starts it.
+
+    Raises InstrumentError for a target that nothing here knows, and MissingExtra where no supported library is
+    installed.
     """
     if target is None:
-        handle: Detach = _attach_everything(options)
-    else:
-        handle = integrations.integration_of(target).attach(target, **options)
-    try:
-        configuration.ensure_session()
-    except BaseException:
-        handle.detach()
-        raise
-    return handle
+        return _attach_everything(options)
+    return integrations.integration_of(target).attach(target, **options)
 
 
 def wrap(env: Any, /, **options: Any) -> Any:
@@ -53,9 +48,7 @@ def wrap(env: Any, /, **options: Any) -> Any:
 
     What is wrapped already comes back as it is, unless there are options.
     """
-    wrapped = integrations.integration_of(env).wrap(env, **options)
-    configuration.ensure_session()
-    return wrapped
+    return integrations.integration_of(env).wrap(env, **options)
 
 
 def _attach_everything(options: Mapping[str, Any]) -> _Everything:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -61,7 +62,9 @@ class Pipeline:
         self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._writer = 0
-        self._fresh = Backlog()
+        self._inbox: deque[LiveSpan] = deque()
+        self._inbox_bytes = 0
+        self._gathered = Backlog()
         self._losses = Losses(stats)
         self._delivery = Delivery(transport, stats, self._losses)
         self._waited: dict[int, float] = {}
@@ -81,7 +84,8 @@ class Pipeline:
             if trace_id in self._losses:
                 self._losses.add(trace_id, [span])
                 return
-            self._fresh.add(span)
+            self._inbox.append(span)  # one step: a signal's handler may flush right before or after it
+            self._inbox_bytes += span.size
             self.wake()
             if not mine and not self._fits():
                 self._throttle(trace_id)
@@ -134,7 +138,8 @@ class Pipeline:
     # A buffer that is full.
 
     def _fits(self) -> bool:
-        return self._closing or self._fresh.bytes + self._delivery.bytes <= self.buffer_bytes
+        used = self._inbox_bytes + self._gathered.bytes + self._delivery.bytes
+        return self._closing or used <= self.buffer_bytes
 
     def _throttle(self, trace_id: int) -> None:
         """Wait for space, as long as this episode still may; without it, lose the whole episode."""
@@ -147,8 +152,16 @@ class Pipeline:
         self._stats.blocked_seconds += spent
         if not fits:
             del self._waited[trace_id]
-            lost = self._delivery.waiting.drop(trace_id) + self._fresh.drop(trace_id)
+            self._gather()
+            lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
             self._losses.add(trace_id, lost, "buffer_full")
+
+    def _gather(self) -> None:
+        """Sort what came in."""
+        for _ in range(len(self._inbox)):
+            span = self._inbox.popleft()
+            self._inbox_bytes -= span.size
+            self._gathered.add(span)
 
     # The thread.
 
@@ -163,11 +176,11 @@ class Pipeline:
         return self._thread is not None
 
     def _run(self) -> None:
-        while self._gather():
+        while self._wait():
             self._write()
         self._end()
 
-    def _gather(self) -> bool:
+    def _wait(self) -> bool:
         """Sleep until there is something to write, then a little longer for more to come; False to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._awake or self._hurried())
@@ -175,7 +188,7 @@ class Pipeline:
             return not self._closing
 
     def _hurried(self) -> bool:
-        much = self._fresh.bytes > URGENT_BYTES and not self._delivery.failing
+        much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._delivery.failing
         return much or self._closing or self._asked > self._answered
 
     def _write(self) -> None:
@@ -184,8 +197,9 @@ class Pipeline:
             self._quietly(self._owner.mark)
             with self._changed:
                 ticket = self._asked
-                self._delivery.waiting.extend(self._fresh)
-                self._fresh, self._awake = Backlog(), False
+                self._gather()
+                self._delivery.waiting.extend(self._gathered)
+                self._gathered, self._awake = Backlog(), False
             while self._delivery.waiting and self._delivery.offer():
                 with self._changed:
                     self._changed.notify_all()
@@ -220,7 +234,7 @@ class Pipeline:
             while not self._closed and fruitless < REFUSALS:
                 delivered = self._stats.delivered
                 self._write()
-                if not self._fresh and not self._delivery.waiting:
+                if not self._inbox and not self._delivery.waiting:
                     break
                 fruitless = 0 if self._stats.delivered > delivered else fruitless + 1
             self._quietly(self._delivery.shutdown)
@@ -229,9 +243,10 @@ class Pipeline:
     def _give_up(self) -> None:
         """Count what is left as lost."""
         with self._changed:
+            self._gather()
             left = self._delivery.give_up()
-            left.extend(self._fresh)
-            self._fresh = Backlog()
+            left.extend(self._gathered)
+            self._gathered = Backlog()
             if left:
                 self._stats.lose("write_failed", len(left.spans), episodes=len(left))
             self._given_up += len(left)

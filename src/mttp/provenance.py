@@ -85,11 +85,11 @@ def packages() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     owners = _owners()
-    imported = {name.partition(".")[0] for name in list(sys.modules)}
-    names = {owner for module in imported for owner in owners.get(module, ())}
+    imported = {name.partition(".")[0] for name in list(sys.modules)} - sys.stdlib_module_names
+    names = {owner for module in imported for owner in owners.get(module, [module])}
     found = {}
     for name in sorted(names, key=str.lower):
-        with contextlib.suppress(PackageNotFoundError):  # uninstalled meanwhile
+        with contextlib.suppress(PackageNotFoundError):  # a module that no distribution owns up to
             found[name] = version(name)
     return found
 

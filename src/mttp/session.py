@@ -20,6 +20,7 @@ from mttp import __version__, bulk
 from mttp.codec import runs
 from mttp.codec.plain import Faults
 from mttp.episodes import Episode
+from mttp.errors import ReadError
 from mttp.livespan import Origin
 from mttp.pipeline import Pipeline, Transport
 from mttp.recorder import OpenEpisode, inert_episode
@@ -194,11 +195,11 @@ class Session:
         self._share.fault(kind, detail)
 
     def records(self) -> Iterator[SpanRecord]:
-        """The spans that a memory transport keeps; what has ended is there."""
+        """The spans that a memory transport keeps; raises ReadError for any other transport."""
         self.flush()
         kept = getattr(self.transport, "records", None)
         if kept is None:
-            raise TypeError(f"a session on {self.transport!r} keeps no records; read its files instead")
+            raise ReadError(f"a session on {self.transport!r} keeps no episodes; read what it wrote instead")
         return iter(kept())
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.trace import SpanContext, TraceFlags
 
@@ -17,6 +17,7 @@ from mttp.codec.plain import Faults
 from mttp.livespan import LiveSpan, Origin
 from mttp.losses import Loss
 from mttp.pipeline import Pipeline, Transport
+from mttp.recorder import OpenEpisode
 from mttp.recorder.handle import Markable
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -117,16 +118,26 @@ class Share:
 
     def mark(self) -> None:
         """Give what is open a marker, once: its identity survives, should the process die."""
-        with self._marking:
-            for key, episode in list(self._unmarked.items()):
-                if bool(episode):  # else it is being made
-                    self._unmarked.pop(key, None)
-                    episode.mark()
+        if self._marking.acquire(timeout=_FORK_SECONDS):
+            try:
+                for key, episode in list(self._unmarked.items()):
+                    self._mark(key, cast(OpenEpisode, episode))
+            finally:
+                self._marking.release()
         if self._detection is None:
             self._detection = provenance.Detection(self._plan.directory, self.pipeline.wake)
         elif self._run is None and self._detection.over:
             root = self._run_span()
             self._span(names.RUN_START, parent=root.identity, values=dict(root.values)).end(root.started)
+
+    def _mark(self, key: int, episode: OpenEpisode) -> None:
+        """Mark an episode, unless it is being made or somebody is at work in it who may wait for us."""
+        if episode and episode._lock.acquire(blocking=False):
+            try:
+                self._unmarked.pop(key, None)
+                episode.mark()
+            finally:
+                episode._lock.release()
 
     def gap(self, loss: Loss) -> None:
         """Record that something was lost."""

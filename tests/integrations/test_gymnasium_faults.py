@@ -431,17 +431,41 @@ def test_instrumenting_before_configuring() -> None:
     assert list(PLAYS) == [told(episode) for episode in mttp.read(session)]
 
 
-def test_a_transport_that_can_not_be_opened_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_transport_that_can_not_be_opened_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """
-    Set-up fails loudly, and leaves the environment as it was.
+    The session starts with the first step, in the training loop, which goes on unrecorded.
     """
     monkeypatch.setenv("MTTP_TRANSPORT", "carrier-pigeon://loft")
     env = Scripted()
 
-    with pytest.raises(mttp.errors.TransportError):
-        mttp.instrument(env)
+    with mttp.instrument(env):
+        for _ in range(2):
+            env.reset()
+            env.step(0)
 
+    assert ["mttp: nothing is recorded"] == [message[:25] for message in caplog.messages]
     assert not {"reset", "step", "close"} & vars(env).keys()
+
+
+def test_without_configure_the_first_step_starts_the_default_session(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Instrumenting alone is enough, leaves no trace until an episode starts, and says once where episodes go.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+    env.reset()
+    assert not (tmp_path / "mttp-runs").exists()
+
+    env.step(0)
+    env.close()
+    mttp.current_session().close()
+
+    assert 1 == len(mttp.read("mttp-runs"))
+    assert 1 == capfd.readouterr().err.count("recording episodes to")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

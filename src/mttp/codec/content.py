@@ -30,6 +30,9 @@ def encode(
     keys: Keys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
 ) -> dict[str, Plain]:
     """Attributes of `value`; beyond `max_bytes` only dtype and shape are kept, and `omissions` says so."""
+    if isinstance(value, np.ndarray) and max_bytes is not None and value.nbytes > max_bytes:
+        omissions.append(f"{keys[0]}: {value.nbytes} bytes, the limit is {max_bytes}")
+        return {keys[1]: value.dtype.name, keys[2]: list(value.shape)}
     content = plain(value, faults)
     if content is None:
         return {}

@@ -53,7 +53,7 @@ class OpenEpisode(Known):
         if host is None:
             return
         self._children = _Counted(host)
-        self._clock = Clock(start_time)
+        self._clock = Clock()
         faults: Faults = []
         trace_id = trace_id or ids.trace_id()
         self._episode_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"

@@ -97,7 +97,7 @@ class Track:
         `facts` are the new episode's own; it starts when a step is taken.
         """
         self._open = self._step = None
-        if configuration.current_session() is None:
+        if not configuration.may_record():
             self._start = self._shown = None
             return
         self._start = {"start_time": began, **facts}
@@ -128,7 +128,7 @@ class Track:
         _note(step, faults)
 
     def _opened(self, start: Mapping[str, Any]) -> _Open | None:
-        session = configuration.current_session()
+        session = configuration.recording_session()
         if session is None:
             return None
         faults: Faults = []

@@ -8,7 +8,6 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorWrapper
 
-from mttp import configuration
 from mttp.integrations.gymnasium import workers
 from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.recorder import Recorder
@@ -30,7 +29,6 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
         RecordConstructorArgs.__init__(self, **options)
         gymnasium.Wrapper.__init__(self, env)
         self._recorder = Recorder(Single(env, chosen), self)
-        configuration.ensure_session()
 
     def reset(self, **kwargs: Any) -> Any:
         """Reset the environment."""
@@ -65,7 +63,6 @@ class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
         VectorWrapper.__init__(self, env)
         self._recorder = Recorder(Several(env, chosen), self)
         workers.mute(env, muted=True)
-        configuration.ensure_session()
 
     def reset(self, **kwargs: Any) -> Any:
         """Reset the environments."""
