@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import util
-from typing import Any
 
 import pytest
 
 import mttp
-from mttp import instrumentation, integrations
+from mttp import integrations
 from mttp.errors import InstrumentError, MissingExtra
 
 

@@ -189,7 +189,7 @@ def recording_session() -> Session | None:
     """
     The session that records; one is started where nobody configured any, and the user is told where it writes.
 
-    None where recording is over, turned off, or the default transport can't be opened, which is logged once.
+    None where recording is over or off, or the default transport can't be opened, which is logged once.
     """
     global _over
     try:

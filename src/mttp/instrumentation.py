@@ -32,7 +32,7 @@ def instrument(target: object = None, /, **options: Any) -> Detach:
     The options are the integration's; for Gymnasium those of `mttp.integrations.gymnasium.options.Options`.
     The handle undoes it; instrumenting again gives the same handle back.
 
-    Episodes go to the session that is open when they start; where nobody configured one, the first starts it.
+    Episodes go to the session that is open when they start; where nobody configured one, one is started then.
 
     Raises InstrumentError for a target that nothing here knows, and MissingExtra where no supported library is
     installed.
