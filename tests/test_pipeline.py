@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import logging
+import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -377,6 +379,83 @@ def test_a_transport_that_raises_when_it_is_released_is_logged(
 
     assert session.closed
     assert ["mttp: recording or closing failed"] == caplog.messages
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_a_disk_that_is_full_for_a_while_costs_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Once there is space everything is written, once, and no line is torn.
+    """
+    free = 0
+    write = os.write
+
+    def limited(fd: int, data: bytes) -> int:
+        nonlocal free
+        count = min(free, len(data))
+        if not count:
+            raise NO_SPACE
+        free -= count
+        return write(fd, data[:count])
+
+    with mttp.configure(tmp_path / name) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr("mttp.transports.file.os.write", limited)
+            for number in range(20):
+                free += 150
+                play(3, task=number)
+                session.flush()
+        before = session.stats.pending
+        assert eventually(session.flush)
+
+    recording = mttp.read(tmp_path / name)
+    assert before > 0
+    assert sorted(map(str, range(20))) == sorted(episode.task or "" for episode in recording)
+    assert all(episode.complete for episode in recording)
+    assert ([], 0, {}) == (recording.problems, recording.duplicates, dict(session.stats.lost))
+
+
+def test_a_directory_that_is_deleted_costs_what_was_in_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Recording goes on in a new one, and the log says so once.
+    """
+    with caplog.at_level(logging.WARNING), mttp.configure("file://runs/") as session:
+        play(task="before")
+        session.flush()
+        shutil.rmtree(tmp_path / "runs")
+        for number in range(3):
+            play(task=number)
+            session.flush()
+
+    recording = mttp.read(tmp_path / "runs")
+    assert (["0", "1", "2"], 1) == ([episode.task for episode in recording], len(recording.runs))
+    assert 1 == len(caplog.messages)
+
+
+def test_where_no_thread_can_be_started_everything_is_written_all_the_same(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    By whoever records, flushes or closes: where threads have run out, and at the interpreter's end.
+    """
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with mttp.configure(exporter) as session:
+        play(2, task="flushed")
+        assert session.flush()
+        assert "episode" in exporter.names()
+        play(2, task="large", inputs="x" * 600_000)
+        assert eventually(lambda: exporter.names().count("episode") == 2, seconds=1)
+        play(2, task="closed")
+
+    assert ["flushed", "large", "closed"] == [episode.task for episode in mttp.read(session)]
+    assert (0, 1) == (session.stats.pending, exporter.shutdowns)
 
 
 # A transport that hangs.

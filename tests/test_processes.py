@@ -42,7 +42,8 @@ class Program:
         path = directory / "program.py"
         path.write_text(PLAY + textwrap.dedent(code))
         self.process = subprocess.Popen(
-            [sys.executable, str(path), *arguments],
+            # from 3.12 on, Python warns of a fork where there are threads: it is what is tested here
+            [sys.executable, "-W", "ignore::DeprecationWarning", str(path), *arguments],
             cwd=directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -187,7 +187,7 @@ def may_record() -> bool:
 
 def recording_session() -> Session | None:
     """
-    The session that records; one is started where nobody configured any, and the user is told where it writes.
+    The session that records; where nobody configured one, one is started, and the user is told so.
 
     None where recording is over or off, or the default transport can't be opened, which is logged once.
     """

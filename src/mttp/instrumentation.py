@@ -34,7 +34,7 @@ def instrument(target: object = None, /, **options: Any) -> Detach:
 
     Episodes go to the session that is open when they start; where nobody configured one, one is started then.
 
-    Raises InstrumentError for a target that nothing here knows, and MissingExtra where no supported library is
+    Raises InstrumentError for a target that nothing here knows, MissingExtra where no supported library is
     installed.
     """
     if target is None:

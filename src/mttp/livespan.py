@@ -275,9 +275,9 @@ class LiveSpan(Span, ReadableSpan):
         if self.omissions:
             self.values[a.OMISSIONS] = list(dict.fromkeys(self.omissions))
         self._end_time = self._clock.now() if end_time is None else end_time
-        self.size = _SPAN_BYTES + sum(map(_weight, self.values.values()))
-        self.size += sum(_weight(dict(event.attributes or {})) for event in self._own_events)
-        self.size += sum(_weight(dict(link.attributes or {})) for link in self._own_links)
+        self.size = _SPAN_BYTES + _weight(self.values)
+        for mark in (*self._own_events, *self._own_links):
+            self.size += _SPAN_BYTES + _weight(dict(mark.attributes or {}))
         self._sink.ended(self)
 
     def __exit__(
@@ -328,15 +328,17 @@ def _message(exception: BaseException) -> str:
         return f"<{type(exception).__name__} whose message raised {type(error).__name__}>"
 
 
-def _weight(value: Any) -> int:
-    """Roughly what an attribute takes in a file: text and arrays exactly, the rest by rule of thumb."""
-    if isinstance(value, (str, bytes)):
-        return _VALUE_BYTES + len(value)
-    if isinstance(value, np.ndarray):
-        return _VALUE_BYTES + value.nbytes
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    return _VALUE_BYTES + sum(map(_weight, value)) if isinstance(value, list) else _VALUE_BYTES
+def _weight(value: dict[str, Any] | list[Any]) -> int:
+    """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
+    size = _VALUE_BYTES * len(value)
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, (str, bytes)):
+            size += len(item)
+        elif isinstance(item, (list, dict)):
+            size += _weight(item)
+        elif isinstance(item, np.ndarray):
+            size += item.nbytes
+    return size
 
 
 def _printable(value: Any) -> Any:

@@ -75,8 +75,8 @@ class Pipeline:
 
     def put(self, span: LiveSpan) -> None:
         """Take an ended span; waits only while the buffer is full, and never long."""
-        trace_id, mine = span.identity.trace_id, threading.get_ident() == self._writer
-        with self._changed:
+        trace_id, mine, fits = span.identity.trace_id, threading.get_ident() == self._writer, True
+        with self._stats.lock:
             self._stats.spans += 1
             if self._closed or (self._closing and not mine):
                 self._stats.lose("session_closed", 1)
@@ -86,15 +86,17 @@ class Pipeline:
                 return
             self._inbox.append(span)  # one step: a signal's handler may flush right before or after it
             self._inbox_bytes += span.size
-            self.wake()
+            if not self._awake or self._inbox_bytes > URGENT_BYTES:
+                self.wake()
             if not mine and not self._fits():
-                self._throttle(trace_id)
-            if span.parent is None:
+                fits = self._throttle(trace_id)
+            if span.parent is None and self._waited:
                 self._waited.pop(trace_id, None)
             if self._closed:  # by a signal's handler, just now
                 self._give_up()
             alone = self._thread is None and not mine and self._hurried()
-        self._losses.log()
+        if not fits:
+            self._losses.log()
         if alone:
             self._write()
 
@@ -141,10 +143,10 @@ class Pipeline:
         used = self._inbox_bytes + self._gathered.bytes + self._delivery.bytes
         return self._closing or used <= self.buffer_bytes
 
-    def _throttle(self, trace_id: int) -> None:
+    def _throttle(self, trace_id: int) -> bool:
         """Wait for space, as long as this episode still may; without it, lose the whole episode."""
         if self._thread is None:
-            return
+            return True
         started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
         fits = self._changed.wait_for(self._fits, max(self.patience - waited, 0.0))
         spent = time.monotonic() - started
@@ -155,6 +157,7 @@ class Pipeline:
             self._gather()
             lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
             self._losses.add(trace_id, lost, "buffer_full")
+        return fits
 
     def _gather(self) -> None:
         """Sort what came in."""

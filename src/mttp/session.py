@@ -278,7 +278,11 @@ def _resource(run_id: str) -> Resource:
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
     service = {} if named else {a.SERVICE_NAME: "mttp"}
-    return Resource.create({**service, a.RUN_ID: run_id})
+    known = {**service, a.RUN_ID: run_id}
+    try:
+        return Resource.create(known)
+    except RuntimeError:  # it needs a thread, and at the interpreter's end there is none to be had
+        return Resource(known)
 
 
 def _scope() -> InstrumentationScope:

@@ -128,7 +128,7 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
         ("memory://?max_episodes=1.5", "option max_episodes='1.5': expected a whole number above zero"),
         ("file://occupied/a.jsonl", "can't write occupied/a.jsonl: .* make this one writable"),
         ("file://occupied/", "can't write occupied/: .* choose another place"),
-        ("file://a%00b.jsonl", "can't write a\x00b.jsonl: embedded null"),
+        ("file://a%00b.jsonl", "can't write a\x00b.jsonl: .*embedded null"),
         ("file://" + "n" * 300 + ".jsonl", "can't write n+.jsonl: File name too long"),
     ],
 )
