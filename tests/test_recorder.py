@@ -742,3 +742,113 @@ def test_a_finished_episode_is_recorded_in_bulk(session: mttp.Session) -> None:
         read.return_,
         read.trace_id,
     )
+
+
+@pytest.mark.parametrize("given", [-5, 2**70, "x", float("nan"), object()])
+def test_an_impossible_time_is_a_fault_and_becomes_now(session: mttp.Session, given: object) -> None:
+    """
+    One odd timestamp costs neither its episode nor the file that it is in.
+    """
+    with mttp.episode(start_time=given) as episode, episode.step(start_time=given):  # type: ignore[arg-type]
+        pass
+    session.record(mttp.Episode(env="bulk", start_time=given, end_time=given))  # type: ignore[arg-type]
+
+    live, bulk = sorted(mttp.read(session), key=lambda episode: episode.env)
+
+    assert (True, True) == (live.complete, bulk.complete)
+    assert live.start_time is not None
+    assert live.start_time > 1_700_000_000_000_000_000
+    assert session.stats.faults["time_invalid"] >= 4
+
+
+def test_a_time_may_be_a_float(session: mttp.Session) -> None:
+    """
+    `time.time() * 1e9` is what most people write.
+    """
+    session.record(mttp.Episode(), start_time=1.7e18, end_time=1.8e18)  # type: ignore[arg-type]
+
+    assert (1_700_000_000_000_000_000, 1_800_000_000_000_000_000) == (
+        only(session).start_time,
+        only(session).end_time,
+    )
+
+
+def test_rewards_beyond_a_float_lose_only_their_sum(session: mttp.Session) -> None:
+    """
+    Finite rewards whose sum is not finite leave the return unknown.
+    """
+    with mttp.episode(env="e") as episode:
+        for _ in range(2):
+            with episode.step() as step:
+                step.reward(1e308)
+        assert episode.return_ is None
+        episode.reward(2.0, components={"a": 1e308, "b": 1e308}, weights={"a": 1e10, "b": 1.0})
+
+    read = only(session)
+
+    assert ("e", 2.0, [1e308, 1e308]) == (read.env, read.return_, [step.reward for step in read.steps])
+
+
+class OnlyListed:
+    """An array library of which nothing but `tolist` is known, not even its length."""
+
+    def tolist(self) -> list[int]:
+        return [1, 2]
+
+
+@pytest.mark.parametrize("given", [OnlyListed(), range(1, 3), (number for number in (1, 2)), Tensor([1, 2])])
+def test_token_ids_come_in_many_shapes(session: mttp.Session, given: object) -> None:
+    """
+    Ids are taken from whatever can be made a list or an array.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.tokens(given)
+
+    assert [1, 2] == only(session).steps[0].tokens.ids.tolist()
+
+
+def test_a_mistyped_argument_loses_only_itself(session: mttp.Session) -> None:
+    """
+    The rest of the scoring, and of the token block, is recorded.
+    """
+    with mttp.episode() as episode:
+        with episode.step() as step:
+            step.tokens([1], logprob=[-1.0])
+            step.tokens([1, 2])
+        episode.reward(1.0, component={"x": 1.0}, components=[1], status="splendid")  # type: ignore[arg-type]
+
+    read = only(session)
+
+    assert (1.0, [1, 2]) == (read.return_, read.steps[0].tokens.ids.tolist())
+    assert {
+        "argument_unknown": 2,
+        "tokens_replaced": 1,
+        "components_invalid": 1,
+        "status_unknown": 1,
+    } == dict(session.stats.faults)
+    assert {"components_invalid", "status_unknown", "argument_unknown"} == {
+        fault.partition(":")[0] for fault in read.faults
+    }
+
+
+def test_an_episode_that_never_ends_is_counted() -> None:
+    """
+    It is in the recording, unfinished, and the session says so when it closes.
+    """
+    with mttp.configure(transport="memory://") as session:
+        mttp.episode(env="left open").step().reward(1.0)
+
+    (read,) = mttp.read(session).episodes
+    assert ("left open", "unfinished") == (read.env, read.status)
+    assert 1 == session.stats.faults["episode_never_ended"]
+
+
+def test_handles_print_what_they_are(session: mttp.Session) -> None:
+    """
+    A handle says which span it is, and whether it is open.
+    """
+    with mttp.episode(env="e") as episode:
+        assert f"<OpenEpisode 'episode e' {episode.span_id}, open>" == repr(episode)
+
+    assert repr(episode).endswith("ended>")
+    assert "<OpenStep: inert>" == repr(mttp.current_step())

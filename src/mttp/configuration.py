@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
 _over = False
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _KINDS = ("train", "eval", "replay")
 
 
@@ -85,9 +87,12 @@ def _open(
     identity = str(run_id or os.environ.get(RUN_ID_VARIABLE) or launch_id or ids.run_id())
     facts = {"name": run, **facts, **launched}
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session(None, run_id=identity, facts=facts)
     if transport is None:
-        transport = os.environ.get(TRANSPORT_VARIABLE) or f"file://mttp-runs/{identity}/"
+        transport = (
+            os.environ.get(TRANSPORT_VARIABLE) or f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', identity)}/"
+        )
     if isinstance(transport, os.PathLike):
         transport = f"file://{quote(os.fsdecode(transport))}"
     opened = transports.open(transport) if isinstance(transport, str) else _checked(transport)

@@ -167,7 +167,7 @@ def _token_array(name: str, given: Any, *, integer: bool) -> Any:
     import numpy as np
 
     if not isinstance(given, np.ndarray):
-        given = np.asarray(given if isinstance(given, (list, tuple)) else _to_numpy(given))
+        given = np.asarray(_to_numpy(given))
     if given.ndim != 1:
         raise ValueError(f"tokens: {name} has shape {given.shape}, expected one dimension")
     if integer:
@@ -196,12 +196,16 @@ def _int64(name: str, given: Any) -> Any:
 
 
 def _to_numpy(given: Any) -> Any:
-    """numpy's view of an array of another library, a device tensor of torch included."""
+    """What numpy can take: a list, or the array of another library, a device tensor of torch included."""
+    if isinstance(given, (list, tuple)):
+        return given
     if hasattr(given, "detach"):
         given = given.detach().cpu()
         if str(given.dtype) == "torch.bfloat16":
             given = given.float()
-    return given if hasattr(given, "__array__") else given.tolist()
+    if hasattr(given, "__array__"):
+        return given
+    return given.tolist() if hasattr(given, "tolist") else list(given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

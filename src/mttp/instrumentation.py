@@ -68,11 +68,13 @@ class _Everything:
 
     def __init__(self) -> None:
         self.attached = True
+        self._claims = 0
         self._handles: dict[str, Detach | None] = {}
         self._options: Mapping[str, Any] = {}
 
     def attach(self, packages: list[str], options: Mapping[str, Any]) -> None:
         """Instrument these libraries; one that is instrumented already takes the options that are given."""
+        self._claims += 1
         self._options = options or self._options
         for package in packages:
             if package in sys.modules:
@@ -111,4 +113,6 @@ class _Everything:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.detach()
+        self._claims -= 1
+        if self._claims <= 0:
+            self.detach()

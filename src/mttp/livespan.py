@@ -17,7 +17,7 @@ from opentelemetry.util.types import AnyValue, Attributes
 
 from mttp import spans
 from mttp.clock import Clock
-from mttp.codec.plain import Faults, plain, text
+from mttp.codec.plain import Faults, nanoseconds, plain, text
 from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
 
@@ -101,7 +101,6 @@ class LiveSpan(Span, ReadableSpan):
         self._links = self._own_links = list(links)
         self._events = self._own_events = list[Event]()
         self._status = Status(StatusCode.UNSET)
-        self.started = self._start_time = clock.now() if start_time is None else start_time
         self._end_time: int | None = None
         self._user_keys: set[str] = set()
         self._unended = [True]
@@ -109,6 +108,8 @@ class LiveSpan(Span, ReadableSpan):
         self.size = 0
         self.faults: Faults = []
         self.omissions: list[str] = []
+        given = None if start_time is None else self.checked(nanoseconds, start_time)
+        self.started = self._start_time = clock.now() if given is None else given
 
     # What a reader of the span sees.
 
@@ -270,14 +271,20 @@ class LiveSpan(Span, ReadableSpan):
         except IndexError:
             self._sink.fault("after_end", "end on a span that has ended")
             return
+        given = None if end_time is None else self.checked(nanoseconds, end_time)
+        ended = self._clock.now() if given is None else given
+        if ended < self.started:
+            if given is not None:
+                self.fault("time_invalid", "the end is before the start")
+            ended = self.started
         if self.faults:
             self.values[a.FAULTS] = list(dict.fromkeys(self.faults))
         if self.omissions:
             self.values[a.OMISSIONS] = list(dict.fromkeys(self.omissions))
-        self._end_time = self._clock.now() if end_time is None else end_time
+        self._end_time = ended
         self.size = _SPAN_BYTES + _weight(self.values)
-        for mark in (*self._own_events, *self._own_links):
-            self.size += _SPAN_BYTES + _weight(dict(mark.attributes or {}))
+        for attributes in [mark.attributes for mark in self._own_events + self._own_links]:
+            self.size += _SPAN_BYTES + _weight(dict(attributes or {}))
         self._sink.ended(self)
 
     def __exit__(

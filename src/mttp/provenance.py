@@ -69,15 +69,13 @@ def _git(directory: str, *arguments: str) -> str | None:
         done = subprocess.run(
             ["git", "-C", directory, *arguments],
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=_GIT_SECONDS,
             stdin=subprocess.DEVNULL,
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         )
     except FileNotFoundError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
 
 
 def packages() -> dict[str, str]:
@@ -134,12 +132,33 @@ DETECTORS: tuple[Detector, ...] = (revision, interpreter, host, accelerators, im
 def detect(directory: str, faults: Faults, detectors: Sequence[Detector] | None = None) -> Facts:
     """All facts that could be found; `faults` says what could not."""
     facts: Facts = {}
-    for detector in DETECTORS if detectors is None else detectors:
-        try:
-            facts |= detector(directory)
-        except Exception as error:
-            faults.append(f"detector_failed: {detector.__name__}: {error!r}")
+    with _detecting:
+        for detector in DETECTORS if detectors is None else detectors:
+            try:
+                facts |= detector(directory)
+            except Exception as error:
+                faults.append(f"detector_failed: {detector.__name__}: {error!r}")
     return facts
+
+
+_detecting = threading.Lock()
+"""Held while modules may be imported: a child forked meanwhile could never import them."""
+
+
+def hold(timeout: float) -> bool:
+    """Ahead of a fork: wait for what is being detected; whether `release` is due."""
+    return _detecting.acquire(timeout=timeout)
+
+
+def release() -> None:
+    """After a fork, in the parent."""
+    _detecting.release()
+
+
+def renew() -> None:
+    """After a fork, in the child: whoever was detecting is not here."""
+    global _detecting
+    _detecting = threading.Lock()
 
 
 class Detection:

@@ -194,12 +194,18 @@ class Session:
         """Count a fault, and log the first of its kind."""
         self._share.fault(kind, detail)
 
+    @property
+    def location(self) -> Path | None:
+        """Where this session writes files; None where it does not."""
+        path = getattr(self.transport, "path", None)
+        return path if isinstance(path, Path) else None
+
     def records(self) -> Iterator[SpanRecord]:
         """The spans that a memory transport keeps; raises ReadError for any other transport."""
         self.flush()
         kept = getattr(self.transport, "records", None)
         if kept is None:
-            raise ReadError(f"a session on {self.transport!r} keeps no episodes; read what it wrote instead")
+            raise ReadError(f"a session on {self.transport!r} keeps no episodes that could be read")
         return iter(kept())
 
     def __enter__(self) -> Self:

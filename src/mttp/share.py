@@ -72,6 +72,8 @@ class Share:
         self._marking = threading.Lock()
         self._detection: provenance.Detection | None = None
         self._run: LiveSpan | None = None
+        self._is_known = False
+        self._finished = 0
 
     def close(self, status: str, timeout: float) -> bool:
         """End the run; whether everything was written within `timeout` seconds."""
@@ -108,6 +110,8 @@ class Share:
     def finished(self, episode: Markable) -> None:
         """Take note of an episode's end."""
         self._unmarked.pop(id(episode), None)
+        with self.stats.lock:
+            self._finished += 1
 
     def stepped(self) -> None:
         """Take note of a step that started."""
@@ -124,11 +128,19 @@ class Share:
                     self._mark(key, cast(OpenEpisode, episode))
             finally:
                 self._marking.release()
+        if self._ended is not None:
+            return
         if self._detection is None:
             self._detection = provenance.Detection(self._plan.directory, self.pipeline.wake)
-        elif self._run is None and self._detection.over:
-            root = self._run_span()
-            self._span(names.RUN_START, parent=root.identity, values=dict(root.values)).end(root.started)
+            self._mark_run()
+        elif not self._is_known and self._detection.over:
+            self._learn()
+            self._mark_run()
+
+    def _mark_run(self) -> None:
+        """Keep what is known of the run so far; of several markers the last says most."""
+        root = self._run_span()
+        self._span(names.RUN_START, parent=root.identity, values=dict(root.values)).end(root.started)
 
     def _mark(self, key: int, episode: OpenEpisode) -> None:
         """Mark an episode, unless it is being made or somebody is at work in it who may wait for us."""
@@ -149,9 +161,12 @@ class Share:
         """End the run; a forked child that recorded nothing had no part in it."""
         if self._forked and not self.stats.spans:
             return
-        root = self._run_span()
+        for _ in range(self.stats.episodes - self._finished):
+            self.fault("episode_never_ended", "an episode was still open when its session closed")
+        root = self._learn()
         faults: Faults = []
-        facts = provenance.detect(self._plan.directory, faults, [provenance.imported])
+        late = [provenance.imported] if self._detection is not None and self._detection.over else []
+        facts = provenance.detect(self._plan.directory, faults, late) if late else {}
         root.values |= runs.encode(faults, status=self._status, **facts)
         root.note(faults)
         root.end(self._ended)
@@ -161,14 +176,26 @@ class Share:
     def _run_span(self) -> LiveSpan:
         if self._run is None:
             plan = self._plan
-            detection = self._detection or provenance.Detection(plan.directory, self.pipeline.wake)
-            found, missing = detection.result(_DETECTION_SECONDS)
-            faults = [*plan.faults, *missing]
-            values = runs.encode(faults, id=self.run_id, **found | dict(plan.facts)) | dict(plan.config)
+            faults = [*plan.faults]
+            values = runs.encode(faults, id=self.run_id, **plan.facts) | dict(plan.config)
             name = plan.facts.get("name")
             self._run = self._span(f"{names.RUN} {name}" if name else names.RUN, parent=None, values=values)
             self._run.note(faults)
         return self._run
+
+    def _learn(self) -> LiveSpan:
+        """The run's span with what was found out about its surroundings; what was stated stays."""
+        root = self._run_span()
+        if not self._is_known:
+            self._is_known = True
+            plan = self._plan
+            if self._detection is None:
+                self._detection = provenance.Detection(plan.directory, self.pipeline.wake)
+            found, missing = self._detection.result(_DETECTION_SECONDS)
+            faults = [*missing]
+            root.values |= runs.encode(faults, **found | dict(plan.facts))
+            root.note(faults)
+        return root
 
     def _span(
         self, name: str, *, parent: SpanContext | None, values: dict[str, Any], start: int | None = None
@@ -189,15 +216,22 @@ class Share:
     # A fork.
 
     def hold(self) -> bool:
-        """Ahead of a fork: let nobody be caught within an episode, which its copy could not leave."""
-        return self._marking.acquire(timeout=_FORK_SECONDS)
+        """Ahead of a fork: let nobody of ours be caught at work, in a copy that could not finish it."""
+        if not self._marking.acquire(timeout=_FORK_SECONDS):
+            return False
+        if provenance.hold(_DETECTION_SECONDS):
+            return True
+        self._marking.release()
+        return False
 
     def release(self) -> None:
         """After a fork, in the parent."""
+        provenance.release()
         self._marking.release()
 
     def fork(self) -> Share:
         """After a fork, in the child: its share of the run; the parent's takes nothing here any more."""
+        provenance.renew()
         self.stats, self._marking, self._unmarked = Stats(), threading.Lock(), {}
         self._heir = Share(self._plan, forked=True)
         return self._heir

@@ -271,12 +271,26 @@ def test_a_trace_that_makes_no_sense_is_said():
     """
     One episode that can't be decoded does not keep the others from being read.
     """
-    spans = episode(0)
-    spans[0] = replace(spans[0], attributes={**spans[0].attributes, a.TOKEN_LAYOUT: "[", a.TOKEN_COUNT: 1})
+    spans = [replace(span, attributes={**span.attributes, a.ENV_WRAPPERS: 7}) for span in episode(0)]
     found = mttp.read(write("a.jsonl", [*spans, *episode(1)]))
 
     assert ([1], ["broken_trace"]) == (indices(found), kinds(found))
     assert f"trace {trace_id(0)} can't be decoded" in str(found.problems[0])
+
+
+def test_a_token_block_that_makes_no_sense_costs_itself():
+    """
+    The episode is read without it, and the block says why.
+    """
+    spans = episode(0)
+    broken = {a.TOKEN_LAYOUT: "[", a.TOKEN_COUNT: 1}
+    spans[0] = replace(spans[0], attributes={**spans[0].attributes, **broken})
+    (found,) = mttp.read(write("a.jsonl", spans)).episodes
+
+    blocks = [step.tokens for step in found.steps if step.tokens is not None]
+    assert [True] == [
+        str(block.omitted_reason).startswith("unreadable") for block in blocks if block.ids is None
+    ]
 
 
 @pytest.mark.parametrize(

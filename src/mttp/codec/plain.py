@@ -21,6 +21,7 @@ __all__ = [
     "from_json",
     "name_key",
     "named",
+    "nanoseconds",
     "number",
     "plain",
     "scalar_text",
@@ -149,8 +150,19 @@ def number(value: object) -> float | None:
             return float(value)
         array = as_array(value)
         return float(array.item()) if array is not None and array.size == 1 else None
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever a foreign object raises when it is asked
         return None
+
+
+def nanoseconds(value: object, faults: Faults) -> int | None:
+    """A time in nanoseconds since the Unix epoch; None, said in `faults`, for what OTLP can't hold."""
+    if value is None:
+        return None
+    found = value if type(value) is int else number(value)
+    if found is not None and 0 <= found < 2**63:
+        return int(found)
+    faults.append(f"time_invalid: {scalar_text(value):.80}")
+    return None
 
 
 def name_key(name: object) -> str:

@@ -18,6 +18,7 @@ __all__ = ["KEYS", "MAX_INLINE", "assess", "decode", "encode", "checked", "grade
 MAX_INLINE = 32
 """Components kept on the scoring's own span; the rest become grade children."""
 
+_STATUSES = ("ok", "error", "abstained", "missing")
 _TEXTS = {
     "error": a.REWARD_ERROR,
     "raw": a.REWARD_RAW,
@@ -69,14 +70,18 @@ def make(
 ) -> Reward:
     """The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`."""
     found, assessed, raw = assess(value)
+    if status is not None and status not in _STATUSES:
+        faults.append(f"status_unknown: {scalar_text(status):.80}")
+        status = None
+    if error is not None and status is None:
+        status = "error"
     if status not in (None, "ok"):
+        raw = repr(found) if found is not None else raw
         found, assessed = None, str(status)
-    elif error is not None:
-        found, assessed = None, "error"
     if assessed == "error":
         faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
-    scores, statuses = _components(named(components or {}, faults), faults)
-    weighting = _weights(named(weights or {}, faults), faults)
+    scores, statuses = _components(_by_name("components", components, faults), faults)
+    weighting = _weights(_by_name("weights", weights, faults), faults)
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
@@ -94,6 +99,14 @@ def make(
         failed_checks=tuple(text(str(check), faults) for check in failed_checks),
         **facts,
     )
+
+
+def _by_name(what: str, given: object, faults: Faults) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return named(given, faults)
+    if given is not None:
+        faults.append(f"{what}_invalid: {type(given).__name__} maps no names to numbers")
+    return {}
 
 
 def _components(given: Mapping[str, object], faults: Faults) -> tuple[dict[str, float], dict[str, str]]:
@@ -121,7 +134,12 @@ def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
 
 
 def _weighted_sum(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    return math.fsum(score * weights[name] for name, score in scores.items())
+    """Infinite, or NaN, where it is beyond a float."""
+    parts = [score * weights[name] for name, score in scores.items()]
+    try:
+        return math.fsum(parts)
+    except (OverflowError, ValueError):
+        return sum(parts)
 
 
 def _is_mismatch(

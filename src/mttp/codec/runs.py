@@ -76,9 +76,9 @@ def is_run(record: SpanRecord) -> bool:
 
 
 def decode(records: Sequence[SpanRecord]) -> Run:
-    """The run that these spans of one trace hold: its root, or only its start marker while it goes on."""
+    """The run that these spans of one trace hold: its root, or while it goes on the marker that says most."""
     root = next((record for record in records if not record.name.startswith(names.RUN_START)), None)
-    record = root or records[0]
+    record = root or max(records, key=lambda record: len(record.attributes))
     found: Mapping[str, Any] = record.attributes
     values = {name: found[key] for name, key in _PLAIN.items() if key in found}
     packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ _FACT_KEYS = {
     "policy_version": a.TOKEN_POLICY_VERSION,
     "omitted_reason": a.TOKEN_OMITTED_REASON,
 }
+_FIELDS = frozenset(item.name for item in fields(Tokens))
+_LENGTHS = {"ids": "count", "prompt_ids": "prompt_count"}
 KEYS = frozenset(
     {*_ARRAY_KEYS.values(), *_FACT_KEYS.values(), a.TOKEN_PARENT, a.TOKEN_LAYOUT, a.TOKEN_DATA}
     | {a.TOKEN_ENCODING, a.TOKEN_MEAN_LOGPROB, a.TOKEN_URI, a.TOKEN_SHA256}
@@ -50,14 +53,18 @@ KEYS = frozenset(
 def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
     """The block that a caller states; of an array that can't be kept the length still is."""
     facts = {name: value for name, value in given.items() if value is not None}
-    lengths = {"count": "ids", "prompt_count": "prompt_ids"}
-    counts = {count: len(facts[array]) for count, array in lengths.items() if array in facts}
+    for name in facts.keys() - _FIELDS:
+        faults.append(f"argument_unknown: tokens has no {name}")
+        del facts[name]
+    counts: dict[str, int] = {}
     refused = []
-    for name in Tokens.ARRAYS:
+    for name in [name for name in Tokens.ARRAYS if name in facts]:
         try:
-            Tokens(**{name: facts.get(name)})  # type: ignore[arg-type]  # an array by its name
-        except (ValueError, OverflowError, TypeError) as error:
+            facts[name] = getattr(Tokens(**{name: facts[name]}), name)
+        except Exception as error:  # whatever a foreign array raises when it is looked at
             refused.append(str(error))
+            if name in _LENGTHS and hasattr(facts[name], "__len__"):
+                counts[_LENGTHS[name]] = len(facts[name])
             del facts[name]
     if refused:
         faults.extend(f"tokens_invalid: {reason}" for reason in refused)
@@ -129,14 +136,17 @@ def decode(attributes: Mapping[str, Plain]) -> Tokens | None:
     facts: dict[str, Any] = {
         name: attributes[key] for name, key in _FACT_KEYS.items() if attributes.get(key) is not None
     }
-    rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
-    parent = attributes.get(a.TOKEN_PARENT)
-    return Tokens(
-        **facts,
-        **_arrays(attributes, rows),
-        alignment={name: alignment for name, _, _, alignment in rows},
-        parent=None if parent is None else (int(parent[0]), int(parent[1])),
-    )
+    try:
+        rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+        parent = attributes.get(a.TOKEN_PARENT)
+        return Tokens(
+            **facts,
+            **_arrays(attributes, rows),
+            alignment={name: alignment for name, _, _, alignment in rows},
+            parent=None if parent is None else (int(parent[0]), int(parent[1])),
+        )
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
+        return Tokens(**facts | {"omitted_reason": f"unreadable: {error}"})
 
 
 def _arrays(attributes: Mapping[str, Plain], rows: list[Any]) -> dict[str, Any]:

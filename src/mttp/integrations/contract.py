@@ -25,7 +25,7 @@ class Detach(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Detach."""
+        """Detach, unless the same handle was given to somebody else too."""
 
 
 class Attach(Protocol):

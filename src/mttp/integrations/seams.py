@@ -98,6 +98,12 @@ class Handle:
         self._on_detach = on_detach
         self._places: dict[str, Place] = {}
         self._attached = True
+        self._claims = 1
+
+    def claim(self) -> Self:
+        """This handle for somebody else too: the end of one `with` block takes nothing from another's."""
+        self._claims += 1
+        return self
 
     def install(self, owner: Any, seams: Iterable[tuple[str, str, Around]]) -> None:
         """Put seams, `(label, attribute, around)` each, over attributes of the owner: all of them or none."""
@@ -138,7 +144,9 @@ class Handle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.detach()
+        self._claims -= 1
+        if self._claims <= 0:
+            self.detach()
 
     def __repr__(self) -> str:
         held = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
+from urllib.parse import unquote
 
 from mttp.errors import ReadError
 from mttp.spans import SpanRecord
@@ -55,8 +56,14 @@ def size(source: Source) -> int:
 
 
 def _items(source: Source) -> Sequence[str | os.PathLike[str] | Recorded]:
-    if isinstance(source, (str, os.PathLike, Recorded)):
+    if isinstance(source, str):
+        return [_path_of(source)]
+    if isinstance(source, Recorded):
+        return [_written(source) or source]
+    if isinstance(source, os.PathLike):
         return [source]
+    if isinstance(source, (bytes, bytearray)):
+        raise ReadError(f"{source[:20]!r} is bytes; give a path as text")
     if not isinstance(source, Sequence):
         raise ReadError(
             f"{type(source).__name__} can't be read; give a path, a glob, a directory or a session"
@@ -64,6 +71,26 @@ def _items(source: Source) -> Sequence[str | os.PathLike[str] | Recorded]:
     if not source:
         raise ReadError("there is nothing to read: the list of sources is empty")
     return [item for member in source for item in _items(member)]
+
+
+def _path_of(given: str) -> str:
+    """A path, also where it is written as the address of a file transport."""
+    if not given:
+        raise ReadError("the path is empty; give a recording, a glob or a directory of recordings")
+    if given.startswith("file://"):
+        return unquote(given.removeprefix("file://").partition("?")[0])
+    return given
+
+
+def _written(session: Recorded) -> Path | None:
+    """The files of a session that writes files, all that has ended among them."""
+    location = getattr(session, "location", None)
+    if not isinstance(location, Path):
+        return None
+    flush = getattr(session, "flush", None)
+    if callable(flush):
+        flush()
+    return location
 
 
 def _files(given: str) -> Iterator[File]:

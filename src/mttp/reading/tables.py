@@ -18,7 +18,7 @@ from mttp.reading.jsonable import to_json
 
 __all__ = ["EPISODES", "REWARDS", "STEPS", "TOKENS", "Tables"]
 
-_TIMES = {"start_time": "timestamp[ns, UTC]", "end_time": "timestamp[ns, UTC]"}
+_TIMES = {"start_time": "timestamp[us, UTC]", "end_time": "timestamp[us, UTC]"}
 _NOTES = {
     "metrics": "map<string, double>",
     "metadata": "json",
@@ -257,12 +257,18 @@ def _as_doubles(value: Any) -> Any:
     return value.astype("float64") if hasattr(value, "astype") else value
 
 
+def _as_microseconds(nanoseconds: int | None) -> int | None:
+    """Arrow gives nanoseconds back to Python only with the help of pandas."""
+    return None if nanoseconds is None else nanoseconds // 1000
+
+
 _PREPARED: dict[str, Callable[[Any], Any]] = {
     "json": _as_json,
     "string": _as_text,
     "map<string, double>": _as_items,
     "map<string, string>": _as_items,
     "list<double>": _as_doubles,
+    "timestamp[us, UTC]": _as_microseconds,
 }
 
 
@@ -275,7 +281,7 @@ def _type(name: str) -> Any:
         "int64": pyarrow.int64(),
         "double": pyarrow.float64(),
         "bool": pyarrow.bool_(),
-        "timestamp[ns, UTC]": pyarrow.timestamp("ns", tz="UTC"),
+        "timestamp[us, UTC]": pyarrow.timestamp("us", tz="UTC"),
     }
     if name.startswith("list<"):
         return pyarrow.list_(scalars[name.removeprefix("list<").removesuffix(">")])

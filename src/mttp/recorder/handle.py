@@ -88,6 +88,13 @@ class Handle:
         """Whether the handle records, or recorded, anything at all."""
         return self._span is not None
 
+    def __repr__(self) -> str:
+        if self._span is None:
+            return f"<{type(self).__name__}: inert>"
+        return (
+            f"<{type(self).__name__} {self._span.name!r} {self.span_id}, {'ended' if self.ended else 'open'}>"
+        )
+
     @property
     def span(self) -> trace.Span:
         """The OpenTelemetry span, for attributes, events and links of the user's own."""

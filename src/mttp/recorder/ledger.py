@@ -35,8 +35,11 @@ class Ledger:
 
     @property
     def step_sum(self) -> float | None:
-        """Sum of the step rewards that are numbers; None when no ended step states one."""
-        return math.fsum(self._paid) if self._paid else None
+        """Sum of the step rewards that are numbers; None when none is, or the sum is beyond a float."""
+        try:
+            return math.fsum(self._paid) if self._paid else None
+        except OverflowError:  # finite numbers whose sum is not
+            return None
 
     @property
     def basis(self) -> str | None:

@@ -164,6 +164,7 @@ class OpenEpisode(Known):
         relative: bool | None = None,
         label: str | None = None,
         explanation: str | None = None,
+        **unknown: object,
     ) -> None:
         """
         State what the whole episode is paid, and what that was made of.
@@ -174,6 +175,8 @@ class OpenEpisode(Known):
         """
         if not self._takes("reward"):
             return
+        for name in unknown:
+            cast(LiveSpan, self._span).fault("argument_unknown", f"reward has no {name}")
         made = self.score(
             cast(LiveSpan, self._span),
             value,
@@ -203,6 +206,7 @@ class OpenEpisode(Known):
         """Record a scoring, its components beyond what one span should hold as children."""
         span = self.child(rewards.span_name(made), parent, start_time=made.start_time)
         span.note(faults)
+        parent.faults.extend(faults)
         span.values |= span.checked(rewards.encode, made)
         for grade in rewards.grades(made):
             child = self.child(f"{names.GRADE} {grade.grader}", span, start_time=made.start_time)

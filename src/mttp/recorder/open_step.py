@@ -14,6 +14,7 @@ from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import EPISODE_KEY, STEP_KEY, Host, Measured, quiet
 from mttp.recorder.open_call import OpenCall
+from mttp.semconv import attributes as a
 
 __all__ = ["OpenStep"]
 
@@ -86,6 +87,8 @@ class OpenStep(Measured):
         """
         if not self._takes("tokens"):
             return
+        if a.TOKEN_ENCODING in cast(LiveSpan, self._span).values:
+            cast(LiveSpan, self._span).fault("tokens_replaced", "a step has one token block")
         self._set_tokens(cast(LiveSpan, self._span).checked(tokens.make, {"ids": ids, **facts}))
 
     def _set_tokens(self, block: Tokens) -> None:

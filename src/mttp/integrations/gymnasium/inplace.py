@@ -58,6 +58,7 @@ def attach(target: Any, /, **options: Any) -> Attachment:
     if isinstance(found, Seam) and isinstance(found.handle, Attachment):
         if options:
             found.handle.use(chosen)
+        found.handle.claim()
         return found.handle
     if isinstance(target, gymnasium.Env):
         return Attachment(target, Recorder(Single(target, chosen), target))
