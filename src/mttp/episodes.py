@@ -10,7 +10,7 @@ and neither span ids nor clock times count.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _same_array(left: Any, right: Any) -> bool:
     return np.array_equal(left, right, equal_nan=left.dtype.kind in "fc")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Value:
     """Equality by meaning, shared by every value of the vocabulary."""
 
@@ -54,6 +54,28 @@ class _Value:
         if type(other) is not type(self):
             return NotImplemented
         return not differences(self, other)
+
+    def __repr__(self) -> str:
+        """What was stated, arrays and long members abridged."""
+        shown = (
+            f"{item.name}={_abridged(getattr(self, item.name))}" for item in fields(self) if _said(self, item)
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _said(value: _Value, item: Field[Any]) -> bool:
+    found = getattr(value, item.name)
+    default = item.default if item.default_factory is MISSING else item.default_factory()
+    return default is MISSING or not same(found, default)
+
+
+def _abridged(value: object) -> str:
+    if hasattr(value, "dtype"):
+        return f"<{value.dtype} {getattr(value, 'shape', ())}>"
+    if isinstance(value, tuple) and value and isinstance(value[0], _Value):
+        return f"<{len(value)} {type(value[0]).__name__}>"
+    shown = repr(value)
+    return shown if len(shown) <= 120 else f"{shown[:117]}..."
 
 
 def differences(left: _Value, right: _Value) -> list[str]:
@@ -65,7 +87,7 @@ def differences(left: _Value, right: _Value) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Tokens(_Value):
     """
     One block of sampled tokens: what the policy was given, what it produced, and what is known per token.
@@ -208,7 +230,7 @@ def _to_numpy(given: Any) -> Any:
     return given.tolist() if hasattr(given, "tolist") else list(given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Spec(_Value):
     """Which reward spec paid: its name, version and digests."""
 
@@ -224,7 +246,7 @@ class Spec(_Value):
     """How much of that code the digest covers: full, partial or opaque."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Reward(_Value):
     """One scoring: the scalar that was paid, what it was made of, and whether it can be trusted."""
 
@@ -276,7 +298,7 @@ class Reward(_Value):
             object.__setattr__(self, "status", "ok")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Call(_Value):
     """One call of a model or a tool within a step."""
 
@@ -314,7 +336,7 @@ class Call(_Value):
     """When it returned."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Step(_Value):
     """One decision of the policy: what it saw, did, and was paid."""
 
@@ -374,7 +396,7 @@ class Step(_Value):
             object.__setattr__(self, "reward_status", "ok")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Episode(_Value):
     """One attempt at one episode, from the first observation to the end."""
 
@@ -493,7 +515,7 @@ class Episode(_Value):
         return (self.end_time - self.start_time) / 1e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Run(_Value):
     """One process's part in one run: what it was and what it ran with."""
 

@@ -146,7 +146,7 @@ def test_it_can_be_cleared(session: mttp.Session) -> None:
     assert isinstance(session.transport, MemoryTransport)
     with mttp.episode():
         pass
-    session.flush()
+    session.close()
 
     session.transport.clear()
 
@@ -160,5 +160,5 @@ def test_a_session_elsewhere_keeps_no_records() -> None:
     """
     Its files are to be read instead, and the error says so.
     """
-    with mttp.configure("file://a.jsonl") as session, pytest.raises(ReadError, match="what it wrote instead"):
+    with mttp.configure("file://a.jsonl") as session, pytest.raises(ReadError, match="keeps no episodes"):
         session.records()

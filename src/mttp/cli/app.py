@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -53,8 +54,9 @@ def _spoken(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError as error:  # whoever read had enough, as `head` does: that is no fault
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise typer.Exit(0) from error
         except MttpError as error:
             _refuse(str(error))
         except OSError as error:

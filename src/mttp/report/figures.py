@@ -36,7 +36,7 @@ def figures(values: NDArray[Any]) -> Figures:
     known = values[np.isfinite(values)]
     if not len(known):
         return Figures(0)
-    mean = math.fsum(known) / len(known)
+    mean = math.fsum(known / len(known))
     return Figures(len(known), mean, *(float(of(known)) for of in (np.min, np.median, np.max)))
 
 
@@ -53,9 +53,10 @@ def t_interval(values: NDArray[Any]) -> tuple[float, float] | None:
         from scipy import stats
     except ImportError:
         return None
-    half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
-    mean = known.mean()
-    return float(mean - half), float(mean + half)
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+        mean = known.mean()
+    return (float(mean - half), float(mean + half)) if np.isfinite(half) and np.isfinite(mean) else None
 
 
 def curve(values: NDArray[Any], *, points: int = 60) -> list[float | None]:
