@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from mttp import __version__
+from mttp.cli.output import leave_quietly
 from mttp.errors import MttpError
 
 __all__ = ["COMMANDS", "app"]
@@ -54,9 +54,8 @@ def _spoken(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
-        except BrokenPipeError as error:  # whoever read had enough, as `head` does: that is no fault
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            raise typer.Exit(0) from error
+        except BrokenPipeError:
+            leave_quietly()
         except MttpError as error:
             _refuse(str(error))
         except OSError as error:

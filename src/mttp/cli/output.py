@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,15 +32,26 @@ _LARGE = 20_000_000
 _WIDTH_OF_A_PIPE = 160
 
 
+def leave_quietly() -> None:
+    """Whoever read standard output had enough, as `head` does: that is no fault."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    raise SystemExit(0)
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        leave_quietly()
+
+
 def console() -> Console:
     """Standard output; wide where no terminal limits it, and without colour there."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    to_terminal = Console(highlight=False)
+    to_terminal = _Output(highlight=False)
     if to_terminal.is_terminal:
         return to_terminal
-    return Console(highlight=False, width=_WIDTH_OF_A_PIPE)
+    return _Output(highlight=False, width=_WIDTH_OF_A_PIPE)
 
 
 def print_json(document: object) -> None:
