@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry import context as otel_context
 
 import mttp
 from mttp import configuration
@@ -29,11 +31,11 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         if name.startswith(("MTTP_", "OTEL_", "SLURM_", "TORCHELASTIC_")) or name in ("RANK", "WORLD_SIZE"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+    logging.getLogger("mttp").setLevel(logging.NOTSET)  # a documented example changes it
+    before = otel_context.get_current()
     yield
-    active = configuration.current_session()
-    if active is not None:
-        active.close()
     configuration.forget()
+    assert before == otel_context.get_current(), "the test left something current behind"
 
 
 @pytest.fixture

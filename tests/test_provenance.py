@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -225,14 +226,68 @@ def test_packages_that_can_not_be_listed_at_the_end_are_a_fault(monkeypatch: pyt
     assert all("ZeroDivisionError" in fault for fault in found.faults)
 
 
-def test_a_package_that_is_gone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory of installed packages, ahead of all others."""
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setitem(sys.modules, "some_module.sub", sys)
+    provenance._installed.cache_clear()
+    yield tmp_path / "site"
+    provenance._installed.cache_clear()
+
+
+def install(site: Path, name: str, metadata: str, **files: str) -> None:
+    """Put a distribution there."""
+    directory = site / f"{name}.dist-info"
+    directory.mkdir(parents=True)
+    for file, content in {"METADATA": metadata, **files}.items():
+        (directory / file.replace("top_level", "top_level.txt")).write_text(content)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"top_level": "some_module\n"},
+        {"RECORD": "some_module/__init__.py,,\nsome_module/sub.py,,\nx.dist-info/RECORD,,\n"},
+        {"RECORD": "some_module.py,sha256=abc,3\n"},
+    ],
+)
+def test_a_package_is_known_by_the_modules_it_installs(files: dict[str, str], site: Path) -> None:
     """
-    Somebody upgraded it while the run went on.
+    Whatever its own name is.
     """
-    monkeypatch.setattr(provenance, "_owners", lambda: {"numpy": ["numpy"], "mttp": ["no-such-thing"]})
+    install(site, "x", "Metadata-Version: 2.1\nName: Some-Package\nVersion: 1.2\n\nName: not this\n", **files)
+
+    assert "1.2" == provenance.packages()["Some-Package"]
+
+
+def test_a_package_is_known_by_its_name_where_nothing_else_is_said(site: Path) -> None:
+    """
+    An editable install lists none of its modules.
+    """
+    install(site, "x", "Name: some-module\nVersion: 1.2\n")
+
+    assert "1.2" == provenance.packages()["some-module"]
+
+
+def test_of_a_package_that_is_installed_twice_the_first_is_meant(site: Path) -> None:
+    """
+    As with import.
+    """
+    install(site, "a", "Name: numpy\nVersion: 0.0.1\n")
+
+    assert "0.0.1" == provenance.packages()["numpy"]
+
+
+@pytest.mark.parametrize("metadata", ["", "Name: some-module\n", "Version: 1\n", "\x00"])
+def test_a_package_that_says_nothing_of_itself_is_left_out(metadata: str, site: Path) -> None:
+    """
+    The others are known all the same.
+    """
+    install(site, "x", metadata, top_level="some_module")
 
     found = provenance.packages()
-    assert (True, False) == ("numpy" in found, "no-such-thing" in found)
+    assert (True, False) == ("numpy" in found, "some-module" in found)
 
 
 def test_accelerators_are_those_that_the_driver_lists(

@@ -6,14 +6,16 @@ Each fact is found by a function of its own; one that fails is noted and costs n
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import importlib.metadata
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +27,7 @@ __all__ = ["DETECTORS", "Detection", "detect", "launch", "packages"]
 Facts: TypeAlias = dict[str, Any]
 Detector: TypeAlias = Callable[[str], Facts]
 _GIT_SECONDS = 2.0
+_STATED = re.compile(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
 def launch(environ: Mapping[str, str] = os.environ) -> Facts:
@@ -80,24 +83,37 @@ def _git(directory: str, *arguments: str) -> str | None:
 
 def packages() -> dict[str, str]:
     """Version by name of the installed distributions that this process has imported."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    owners = _owners()
+    installed = _installed()
     imported = {name.partition(".")[0] for name in list(sys.modules)} - sys.stdlib_module_names
-    names = {owner for module in imported for owner in owners.get(module, [module])}
-    found = {}
-    for name in sorted(names, key=str.lower):
-        with contextlib.suppress(PackageNotFoundError):  # a module that no distribution owns up to
-            found[name] = version(name)
-    return found
+    found = dict(one for module in imported for one in installed.get(module, ()))
+    return {name: found[name] for name in sorted(found, key=str.lower)}
 
 
 @functools.cache
-def _owners() -> Mapping[str, list[str]]:
-    """Distributions by the top-level modules they install; slow to find out, so found out once."""
-    from importlib.metadata import packages_distributions
+def _installed() -> Mapping[str, list[tuple[str, str]]]:
+    """
+    Name and version of the distributions that install each top-level module; found out once.
 
-    return packages_distributions()
+    `importlib.metadata.packages_distributions` takes seconds where much is installed.
+    """
+    installed: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    seen: set[str] = set()
+    for distribution in importlib.metadata.distributions():
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+        stated = dict(_STATED.findall(text.partition("\n\n")[0]))
+        if stated.keys() == {"Name", "Version"} and stated["Name"] not in seen:  # the first one is imported
+            seen.add(stated["Name"])
+            for module in _modules(distribution) | {stated["Name"].lower().replace("-", "_")}:
+                installed[module].append((stated["Name"], stated["Version"]))
+    return installed
+
+
+def _modules(distribution: importlib.metadata.Distribution) -> set[str]:
+    stated = distribution.read_text("top_level.txt")
+    if stated:
+        return set(stated.split())
+    files = (distribution.read_text("RECORD") or "").splitlines()
+    return {file.partition(",")[0].partition("/")[0].removesuffix(".py") for file in files}
 
 
 def interpreter(_: str) -> Facts:
