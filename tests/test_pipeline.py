@@ -518,6 +518,21 @@ def test_flushing_from_within_an_exporter_does_not_wait_for_itself(exporter: Exp
     assert not any(answers)
 
 
+def test_closing_from_within_an_exporter_does_not_wait_for_itself(exporter: Exporter) -> None:
+    """
+    It answers that not everything is written yet; what there is still is.
+    """
+    answers = []
+    session = mttp.configure(exporter)
+    exporter.trouble = lambda segment: answers.append(session.close())  # type: ignore[func-returns-value]
+    play()
+    assert eventually(lambda: exporter.shutdowns)
+
+    assert not answers[0]
+    assert {"episode", "run"} <= set(exporter.names())
+    assert (True, 0) == (session.closed, session.stats.pending)
+
+
 def test_recording_from_within_an_exporter_is_fine(exporter: Exporter) -> None:
     """
     An exporter that is itself instrumented neither deadlocks nor waits for space.

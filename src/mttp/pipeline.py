@@ -128,6 +128,8 @@ class Pipeline:
         """Have everything written, count what was not within `timeout` as lost, and release the transport."""
         with self._changed:
             self._closing = True
+            if threading.get_ident() == self._writer:
+                return False  # an exporter closes the session that calls it: the thread ends after this
             threaded = self._start()
             self._changed.notify_all()
             if threaded:
@@ -153,10 +155,11 @@ class Pipeline:
         self._waited[trace_id] = waited + spent
         self._stats.blocked_seconds += spent
         if not fits:
-            del self._waited[trace_id]
+            self._waited.pop(trace_id, None)
             self._gather()
             lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
-            self._losses.add(trace_id, lost, "buffer_full")
+            if lost:
+                self._losses.add(trace_id, lost, "buffer_full")
         return fits
 
     def _gather(self) -> None:
@@ -180,7 +183,7 @@ class Pipeline:
 
     def _run(self) -> None:
         while self._wait():
-            self._write()
+            self._quietly(self._write)
         self._end()
 
     def _wait(self) -> bool:
@@ -232,11 +235,12 @@ class Pipeline:
     def _end(self) -> None:
         """Write the rest, as long as the transport takes anything of it."""
         with self._turn():
-            self._quietly(self._owner.ending)
             fruitless = 0
+            if not self._closed:
+                self._quietly(self._owner.ending)
             while not self._closed and fruitless < REFUSALS:
                 delivered = self._stats.delivered
-                self._write()
+                self._quietly(self._write)
                 if not self._inbox and not self._delivery.waiting:
                     break
                 fruitless = 0 if self._stats.delivered > delivered else fruitless + 1

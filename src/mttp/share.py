@@ -27,7 +27,7 @@ __all__ = ["Plan", "Share"]
 
 _log = logging.getLogger("mttp")
 
-_DETECTION_SECONDS = 5.0
+_DETECTION_SECONDS = 10.0
 _FORK_SECONDS = 1.0
 
 

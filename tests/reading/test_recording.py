@@ -325,7 +325,7 @@ def test_a_newer_major_version_is_said_once_per_file(version: str, expected: obj
         (b'[\n  {"a": 1}\n]\n', r"a\.jsonl: this is not a recording"),
         (b'{"resourceLogs":[]}\n', r"not a recording \(line 1: the line holds logs"),
         (bytes(range(256)) * 40, r"a\.jsonl: this is not a recording"),
-        (b"\x1f\x8b\x08junk", r"this is not a recording \(line 1: the gzip stream"),
+        (b"\x1f\x8b\x08junk", r"a.jsonl:1: the gzip stream"),
         (b"PAR1junk", r"a\.jsonl: this Parquet file is damaged or cut short"),
     ],
     ids=["empty", "blank", "csv", "other json lines", "a json document", "logs", "binary", "gzip", "parquet"],
@@ -419,3 +419,17 @@ def test_span_ids_say_which_span():
     found = mttp.read(write("a.jsonl", episode(0)))
 
     assert [span_id(0, 1), span_id(0, 2)] == [step.span_id for step in found.episodes[0].steps]
+
+
+def test_a_compressed_part_cut_at_its_start_does_not_hide_the_next(tmp_path: Path):
+    """
+    A crash before the first block was whole is a problem of that part; the parts after it are read.
+    """
+    for name in ("first", "second"):
+        with mttp.configure(transport="file://a.jsonl.zst", run=name), mttp.episode(env=name):
+            pass
+        if name == "first":
+            (tmp_path / "a.jsonl.zst").write_bytes((tmp_path / "a.jsonl.zst").read_bytes()[:30])
+    found = mttp.read("a.jsonl.zst")
+
+    assert (["second"], ["cut_stream"]) == ([episode.env for episode in found], kinds(found))

@@ -72,6 +72,12 @@ def _refuse(file: File, held: list[Problem], problems: Problems) -> None:
     if not held:
         problems.add(Problem(kind="empty_file", message="the file is empty", file=str(file.path)))
         return
+    if all(
+        problem.kind == "cut_stream" for problem in held
+    ):  # a compressed file that a crash left at its start
+        for problem in held:
+            problems.add(problem)
+        return
     reason = f"this is not a recording (line {held[0].line}: {held[0].message}); {_EXPECTED}"
     refused = Problem(kind="not_traces", message=reason, file=str(file.path))
     if file.named:
