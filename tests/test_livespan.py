@@ -153,6 +153,14 @@ def test_flags_say_whether_the_parent_is_remote(parent: SpanContext | None, flag
     assert flags == start(sink, parent=parent).record().flags
 
 
+def test_a_foreign_span_without_identity_is_no_record() -> None:
+    """
+    Nothing could refer to it.
+    """
+    with pytest.raises(ValueError, match="span 'odd' has no context"):
+        record(ReadableSpan("odd", resource=Resource({})))
+
+
 def test_it_prints_as_the_sdk_prints(sink: Sink) -> None:
     """
     With bytes as base64, which JSON can't say.
@@ -306,6 +314,31 @@ def test_events_have_a_time(sink: Sink) -> None:
     assert ("now", {}) == (now.name, dict(now.attributes or {}))
     assert abs(now.timestamp - before) < 60e9
     assert ("then", {"k": [1, 2]}, TIME) == (then.name, dict(then.attributes or {}), then.timestamp)
+
+
+@pytest.mark.parametrize("odd", [-1, 2**64, "now", math.nan])
+def test_a_time_that_is_none_is_now(odd: Any, sink: Sink) -> None:
+    """
+    Nobody could read the span otherwise; the fault says so.
+    """
+    before = time.time_ns()
+    span = start(sink, start_time=odd)
+    span.add_event("event", timestamp=odd)
+    span.end(odd)
+
+    times = [span.start_time or 0, span.events[0].timestamp, span.end_time or 0]
+    assert all(abs(one - before) < 60e9 for one in times)
+    assert 3 == len(sink.faults)
+
+
+def test_a_span_never_ends_before_it_starts(sink: Sink) -> None:
+    """
+    It ends as it starts then, with a fault.
+    """
+    span = start(sink)
+    span.end(TIME - 1)
+
+    assert (TIME, ["time_invalid"]) == (span.end_time, sink.kinds)
 
 
 def test_links_refer_to_spans_that_there_are(sink: Sink) -> None:

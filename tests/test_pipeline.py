@@ -645,6 +645,31 @@ def test_what_finds_no_space_is_lost_by_whole_episodes_and_a_gap_tells(
     assert 1 == sum("whole episodes are lost" in message for message in caplog.messages)
 
 
+def test_what_was_on_its_way_when_its_episode_was_lost_is_accounted_for(exporter: Exporter) -> None:
+    """
+    A segment that is refused in the end is not kept for an episode that is lost already.
+    """
+    with mttp.configure(exporter) as session:
+        exporter.open.clear()
+        with mttp.episode(env="cut") as cut:
+            with cut.step():
+                pass
+            assert eventually(lambda: exporter.offers)
+            session._pipeline.patience = 0.0
+            session._pipeline.buffer_bytes = 1
+            with cut.step():
+                pass
+            exporter.trouble = raising(NO_SPACE)
+            exporter.open.set()
+            assert not session.flush()
+            exporter.trouble = lambda segment: None
+        assert eventually(session.flush)
+
+    assert [] == [record for record in exporter.records() if record.trace_id == cut.trace_id]
+    assert (["buffer_full"], 1) == (list(session.stats.lost), session.stats.lost_episodes)
+    assert 0 == session.stats.pending
+
+
 def test_an_episode_that_lost_a_step_loses_the_rest(exporter: Exporter) -> None:
     """
     Steps that come after there is space again are not recorded either: an episode with a hole would mislead.

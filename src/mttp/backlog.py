@@ -22,9 +22,6 @@ class Backlog:
         """The number of traces."""
         return len(self._traces)
 
-    def __contains__(self, trace_id: int) -> bool:
-        return trace_id in self._traces
-
     @property
     def spans(self) -> list[LiveSpan]:
         """All of them, trace by trace."""

@@ -207,7 +207,8 @@ class LiveSpan(Span, ReadableSpan):
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add something that happened at one time."""
         if self._takes("add_event"):
-            when = self._clock.now() if timestamp is None else timestamp
+            given = None if timestamp is None else self.checked(nanoseconds, timestamp)
+            when = self._clock.now() if given is None else given
             self._own_events.append(Event(self._text(name), self._plain(attributes), when))
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:

@@ -42,10 +42,6 @@ class Losses:
     def __contains__(self, trace_id: int) -> bool:
         return trace_id in self._causes
 
-    def __bool__(self) -> bool:
-        """Whether there is something to tell."""
-        return bool(self._untold)
-
     def add(self, trace_id: int, spans: Sequence[LiveSpan], cause: str = "") -> None:
         """Lose spans of one trace; the cause is that of its first ones."""
         episodes = 0 if trace_id in self._causes else 1

@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
 import mttp
+from mttp.errors import MissingExtra
 from mttp.transports.file import FileTransport
 from mttp.wire.otlp_json_decode import decode_line
 from mttp.wire.streams import Line, read_lines
@@ -219,6 +220,18 @@ def test_an_empty_export_writes_nothing(tmp_path: Path, opened: Callable[..., Fi
 
     assert SpanExportResult.SUCCESS == result
     assert 0 == (tmp_path / "a.jsonl.gz").stat().st_size
+
+
+def test_without_zstandard_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Before anything is recorded.
+    """
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+
+    with pytest.raises(MissingExtra, match=r"writing .zst needs zstandard: pip install 'mttp\[zstd\]'"):
+        FileTransport(tmp_path / "a.jsonl.zst")
 
 
 def test_the_sdk_may_use_it_as_an_exporter(tmp_path: Path) -> None:
@@ -599,6 +612,7 @@ def test_threads_may_share_a_transport(tmp_path: Path, opened: Callable[..., Fil
     assert list(range(200)) == sorted(written(*parts(tmp_path / "a.jsonl")))
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_a_closed_transport_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     """
     Nothing leaks over rotation, deletion, failure and closing.
