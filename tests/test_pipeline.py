@@ -128,6 +128,25 @@ def test_an_idle_session_sleeps(exporter: Exporter) -> None:
         assert woken.wait(30.0)
 
 
+def test_whoever_wakes_the_thread_while_it_looks_is_heard(exporter: Exporter) -> None:
+    """
+    What came too late for one look is seen by the next, without anything else happening.
+    """
+    with mttp.configure(exporter) as session:
+        part, looks = session._pipeline, 0
+
+        def look() -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                part.wake()
+
+        part._owner.mark = look  # type: ignore[method-assign]
+        play()
+
+        assert eventually(lambda: looks >= 2)
+
+
 def test_a_thread_is_started_only_by_something_to_write(exporter: Exporter) -> None:
     """
     A session that records nothing costs nothing, and its run is written all the same.

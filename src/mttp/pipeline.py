@@ -200,12 +200,13 @@ class Pipeline:
     def _write(self) -> None:
         """Write what there is now; what comes meanwhile is for the next time."""
         with self._turn():
+            self._awake = False  # ahead of looking, so that whoever wakes us from here on is heard
             self._quietly(self._owner.mark)
             with self._changed:
                 ticket = self._asked
                 self._gather()
                 self._delivery.waiting.extend(self._gathered)
-                self._gathered, self._awake = Backlog(), False
+                self._gathered = Backlog()
             while self._delivery.waiting and self._delivery.offer():
                 with self._changed:
                     self._changed.notify_all()
