@@ -53,6 +53,7 @@ class Session:
         self._closed = transport is None
         self._status = "completed"
         self._lock = threading.RLock()
+        self._ending = ExitStack()
         self._leaving = ExitStack()
         faults: Faults = []
         self._share = Share(
@@ -184,6 +185,7 @@ class Session:
         with self._lock:
             if self._closed:
                 return not self.stats.lost["write_failed"]
+            self._ending.pop_all().close()
             self._closed = True
         try:
             return self._share.close(self._status, timeout)
@@ -230,7 +232,11 @@ class Session:
         state = "closed" if self._closed else "open"
         return f"<mttp.Session {self.run_id} on {self.transport!r}, {state}>"
 
-    # What `configure` calls.
+    # What the rooms above call.
+
+    def before_close(self, callback: Callable[..., object], *args: object) -> None:
+        """Have something called while the session still records, right before it closes."""
+        self._ending.callback(callback, *args)
 
     def at_close(self, callback: Callable[..., object], *args: object) -> None:
         """Have something called once the session is closed."""

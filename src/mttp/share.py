@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from opentelemetry.trace import SpanContext, TraceFlags
+from opentelemetry.trace import Link, SpanContext, TraceFlags
 
 from mttp import ids, provenance
 from mttp.clock import Clock
@@ -118,6 +118,34 @@ class Share:
         with self.stats.lock:
             self.stats.steps += 1
 
+    def span(
+        self,
+        name: str,
+        *,
+        values: dict[str, Any],
+        parent: SpanContext | None = None,
+        start: int | None = None,
+        links: Sequence[Link] = (),
+    ) -> LiveSpan:
+        """
+        Start a span that belongs to no episode: the root of its own trace, unless it has a parent.
+
+        `start` in nanoseconds since the Unix epoch, by default when this process's part of the run began.
+        """
+        trace_id = ids.trace_id() if parent is None else parent.trace_id
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        return LiveSpan(
+            name,
+            context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=flags),
+            parent=parent,
+            clock=self._clock,
+            origin=self.origin,
+            sink=self,
+            values=values,
+            start_time=self._started if start is None else start,
+            links=links,
+        )
+
     # What the pipeline calls, on whichever thread writes.
 
     def mark(self) -> None:
@@ -140,7 +168,7 @@ class Share:
     def _mark_run(self) -> None:
         """Keep what is known of the run so far; of several markers the last says most."""
         root = self._run_span()
-        self._span(names.RUN_START, parent=root.identity, values=dict(root.values)).end(root.started)
+        self.span(names.RUN_START, parent=root.identity, values=dict(root.values)).end(root.started)
 
     def _mark(self, key: int, episode: OpenEpisode) -> None:
         """Mark an episode, unless it is being made or somebody is at work in it who may wait for us."""
@@ -154,7 +182,7 @@ class Share:
     def gap(self, loss: Loss) -> None:
         """Record that something was lost."""
         counts = {a.GAP_EPISODES: loss.episodes, a.GAP_SPANS: loss.spans, a.GAP_REASON: loss.cause}
-        gap = self._span(names.GAP, parent=None, values={a.RUN_ID: self.run_id, **counts}, start=loss.since)
+        gap = self.span(names.GAP, values={a.RUN_ID: self.run_id, **counts}, start=loss.since)
         gap.end(max(loss.since, self._clock.now()))
 
     def ending(self) -> None:
@@ -179,7 +207,7 @@ class Share:
             faults = [*plan.faults]
             values = runs.encode(faults, id=self.run_id, **plan.facts) | dict(plan.config)
             name = plan.facts.get("name")
-            self._run = self._span(f"{names.RUN} {name}" if name else names.RUN, parent=None, values=values)
+            self._run = self.span(f"{names.RUN} {name}" if name else names.RUN, values=values)
             self._run.note(faults)
         return self._run
 
@@ -196,22 +224,6 @@ class Share:
             root.values |= runs.encode(faults, **found | dict(plan.facts))
             root.note(faults)
         return root
-
-    def _span(
-        self, name: str, *, parent: SpanContext | None, values: dict[str, Any], start: int | None = None
-    ) -> LiveSpan:
-        trace_id = ids.trace_id() if parent is None else parent.trace_id
-        flags = TraceFlags(TraceFlags.SAMPLED)
-        return LiveSpan(
-            name,
-            context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=flags),
-            parent=parent,
-            clock=self._clock,
-            origin=self.origin,
-            sink=self,
-            values=values,
-            start_time=self._started if start is None else start,
-        )
 
     # A fork.
 
