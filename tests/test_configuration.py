@@ -81,7 +81,7 @@ def test_a_kind_of_run_that_nobody_knows_is_refused(kind: str) -> None:
         mttp.configure("memory://", kind=kind)
 
 
-@pytest.mark.parametrize("transport", [3, object(), ["memory://"], InMemorySpanExporter, b"memory://"])
+@pytest.mark.parametrize("transport", [3, object(), [3], InMemorySpanExporter, b"memory://"])
 def test_what_can_not_export_is_no_transport(transport: Any) -> None:
     """
     The class of an exporter is not an exporter.
@@ -404,7 +404,7 @@ def test_any_failure_to_start_by_itself_is_quiet(
     """
     Even one that nobody thought of.
     """
-    monkeypatch.setattr("mttp.configuration.transports.open", lambda url: 1 / 0)
+    monkeypatch.setattr("mttp.routes.transports.open", lambda url, **options: 1 / 0)
 
     assert not mttp.episode()
     assert ["mttp: nothing is recorded: division by zero"] == caplog.messages

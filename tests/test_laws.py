@@ -28,24 +28,34 @@ LAYERS = {
     "readable": 4,
     "recorder": 4,
     "provenance": 4,
+    "lane": 4,
+    "sampling": 4,
+    "gate": 5,
+    "refusal": 4,
+    "observers": 4,
     "backlog": 4,
-    "losses": 4,
+    "losses": 5,
+    "veil": 5,
     "bulk": 5,
-    "delivery": 5,
-    "pipeline": 6,
-    "transports": 7,
-    "share": 7,
-    "session": 8,
-    "configuration": 9,
-    "integrations": 10,
-    "instrumentation": 11,
+    "delivery": 6,
+    "pipeline": 7,
+    "transports": 8,
+    "share": 8,
+    "session": 9,
+    "routes": 9,
+    "provider": 10,
+    "signals": 10,
+    "configuration": 11,
+    "integrations": 12,
+    "instrumentation": 13,
     "reading": 4,
     "report": 5,
-    "cli": 12,
-    "__main__": 13,
+    "cli": 14,
+    "__main__": 15,
 }
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
 WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
+WRITE |= {"lane", "gate", "sampling", "refusal", "observers", "veil", "routes", "provider", "signals"}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}
@@ -180,7 +190,7 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Call Episode OpenEpisode OpenStep Recording Reward Run Session Spec Step Tokens
+        Call Episode OpenEpisode OpenStep Recording Reward Route Run Sampling Session Spec Step Tokens
         configure current_episode current_session current_step episode errors instrument
         read scan step summarize wrap
     """.split()

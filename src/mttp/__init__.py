@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mttp.instrumentation import instrument, wrap
     from mttp.reading import Recording, read, scan, summarize
     from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
+    from mttp.routes import Route
+    from mttp.sampling import Sampling
     from mttp.session import Session
 
 __version__ = "0.1.0"
@@ -27,6 +29,8 @@ __all__ = [
     "instrument",
     "wrap",
     "Session",
+    "Route",
+    "Sampling",
     "current_session",
     # record
     "episode",
@@ -60,6 +64,8 @@ _HOMES = {
     "instrument": "instrumentation",
     "wrap": "instrumentation",
     "Session": "session",
+    "Route": "routes",
+    "Sampling": "sampling",
     "current_episode": "recorder",
     "current_step": "recorder",
     "OpenEpisode": "recorder",

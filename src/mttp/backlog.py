@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import chain
 
-from mttp.livespan import LiveSpan
+from mttp.livespan import Ended
 
 __all__ = ["Backlog"]
 
@@ -14,7 +15,7 @@ class Backlog:
     """Spans by trace, so that an episode is written side by side; the one waiting longest comes first."""
 
     def __init__(self) -> None:
-        self._traces: OrderedDict[int, list[LiveSpan]] = OrderedDict()
+        self._traces: OrderedDict[int, list[Ended]] = OrderedDict()
         self.bytes = 0
         """Roughly what the spans take in a file."""
 
@@ -23,16 +24,21 @@ class Backlog:
         return len(self._traces)
 
     @property
-    def spans(self) -> list[LiveSpan]:
+    def spans(self) -> list[Ended]:
         """All of them, trace by trace."""
         return list(chain.from_iterable(self._traces.values()))
+
+    @property
+    def episodes(self) -> int:
+        """The number of episodes among the traces."""
+        return sum(any(span.of_episode for span in spans) for spans in self._traces.values())
 
     @property
     def traces(self) -> list[int]:
         """Their traces."""
         return list(self._traces)
 
-    def add(self, span: LiveSpan) -> None:
+    def add(self, span: Ended) -> None:
         """Add one span."""
         self._traces.setdefault(span.identity.trace_id, []).append(span)
         self.bytes += span.size
@@ -66,7 +72,12 @@ class Backlog:
             self._traces[trace_id] = spans + self._traces.pop(trace_id, [])
         self.bytes += taken.bytes
 
-    def drop(self, trace_id: int) -> list[LiveSpan]:
+    def replace(self, view: Callable[[Ended], Ended]) -> None:
+        """Have each span as `view` shows it; what they take is not weighed anew."""
+        for trace_id, spans in self._traces.items():
+            self._traces[trace_id] = list(map(view, spans))
+
+    def drop(self, trace_id: int) -> list[Ended]:
         """Take out a trace."""
         spans = self._traces.pop(trace_id, [])
         self.bytes -= sum(span.size for span in spans)

@@ -10,15 +10,19 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
-from mttp import ids, provenance, transports
+from opentelemetry.sdk.trace import SpanProcessor
+
+from mttp import ids, provenance, provider, signals
 from mttp.errors import ConfigureError
-from mttp.pipeline import Transport
+from mttp.lane import Lane, Transport
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
+from mttp.routes import Destination, Route
+from mttp.sampling import Sampling, from_environment
 from mttp.session import Session
+from mttp.transports import environment
 
 __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_session", "episode", "step"]
 
@@ -33,12 +37,14 @@ _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
 _over = False
+_AND_ANOTHER = re.compile(r",\s*(?=[a-z]+://)")
+"""A comma, where another address follows."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _KINDS = ("train", "eval", "replay")
 
 
 def configure(
-    transport: str | os.PathLike[str] | Transport | None = None,
+    transport: Destination | Sequence[Destination] | None = None,
     *,
     run: str | None = None,
     run_id: str | None = None,
@@ -46,13 +52,31 @@ def configure(
     seed: int | str | None = None,
     config: object = None,
     algorithm: str | None = None,
+    processors: Sequence[SpanProcessor] = (),
+    exporters: Sequence[Transport] = (),
+    content: bool | None = None,
+    redact: Callable[[str, Any], Any] | None = None,
+    sampling: Sampling | float | None = None,
+    mirror: bool = False,
+    close_timeout: float | None = None,
 ) -> Session:
     """
     Record to `transport` from here on; the session that comes back closes it, also as a context manager.
 
-    `transport` is an address (`memory://`, `file://runs/a.jsonl`, `file://runs/`), a path, or an object that
-    exports spans; by default what the variable MTTP_TRANSPORT says, else `file://mttp-runs/<run id>/`.
+    `transport` is an address (`memory://`, `file://runs/`, `http://localhost:4318`, `grpc://localhost:4317`),
+    a path, an object that exports spans, a `Route`, or several of these.
+    By default it is what MTTP_TRANSPORT says (several are separated by commas), else what OpenTelemetry's
+    variables OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say, else `file://mttp-runs/<run id>/`.
+    `exporters` are further transports; `processors` see every span start and end. Those of the SDK will do.
+
     `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
+    `content` and `redact` are as for `Route`, for every transport that says nothing of its own.
+    `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
+    OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
+    `mirror` shows our spans to the tracer provider that somebody else has set, too.
+    `close_timeout` is how many seconds the last spans may take, by default 30 for files and 10 for collectors.
+
+    Other instrumentations' spans are recorded too, unless a tracer provider was set before.
     Processes that are started from here on join the run, where they don't configure another.
     A session that started by itself gives way.
 
@@ -68,52 +92,102 @@ def configure(
         if _active is not None:
             _active.close()
         _active = _open(
-            transport, run=run, run_id=run_id, kind=kind, seed=seed, config=config, algorithm=algorithm
+            transport,
+            more=[*exporters, *([_mirror()] if mirror else [])],
+            views={"content": content, "redact": redact, "close_timeout": close_timeout},
+            processors=processors,
+            sampling=sampling,
+            run=run,
+            run_id=run_id,
+            kind=kind,
+            seed=seed,
+            config=config,
+            algorithm=algorithm,
         )
+        if not _active.closed:
+            provider.install(_active)
+            signals.close_on_sigterm(_active)
         _implicit, _over = False, True
         return _active
 
 
+def _mirror() -> Transport:
+    return provider.mirror()
+
+
 def _open(
-    transport: str | os.PathLike[str] | Transport | None,
+    transport: Destination | Sequence[Destination] | None = None,
     *,
-    run: str | None,
-    run_id: str | None,
-    config: object,
+    more: Sequence[Transport] = (),
+    views: Mapping[str, Any] | None = None,
+    processors: Sequence[SpanProcessor] = (),
+    sampling: Sampling | float | None = None,
+    run: str | None = None,
+    run_id: str | None = None,
+    config: object = None,
     **facts: Any,
 ) -> Session:
     launched = provenance.launch()
     launch_id = launched.pop("run_id", None)
     identity = str(run_id or os.environ.get(RUN_ID_VARIABLE) or launch_id or ids.run_id())
-    facts = {"name": run, **facts, **launched}
+    facts = {"kind": "train", "name": run, **facts, **launched}
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
-        return Session(None, run_id=identity, facts=facts)
-    if transport is None:
-        transport = (
-            os.environ.get(TRANSPORT_VARIABLE) or f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', identity)}/"
-        )
-    if isinstance(transport, os.PathLike):
-        transport = f"file://{quote(os.fsdecode(transport))}"
-    opened = transports.open(transport) if isinstance(transport, str) else _checked(transport)
-    session = Session(opened, run_id=identity, facts=facts, config=config)
+        return Session([], run_id=identity, facts=facts)
+    routes = [*_routes(transport, identity), *map(Route, more)]
+    chosen, lanes = _sampling(sampling), _lanes(routes, views or {})
+    session = Session(
+        lanes,
+        run_id=identity,
+        facts=facts,
+        config=config,
+        processors=processors,
+        sampling=chosen,
+    )
     _publish(session, RUN_ID_VARIABLE, identity)
-    address = getattr(opened, "address", None)
-    if address is not None:
-        _publish(session, TRANSPORT_VARIABLE, str(address))
+    addresses = [address for lane in lanes if (address := getattr(lane.transport, "address", None))]
+    if addresses:
+        _publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
     _close_at_exit()
     if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
         _close_with_child(session)
+        signals.close_on_sigterm(session)  # that is how a pool ends its workers
     return session
 
 
-def _checked(transport: Transport) -> Transport:
-    if isinstance(transport, type) or not callable(getattr(transport, "export", None)):
-        raise ConfigureError(
-            f"transport {transport!r} is neither an address nor an object that exports spans; "
-            "write 'file://runs/a.jsonl', or make an exporter"
+def _lanes(routes: Sequence[Route], views: Mapping[str, Any]) -> list[Lane]:
+    """All of the routes open; where one can't be opened, none is left open."""
+    lanes: list[Lane] = []
+    try:
+        for route in routes:
+            lanes.append(route.open(**views))
+    except BaseException:
+        for lane in lanes:
+            lane.transport.shutdown()
+        raise
+    return lanes
+
+
+def _sampling(given: Sampling | float | None) -> Sampling | None:
+    if given is None:
+        return from_environment()
+    return given if isinstance(given, Sampling) else Sampling(given)
+
+
+def _routes(transport: Destination | Sequence[Destination] | None, run_id: str) -> list[Route]:
+    """Where to, by argument, by our variable, by OpenTelemetry's, or by default."""
+    if transport is None:
+        stated = os.environ.get(TRANSPORT_VARIABLE)
+        asked = None if stated else environment.transports()
+        if asked is not None:
+            return [Route(exporter) for exporter in asked]
+        transport = (
+            _AND_ANOTHER.split(stated) if stated else f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', run_id)}/"
         )
-    return transport
+    several: Sequence[Any] = transport if isinstance(transport, (list, tuple)) else [transport]
+    if not several:
+        raise ConfigureError("transport is an empty list; name a transport, or leave it out for the default")
+    return [item if isinstance(item, Route) else Route(item) for item in several]
 
 
 def _publish(session: Session, variable: str, value: str) -> None:
@@ -165,7 +239,7 @@ def _session() -> Session | None:
         return None
     with _lock:
         if _active is None:
-            _active = _open(None, run=None, run_id=None, kind="train", seed=None, config=None)
+            _active = _open()
             _implicit = True
             if not _active.closed:
                 _tell(f"mttp: recording episodes to {_active.transport!r}")

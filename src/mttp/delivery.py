@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.backlog import Backlog
-from mttp.livespan import LiveSpan
+from mttp.lane import Lane
+from mttp.livespan import Ended
 from mttp.losses import Losses
-from mttp.stats import Stats
+from mttp.refusal import Refused, Rejection
+from mttp.stats import TransportStats
 
-__all__ = ["Delivery", "Transport"]
+__all__ = ["Delivery"]
 
 _log = logging.getLogger("mttp")
 
-SEGMENT_BYTES = 2 * 1024 * 1024
-"""What a transport is given at once."""
 REFUSALS = 3
 """How often an episode is offered alone to a transport that takes others and refuses this one."""
 LOG_SECONDS = 60.0
 """A transport that keeps failing is mentioned in the log this often."""
 
 
-class Transport(Protocol):
-    """Where segments go. The SDK's exporters have this shape too."""
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What became of a segment: it was delivered but for what is `kept` and what was rejected."""
 
-    def export(self, spans: Sequence[ReadableSpan], /) -> SpanExportResult:
-        """Take a segment, or say that it was not taken."""
+    kept: Sequence[Ended] = ()
+    rejections: Sequence[Rejection] = ()
+    error: Exception | None = None
+    retry_after: float = 0.0
 
-    def shutdown(self) -> None:
-        """Release what is held; nothing is exported afterwards."""
+    @property
+    def taken(self) -> bool:
+        """Whether nothing of it is to be offered again."""
+        return not self.kept
 
 
 class Delivery:
@@ -45,37 +50,51 @@ class Delivery:
     Such an episode is given up in the end; what the system refuses (a full disk, no network) never is.
     """
 
-    def __init__(self, transport: Transport, stats: Stats, losses: Losses) -> None:
+    def __init__(self, lane: Lane, stats: TransportStats, losses: Losses, lock: threading.RLock) -> None:
         self.waiting = Backlog()
         self.failing = False
+        self.not_before = 0.0
+        """Nothing is offered ahead of this, on the monotonic clock."""
+        self._error: Exception | None = None
         self._segment = Backlog()
-        self._transport = transport
+        self._lane = lane
         self._stats = stats
         self._losses = losses
+        self._lock = lock
         self._refusals: dict[int, tuple[int, int]] = {}
         self._logged = float("-inf")
+        self._released = False
 
     @property
     def bytes(self) -> int:
         """What waits, and what the transport is being given."""
         return self.waiting.bytes + self._segment.bytes
 
+    @property
+    def attempts(self) -> int:
+        """How often one that takes nothing is asked at the very end; one that says why has tried often itself."""
+        return 1 if isinstance(self._error, Refused) else REFUSALS
+
     def offer(self) -> bool:
         """Offer the next segment; whether it was taken."""
-        with self._stats.lock:
-            segment = self._segment = self.waiting.take(SEGMENT_BYTES, traces=1 if self.failing else None)
-            spans = segment.spans
-        error: Exception | None = InterruptedError("writing was interrupted")
+        if time.monotonic() < self.not_before:
+            return False
+        with self._lock:
+            segment = self.waiting.take(self._lane.segment_bytes, traces=1 if self.failing else None)
+            self._segment = segment
+        answer = _Answer(kept=segment.spans, error=InterruptedError("writing was interrupted"))
         try:
-            error = self._export(spans)
+            answer = self._export(segment.spans)
         finally:
-            with self._stats.lock:
+            with self._lock:
+                count = len(segment.spans)
                 if segment is self._segment:  # else it took so long that it was given up
                     self._segment = Backlog()
-                    self._settle(segment, len(spans), error)
-                before, self.failing = self.failing, error is not None
-        self._log(before, error, len(spans))
-        return error is None
+                    self._settle(segment, count, answer)
+                before, self.failing, self._error = self.failing, not answer.taken, answer.error
+        self.not_before = time.monotonic() + answer.retry_after
+        self._log(before, answer, count)
+        return answer.taken
 
     def give_up(self) -> Backlog:
         """Everything that is left; nothing of it is offered any more."""
@@ -86,30 +105,41 @@ class Delivery:
         return left
 
     def shutdown(self) -> None:
-        """Release the transport, where it has anything to release."""
-        shutdown = getattr(self._transport, "shutdown", None)
-        if shutdown is not None:
+        """Release the transport, once, where it has anything to release."""
+        with self._lock:
+            released, self._released = self._released, True
+        shutdown = getattr(self._lane.transport, "shutdown", None)
+        if shutdown is not None and not released:
             shutdown()
 
-    def _export(self, spans: Sequence[LiveSpan]) -> Exception | None:
+    def _export(self, spans: Sequence[Ended]) -> _Answer:
         try:
-            taken = self._transport.export(spans) is SpanExportResult.SUCCESS
+            taken = self._lane.transport.export(spans) is SpanExportResult.SUCCESS
+        except Refused as refused:
+            kept = [span for span in refused.kept if isinstance(span, Ended)]
+            return _Answer(kept, refused.rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
-            return error
-        return None if taken else RuntimeError("the transport refused them")
+            return _Answer(kept=spans, error=error)
+        return _Answer() if taken else _Answer(kept=spans, error=RuntimeError("the transport refused them"))
 
-    def _settle(self, segment: Backlog, count: int, error: Exception | None) -> None:
-        if error is None:
-            self._stats.delivered += count
+    def _settle(self, segment: Backlog, count: int, answer: _Answer) -> None:
+        rejected = sum(rejection.spans for rejection in answer.rejections)
+        self._stats.delivered += count - len(answer.kept) - rejected
+        for rejection in answer.rejections:
+            self._losses.reject(rejection)
+        if answer.taken:
             for trace_id in segment.traces if self._refusals else ():
                 self._refusals.pop(trace_id, None)
             return
-        if len(segment) == 1 and not isinstance(error, OSError):
-            self._refused(segment)
-        for trace_id in segment.traces:
+        kept = Backlog()
+        for span in answer.kept:
+            kept.add(span)
+        if len(kept) == 1 and not isinstance(answer.error, (OSError, Refused)):
+            self._refused(kept)
+        for trace_id in kept.traces:
             if trace_id in self._losses:
-                self._losses.add(trace_id, segment.drop(trace_id))
-        self.waiting.put_back(segment)
+                self._losses.add(trace_id, kept.drop(trace_id))
+        self.waiting.put_back(kept)
 
     def _refused(self, segment: Backlog) -> None:
         """Give up the one episode of a segment where the transport took others since it refused this one."""
@@ -122,10 +152,14 @@ class Delivery:
             del self._refusals[trace_id]
             self._losses.add(trace_id, segment.drop(trace_id) + self.waiting.drop(trace_id), "refused")
 
-    def _log(self, before: bool, error: Exception | None, count: int) -> None:
-        now = time.monotonic()
-        if error is not None and not before and now - self._logged > LOG_SECONDS:
+    def _log(self, before: bool, answer: _Answer, count: int) -> None:
+        now, name = time.monotonic(), self._lane.address
+        if answer.error is not None and not before and now - self._logged > LOG_SECONDS:
             self._logged = now
-            _log.warning("mttp: %d spans could not be written and are kept for later: %r", count, error)
-        elif error is None and before and now - self._logged < LOG_SECONDS:
-            _log.warning("mttp: writing works again")
+            what = "were turned down by" if answer.taken else "could not be written to"
+            rest = "" if answer.taken else " and are kept for later"
+            _log.warning(
+                "mttp: %d spans %s %s%s: %r", len(answer.kept) or count, what, name, rest, answer.error
+            )
+        elif answer.taken and before and now - self._logged < LOG_SECONDS:
+            _log.warning("mttp: writing to %s works again", name)

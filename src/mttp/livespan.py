@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import copy
 import traceback
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from opentelemetry.sdk.resources import Resource
@@ -21,7 +22,7 @@ from mttp.codec.plain import Faults, nanoseconds, plain, text
 from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
 
-__all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Origin", "Sink"]
+__all__ = ["MAX_USER_ATTRIBUTES", "Ended", "GuestSpan", "LiveSpan", "Observers", "Origin", "Sink"]
 
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
@@ -48,14 +49,27 @@ class Sink(Protocol):
         """Count and, the first time, log that something was wrong."""
 
 
+class Observers(Protocol):
+    """Who looks on as spans start and end: the user's own span processors."""
+
+    def started(self, span: LiveSpan) -> None:
+        """See a span start."""
+
+    def ended(self, span: ReadableSpan) -> None:
+        """See a span end."""
+
+
 class Origin:
-    """Who makes the spans of one session, in OpenTelemetry's types and in ours."""
+    """Who makes the spans of one session, in OpenTelemetry's types and in ours, and who looks on."""
 
-    __slots__ = ("record", "resource", "scope")
+    __slots__ = ("observers", "record", "resource", "scope")
 
-    def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
+    def __init__(
+        self, resource: Resource, scope: InstrumentationScope, observers: Observers | None = None
+    ) -> None:
         self.resource = resource
         self.scope = scope
+        self.observers = observers
         self.record = spans.Scope(
             name=scope.name,
             version=scope.version or "",
@@ -66,7 +80,72 @@ class Origin:
         )
 
 
-class LiveSpan(Span, ReadableSpan):
+class Ended(ReadableSpan):
+    """What transports are given: any span that has ended, ours or another library's."""
+
+    identity: SpanContext
+    """Its context."""
+    values: dict[str, Any]
+    """Its attributes, those of ours as recorded, numpy arrays and all."""
+    size: int
+    """Roughly what it takes in a file, in bytes."""
+
+    @property
+    def of_episode(self) -> bool:
+        """Whether it belongs to an episode."""
+        return a.EPISODE_ID in self.values
+
+    def with_values(self, values: dict[str, Any]) -> Ended:
+        """The same span with other attributes."""
+        raise NotImplementedError
+
+
+class GuestSpan(Ended):
+    """A span of another library's that was recorded by way of our provider."""
+
+    def __init__(self, span: ReadableSpan, values: dict[str, Any] | None = None) -> None:
+        self._guest = span
+        self.identity = cast(SpanContext, span.get_span_context())
+        self.values = dict(span.attributes or {}) if values is None else values
+        super().__init__(
+            name=span.name,
+            context=self.identity,
+            parent=span.parent,
+            resource=span.resource,
+            attributes=self.values,
+            events=span.events,
+            links=span.links,
+            kind=span.kind,
+            status=span.status,
+            start_time=span.start_time,
+            end_time=span.end_time,
+            instrumentation_scope=span.instrumentation_scope,
+        )
+        marks = [event.attributes for event in span.events] + [link.attributes for link in span.links]
+        self.size = _SPAN_BYTES + _weight(self.values)
+        self.size += sum(_SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
+
+    def with_values(self, values: dict[str, Any]) -> GuestSpan:
+        """The same span with other attributes."""
+        return GuestSpan(self._guest, values)
+
+    @property
+    def dropped_attributes(self) -> int:
+        """How many the library that recorded it left out; likewise below."""
+        return self._guest.dropped_attributes
+
+    @property
+    def dropped_events(self) -> int:
+        """Events that were left out."""
+        return self._guest.dropped_events
+
+    @property
+    def dropped_links(self) -> int:
+        """Links that were left out."""
+        return self._guest.dropped_links
+
+
+class LiveSpan(Span, Ended):
     """
     One span of ours, from start to end.
 
@@ -110,6 +189,8 @@ class LiveSpan(Span, ReadableSpan):
         self.omissions: list[str] = []
         given = None if start_time is None else self.checked(nanoseconds, start_time)
         self.started = self._start_time = clock.now() if given is None else given
+        if origin.observers is not None:
+            origin.observers.started(self)
 
     # What a reader of the span sees.
 
@@ -286,7 +367,15 @@ class LiveSpan(Span, ReadableSpan):
         self.size = _SPAN_BYTES + _weight(self.values)
         for attributes in [mark.attributes for mark in self._own_events + self._own_links]:
             self.size += _SPAN_BYTES + _weight(dict(attributes or {}))
+        if self._origin.observers is not None:
+            self._origin.observers.ended(self)
         self._sink.ended(self)
+
+    def with_values(self, values: dict[str, Any]) -> LiveSpan:
+        """The same ended span with other attributes; the original stays as it is."""
+        shown = copy.copy(self)
+        shown.values = values
+        return shown
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mttp.livespan import LiveSpan
-from mttp.stats import Stats
+from mttp.livespan import Ended
+from mttp.refusal import Rejection
+from mttp.stats import TransportStats
 
 __all__ = ["Loss", "Losses"]
 
@@ -24,6 +25,8 @@ class Loss:
     """When it began, in nanoseconds since the Unix epoch."""
     spans: int = 0
     episodes: int = 0
+    whole: bool = True
+    """Whether they are whole episodes."""
     logged: bool = False
 
 
@@ -34,27 +37,43 @@ class Losses:
     Of an episode that lost something the rest goes too: steps without the others would mislead.
     """
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: TransportStats) -> None:
         self._stats = stats
         self._causes: dict[int, str] = {}
         self._untold: dict[str, Loss] = {}
+        self._rejected_at = -1
+
+    def __bool__(self) -> bool:
+        """Whether there are episodes that lost something and are not over."""
+        return bool(self._causes)
 
     def __contains__(self, trace_id: int) -> bool:
         return trace_id in self._causes
 
-    def add(self, trace_id: int, spans: Sequence[LiveSpan], cause: str = "") -> None:
+    def add(self, trace_id: int, spans: Sequence[Ended], cause: str = "") -> None:
         """Lose spans of one trace; the cause is that of its first ones."""
-        episodes = 0 if trace_id in self._causes else 1
+        episodes = int(trace_id not in self._causes and any(span.of_episode for span in spans))
         cause = self._causes.setdefault(trace_id, cause)
-        loss = self._untold.setdefault(cause, Loss(cause))
-        loss.spans += len(spans)
-        loss.episodes += episodes
-        self._stats.lose(cause, len(spans), episodes=episodes)
+        self._lose(cause, len(spans), episodes)
         if any(span.parent is None for span in spans):
             del self._causes[trace_id]  # that was the root: nothing more of it comes
 
+    def reject(self, rejection: Rejection) -> None:
+        """Lose what a receiver turned down; the rest of those episodes may still be taken."""
+        self._lose(rejection.cause, rejection.spans, rejection.episodes).whole = False
+        self._rejected_at = self._stats.delivered
+
+    def _lose(self, cause: str, spans: int, episodes: int) -> Loss:
+        loss = self._untold.setdefault(cause, Loss(cause))
+        loss.spans += spans
+        loss.episodes += episodes
+        self._stats.lose(cause, spans, episodes=episodes)
+        return loss
+
     def tell(self) -> list[Loss]:
-        """What was lost since the last time."""
+        """What was lost since the last time; nothing as long as whoever turned spans down takes no others."""
+        if self._rejected_at == self._stats.delivered:
+            return []
         told, self._untold = self._untold, {}
         return list(told.values())
 
@@ -63,4 +82,5 @@ class Losses:
         for loss in list(self._untold.values()) if self._untold else ():
             if not loss.logged:
                 loss.logged = True
-                _log.warning("mttp: %s: whole episodes are lost, and counted in session.stats", loss.cause)
+                what = "whole episodes" if loss.whole else "spans"
+                _log.warning("mttp: %s: %s are lost, and counted in session.stats", loss.cause, what)

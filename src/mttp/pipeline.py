@@ -14,12 +14,17 @@ from typing import Protocol
 from opentelemetry import context as otel_context
 
 from mttp.backlog import Backlog
-from mttp.delivery import REFUSALS, Delivery, Transport
-from mttp.livespan import LiveSpan
+from mttp.codec.withholding import Withholding
+from mttp.delivery import Delivery
+from mttp.gate import Gate
+from mttp.lane import Lane
+from mttp.livespan import Ended
 from mttp.losses import Loss, Losses
-from mttp.stats import Stats
+from mttp.sampling import Sampling
+from mttp.stats import Stats, TransportStats
+from mttp.veil import Veil
 
-__all__ = ["Owner", "Pipeline", "Transport"]
+__all__ = ["Owner", "Pipeline"]
 
 _log = logging.getLogger("mttp")
 
@@ -27,10 +32,6 @@ INTERVAL = 0.2
 """Seconds that an ended span waits at most before it is written."""
 URGENT_BYTES = 512 * 1024
 """What has gathered is written at once when it reaches this."""
-BUFFER_BYTES = 256 * 1024 * 1024
-"""What a transport that does not keep up may hold in memory."""
-PATIENCE = 1.0
-"""Seconds that a full buffer may hold up the caller, per episode."""
 
 
 class Owner(Protocol):
@@ -39,53 +40,74 @@ class Owner(Protocol):
     def mark(self) -> None:
         """Record what must not wait for the end of an episode."""
 
-    def gap(self, loss: Loss) -> None:
-        """Record that something was lost."""
+    def gap(self, loss: Loss, pipeline: Pipeline) -> None:
+        """Record into `pipeline` that it lost something."""
 
     def ending(self) -> None:
-        """Record the last there is."""
+        """Record the last there is; only the first call does."""
 
 
 class Pipeline:
     """
     One transport's queue, and the thread that empties it.
 
-    One lock, that of the counters, guards all of it; nobody else's code runs under it.
+    One lock, that of the session's counters, guards all of it; nobody else's code runs under it.
     """
 
-    def __init__(self, transport: Transport, stats: Stats, owner: Owner) -> None:
-        self.buffer_bytes = BUFFER_BYTES
-        self.patience = PATIENCE
+    def __init__(
+        self,
+        lane: Lane,
+        stats: TransportStats,
+        owner: Owner,
+        counters: Stats,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.buffer_bytes = lane.buffer_bytes
+        self.patience = lane.patience
+        self.name, self.address = lane.name, lane.address
+        self._close_timeout = lane.close_timeout
+        self._deadline = 0.0
         self._stats = stats
+        self._lock = counters.lock
         self._owner = owner
-        self._changed = threading.Condition(stats.lock)
+        self._changed = threading.Condition(self._lock)
         self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._writer = 0
-        self._inbox: deque[LiveSpan] = deque()
+        self._inbox: deque[Ended] = deque()
         self._inbox_bytes = 0
         self._gathered = Backlog()
+        self._preparing = Backlog()
+        self._veil = Veil(lane.withholding) if lane.withholding != Withholding() else None
+        self._gate = Gate(sampling, stats) if sampling is not None and lane.sampled else None
         self._losses = Losses(stats)
-        self._delivery = Delivery(transport, stats, self._losses)
+        self._delivery = Delivery(lane, stats, self._losses, self._lock)
         self._waited: dict[int, float] = {}
         self._awake = self._closing = self._closed = False
         self._asked = self._answered = self._granted = self._given_up = 0
 
     # What recording calls.
 
-    def put(self, span: LiveSpan) -> None:
-        """Take an ended span; waits only while the buffer is full, and never long."""
+    def put(self, span: Ended, *, last: bool = False) -> None:
+        """
+        Take an ended span; waits only while the buffer is full, and never long.
+
+        One of the `last` is taken even from a session that is closing.
+        """
         trace_id, mine, fits = span.identity.trace_id, threading.get_ident() == self._writer, True
-        with self._stats.lock:
-            self._stats.spans += 1
-            if self._closed or (self._closing and not mine):
+        with self._lock:
+            self._stats.recorded += 1
+            if self._closed or (self._closing and not (mine or last)):
                 self._stats.lose("session_closed", 1)
                 return
             if trace_id in self._losses:
                 self._losses.add(trace_id, [span])
                 return
-            self._inbox.append(span)  # one step: a signal's handler may flush right before or after it
-            self._inbox_bytes += span.size
+            for admitted in (span,) if self._gate is None else self._gate.admit(span):
+                self._inbox.append(
+                    admitted
+                )  # one step: a signal's handler may flush right before or after it
+                self._inbox_bytes += admitted.size
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
                 self.wake()
             if not mine and not self._fits():
@@ -124,25 +146,39 @@ class Pipeline:
             self._write()
         return self._granted >= ticket
 
-    def close(self, timeout: float = 30.0) -> bool:
-        """Have everything written, count what was not within `timeout` as lost, and release the transport."""
+    def hurry(self) -> None:
+        """Have written what there is without waiting for the interval."""
+        with self._changed:
+            if not self._closed and self._start():
+                self._asked += 1
+                self._changed.notify_all()
+
+    def begin_close(self, timeout: float | None = None) -> None:
+        """Take nothing more but the last; `timeout` in seconds, by default what the transport asks for."""
         with self._changed:
             self._closing = True
-            if threading.get_ident() == self._writer:
-                return False  # an exporter closes the session that calls it: the thread ends after this
-            threaded = self._start()
-            self._changed.notify_all()
-            if threaded:
-                self._changed.wait_for(lambda: self._closed, timeout)
-        if not threaded:
+            self._deadline = time.monotonic() + (self._close_timeout if timeout is None else timeout)
+            if threading.get_ident() != self._writer and self._start():
+                self._changed.notify_all()
+
+    def close(self) -> bool:
+        """Have everything written, count what was not in time as lost, and release the transport."""
+        if threading.get_ident() == self._writer:
+            return False  # an exporter closes the session that calls it: the thread ends after this
+        if self._thread is None:
             self._end()
-        self._give_up()
+        else:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, max(self._deadline - time.monotonic(), 0.0))
+            if not self._closed:
+                self._give_up()
+                self._quietly(self._delivery.shutdown)  # what the thread still waits for is over
         return not self._given_up
 
     # A buffer that is full.
 
     def _fits(self) -> bool:
-        used = self._inbox_bytes + self._gathered.bytes + self._delivery.bytes
+        used = self._inbox_bytes + self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
         return self._closing or used <= self.buffer_bytes
 
     def _throttle(self, trace_id: int) -> bool:
@@ -205,8 +241,9 @@ class Pipeline:
             with self._changed:
                 ticket = self._asked
                 self._gather()
-                self._delivery.waiting.extend(self._gathered)
-                self._gathered = Backlog()
+                fresh, self._gathered = self._gathered, Backlog()
+                self._preparing = fresh
+            self._prepare(fresh)
             while self._delivery.waiting and self._delivery.offer():
                 with self._changed:
                     self._changed.notify_all()
@@ -218,7 +255,25 @@ class Pipeline:
                 losses = [] if self._delivery.failing else self._losses.tell()
                 self._changed.notify_all()
             for loss in losses:
-                self._quietly(partial(self._owner.gap, loss))
+                self._quietly(partial(self._owner.gap, loss, self))
+
+    def _prepare(self, fresh: Backlog) -> None:
+        """Make of what came in what the transport may have; then it waits to be offered."""
+        if self._veil is not None:
+            try:
+                fresh.replace(self._veil)
+            except Exception:  # nothing goes out that may not: it is lost instead
+                _log.exception("mttp: what %s may have of the spans can't be told", self.address)
+                with self._lock:
+                    for trace_id in fresh.traces:
+                        self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
+        with self._lock:
+            if fresh is self._preparing:  # else it took so long that it was given up
+                self._preparing = Backlog()
+                for trace_id in fresh.traces if self._losses else ():
+                    if trace_id in self._losses:
+                        self._losses.add(trace_id, fresh.drop(trace_id))
+                self._delivery.waiting.extend(fresh)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -235,12 +290,15 @@ class Pipeline:
 
     def _end(self) -> None:
         """Write the rest, as long as the transport takes anything of it."""
+        if not self._closed:
+            self._quietly(self._owner.ending)
+        if self._gate is not None:
+            with self._lock:
+                self._gate.close()
         with self._turn():
             fruitless = 0
-            if not self._closed:
-                self._quietly(self._owner.ending)
-            while not self._closed and fruitless < REFUSALS:
-                delivered = self._stats.delivered
+            while not self._closed and fruitless < self._delivery.attempts:
+                delivered, self._delivery.not_before = self._stats.delivered, 0.0
                 self._quietly(self._write)
                 if not self._inbox and not self._delivery.waiting:
                     break
@@ -253,10 +311,11 @@ class Pipeline:
         with self._changed:
             self._gather()
             left = self._delivery.give_up()
+            left.extend(self._preparing)
             left.extend(self._gathered)
-            self._gathered = Backlog()
+            self._preparing, self._gathered = Backlog(), Backlog()
             if left:
-                self._stats.lose("write_failed", len(left.spans), episodes=len(left))
+                self._stats.lose("write_failed", len(left.spans), episodes=left.episodes)
             self._given_up += len(left)
             self._closed = True
             self._changed.notify_all()

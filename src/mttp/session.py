@@ -10,10 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Span
 from typing_extensions import Self
 
 from mttp import __version__, bulk
@@ -21,9 +22,12 @@ from mttp.codec import runs
 from mttp.codec.plain import Faults
 from mttp.episodes import Episode
 from mttp.errors import ReadError
-from mttp.livespan import Origin
-from mttp.pipeline import Pipeline, Transport
+from mttp.lane import Lane, Transport
+from mttp.livespan import GuestSpan, Origin
+from mttp.observers import Observers
+from mttp.pipeline import Pipeline
 from mttp.recorder import OpenEpisode, inert_episode
+from mttp.sampling import Sampling
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.share import Plan, Share
@@ -31,6 +35,9 @@ from mttp.spans import SpanRecord
 from mttp.stats import Stats
 
 __all__ = ["Session"]
+
+PROCESSOR_SECONDS = 10.0
+"""How long the user's own span processors may take to finish."""
 
 
 class Session:
@@ -42,29 +49,34 @@ class Session:
 
     def __init__(
         self,
-        transport: Transport | None,
+        lanes: Sequence[Lane],
         *,
         run_id: str,
         facts: Mapping[str, Any],
         config: object = None,
+        processors: Sequence[SpanProcessor] = (),
+        sampling: Sampling | None = None,
     ) -> None:
         self.run_id = run_id
-        self.transport = transport
-        self._closed = transport is None
+        self.transports = [lane.transport for lane in lanes]
+        self._closed = not lanes and not processors
         self._status = "completed"
         self._lock = threading.RLock()
         self._ending = ExitStack()
         self._leaving = ExitStack()
         faults: Faults = []
+        self._observers = Observers(processors, self.fault)
+        observers = self._observers if processors else None
         self._share = Share(
             Plan(
-                transport=transport or _Nowhere(),
-                origin=Origin(_resource(run_id), _scope()),
+                lanes=lanes,
+                origin=Origin(_resource(run_id), _scope(), observers),
                 run_id=run_id,
                 facts=facts,
                 config=_config(config, faults),
                 faults=tuple(faults),
                 directory=_directory(),
+                sampling=sampling,
             )
         )
 
@@ -75,7 +87,12 @@ class Session:
 
     @property
     def _pipeline(self) -> Pipeline:
-        return self._share.pipeline
+        return self._share.pipelines[0]
+
+    @property
+    def transport(self) -> Transport | None:
+        """The transport, or the first of several; None where nothing is recorded."""
+        return self.transports[0] if self.transports else None
 
     # What users call.
 
@@ -173,24 +190,38 @@ class Session:
             return inert_episode()
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Have everything written that has ended; whether the transport took all within `timeout` seconds."""
-        return self._pipeline.flush(timeout)
+        """Have everything written that has ended; whether all was taken within `timeout` seconds."""
+        self._observers.flush(timeout)
+        return self._share.flush(timeout)
 
-    def close(self, timeout: float = 30.0) -> bool:
+    def close(self, timeout: float | None = None) -> bool:
         """
-        End the run, write everything, and release the transport; afterwards every call does nothing.
+        End the run, write everything, and release the transports; afterwards every call does nothing.
 
         What is not written within `timeout` seconds is lost, and counted; the answer is whether all was.
+        By default a file may take 30 seconds, and a collector 10.
         """
         with self._lock:
             if self._closed:
                 return not self.stats.lost["write_failed"]
-            self._ending.pop_all().close()
+            self._finish()
             self._closed = True
         try:
             return self._share.close(self._status, timeout)
         finally:
+            self._observers.close(PROCESSOR_SECONDS if timeout is None else timeout)
             self._leaving.close()
+
+    def _finish(self) -> None:
+        try:
+            self._ending.pop_all().close()
+        except Exception as error:
+            self.fault("internal_error", f"close: {error!r}")
+
+    def abort(self) -> bool:
+        """Close a run that is cut off."""
+        self._status = "aborted"
+        return self.close()
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault, and log the first of its kind."""
@@ -199,16 +230,17 @@ class Session:
     @property
     def location(self) -> Path | None:
         """Where this session writes files; None where it does not."""
-        path = getattr(self.transport, "path", None)
-        return path if isinstance(path, Path) else None
+        paths = (getattr(transport, "path", None) for transport in self.transports)
+        return next((path for path in paths if isinstance(path, Path)), None)
 
     def records(self) -> Iterator[SpanRecord]:
         """The spans that a memory transport keeps; raises ReadError for any other transport."""
         self.flush()
-        kept = getattr(self.transport, "records", None)
-        if kept is None:
-            raise ReadError(f"a session on {self.transport!r} keeps no episodes that could be read")
-        return iter(kept())
+        for transport in self.transports:
+            kept = getattr(transport, "records", None)
+            if kept is not None:
+                return iter(kept())
+        raise ReadError(f"a session on {self._where()} keeps no episodes that could be read")
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +262,10 @@ class Session:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<mttp.Session {self.run_id} on {self.transport!r}, {state}>"
+        return f"<mttp.Session {self.run_id} on {self._where()}, {state}>"
+
+    def _where(self) -> str:
+        return ", ".join(map(repr, self.transports)) or "nothing"
 
     # What the rooms above call.
 
@@ -254,19 +289,29 @@ class Session:
         """Record a part of the run of its own: what was open or queued is the parent's."""
         self._lock = threading.RLock()
         self._share = self._share.fork()
-        forked = getattr(self.transport, "after_fork", None)
-        if forked is not None:
-            forked()
+        for transport in self.transports:
+            forked = getattr(transport, "after_fork", None)
+            if forked is not None:
+                forked()
 
+    def observe(self, processor: SpanProcessor) -> None:
+        """Have one more span processor look on from here on."""
+        self._observers.add(processor)
+        self._share.origin.observers = self._observers
 
-class _Nowhere:
-    """The transport of a session that is off from the start."""
+    def guest_started(self, span: Span, context: Context | None) -> None:
+        """Show a span of another library's that has started to the user's processors."""
+        self._observers.started(span, context)
 
-    def export(self, _: Sequence[ReadableSpan], /) -> SpanExportResult:
-        return SpanExportResult.SUCCESS
+    @property
+    def resource(self) -> Resource:
+        """Who records: what OpenTelemetry's variables say of the service, and the run."""
+        return self._share.origin.resource
 
-    def shutdown(self) -> None:
-        return
+    def guest(self, span: ReadableSpan) -> None:
+        """Take an ended span of another library's."""
+        self._observers.ended(span)
+        self._share.ended(GuestSpan(span))
 
 
 def _config(config: object, faults: Faults) -> dict[str, Any]:

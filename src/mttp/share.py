@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,11 +15,13 @@ from mttp import ids, provenance
 from mttp.clock import Clock
 from mttp.codec import runs
 from mttp.codec.plain import Faults
-from mttp.livespan import LiveSpan, Origin
+from mttp.lane import Lane
+from mttp.livespan import Ended, LiveSpan, Origin, Sink
 from mttp.losses import Loss
-from mttp.pipeline import Pipeline, Transport
+from mttp.pipeline import Pipeline
 from mttp.recorder import OpenEpisode
 from mttp.recorder.handle import Markable
+from mttp.sampling import Sampling
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.stats import Stats
@@ -35,7 +38,8 @@ _FORK_SECONDS = 1.0
 class Plan:
     """What all processes of a session agree on."""
 
-    transport: Transport
+    lanes: Sequence[Lane]
+    """Where the spans go."""
     origin: Origin
     run_id: str
     facts: Mapping[str, Any]
@@ -46,6 +50,8 @@ class Plan:
     """What is wrong with that."""
     directory: str
     """Where it started."""
+    sampling: Sampling | None = None
+    """Which episodes collectors get; None for all."""
 
 
 class Share:
@@ -59,8 +65,11 @@ class Share:
     def __init__(self, plan: Plan, *, forked: bool = False) -> None:
         self.run_id = plan.run_id
         self.origin = plan.origin
-        self.stats = Stats()
-        self.pipeline = Pipeline(plan.transport, self.stats, self)
+        self.stats = Stats(lane.address for lane in plan.lanes)
+        self.pipelines = [
+            Pipeline(lane, stats, self, self.stats, plan.sampling)
+            for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
+        ]
         self._plan = plan
         self._forked = forked
         self._heir: Share | None = None
@@ -70,22 +79,36 @@ class Share:
         self._status = "completed"
         self._unmarked: dict[int, Markable] = {}
         self._marking = threading.Lock()
+        self._looking = threading.RLock()
+        self._is_over = False
         self._detection: provenance.Detection | None = None
         self._run: LiveSpan | None = None
         self._is_known = False
         self._finished = 0
 
-    def close(self, status: str, timeout: float) -> bool:
-        """End the run; whether everything was written within `timeout` seconds."""
+    def flush(self, timeout: float) -> bool:
+        """Have everything written that has ended; whether all was taken within `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        for pipeline in self.pipelines:
+            pipeline.hurry()
+        taken = [pipeline.flush(max(deadline - time.monotonic(), 0.0)) for pipeline in self.pipelines]
+        return all(taken)
+
+    def close(self, status: str, timeout: float | None) -> bool:
+        """End the run; whether everything was written in time: `timeout` seconds, or each transport's own."""
         self._ended, self._status = self._clock.now(), status
-        return self.pipeline.close(timeout)
+        for pipeline in self.pipelines:
+            pipeline.begin_close(timeout)
+        written = [pipeline.close() for pipeline in self.pipelines]
+        return all(written)
 
     # What the recorder calls.
 
-    def ended(self, span: LiveSpan) -> None:
+    def ended(self, span: Ended) -> None:
         """Take an ended span."""
         if self._heir is None:
-            self.pipeline.put(span)
+            for pipeline in self.pipelines:
+                pipeline.put(span)
         else:
             self._heir.fault(
                 "episode_of_parent", f"{span.name!r} belongs to the process that forked this one"
@@ -104,8 +127,18 @@ class Share:
             index = self.stats.episodes
             self.stats.episodes += 1
         self._unmarked[id(episode)] = episode
-        self.pipeline.wake()
+        self.wake()
         return index
+
+    def samples(self, trace_id: int, group: str | None) -> bool:
+        """Whether a new episode is among those that collectors get."""
+        sampling = self._plan.sampling
+        return sampling is None or sampling.chooses(trace_id, run_id=self.run_id, group=group)
+
+    def wake(self) -> None:
+        """Have what there is written soon."""
+        for pipeline in self.pipelines:
+            pipeline.wake()
 
     def finished(self, episode: Markable) -> None:
         """Take note of an episode's end."""
@@ -126,6 +159,7 @@ class Share:
         parent: SpanContext | None = None,
         start: int | None = None,
         links: Sequence[Link] = (),
+        sink: Sink | None = None,
     ) -> LiveSpan:
         """
         Start a span that belongs to no episode: the root of its own trace, unless it has a parent.
@@ -140,7 +174,7 @@ class Share:
             parent=parent,
             clock=self._clock,
             origin=self.origin,
-            sink=self,
+            sink=sink or self,
             values=values,
             start_time=self._started if start is None else start,
             links=links,
@@ -156,10 +190,16 @@ class Share:
                     self._mark(key, cast(OpenEpisode, episode))
             finally:
                 self._marking.release()
-        if self._ended is not None:
-            return
+        if self._ended is None and self._looking.acquire(blocking=False):
+            try:
+                self._look()
+            finally:
+                self._looking.release()
+
+    def _look(self) -> None:
+        """Mark the run at the first write, and again once it is known what it runs on."""
         if self._detection is None:
-            self._detection = provenance.Detection(self._plan.directory, self.pipeline.wake)
+            self._detection = provenance.Detection(self._plan.directory, self.wake)
             self._mark_run()
         elif not self._is_known and self._detection.over:
             self._learn()
@@ -179,25 +219,28 @@ class Share:
             finally:
                 episode._lock.release()
 
-    def gap(self, loss: Loss) -> None:
-        """Record that something was lost."""
+    def gap(self, loss: Loss, pipeline: Pipeline) -> None:
+        """Record into one pipeline that it lost something."""
         counts = {a.GAP_EPISODES: loss.episodes, a.GAP_SPANS: loss.spans, a.GAP_REASON: loss.cause}
-        gap = self.span(names.GAP, values={a.RUN_ID: self.run_id, **counts}, start=loss.since)
+        values = {a.RUN_ID: self.run_id, a.TRANSPORT_NAME: pipeline.name, **counts}
+        gap = self.span(names.GAP, values=values, start=loss.since, sink=_To(self, [pipeline]))
         gap.end(max(loss.since, self._clock.now()))
 
     def ending(self) -> None:
-        """End the run; a forked child that recorded nothing had no part in it."""
-        if self._forked and not self.stats.spans:
-            return
-        for _ in range(self.stats.episodes - self._finished):
-            self.fault("episode_never_ended", "an episode was still open when its session closed")
-        root = self._learn()
-        faults: Faults = []
-        late = [provenance.imported] if self._detection is not None and self._detection.over else []
-        facts = provenance.detect(self._plan.directory, faults, late) if late else {}
-        root.values |= runs.encode(faults, status=self._status, **facts)
-        root.note(faults)
-        root.end(self._ended)
+        """End the run, once; a forked child that recorded nothing had no part in it."""
+        with self._looking:
+            if self._is_over or (self._forked and not self.stats.spans):
+                return
+            self._is_over = True
+            for _ in range(self.stats.episodes - self._finished):
+                self.fault("episode_never_ended", "an episode was still open when its session closed")
+            root = self._learn()
+            faults: Faults = []
+            late = [provenance.imported] if self._detection is not None and self._detection.over else []
+            facts = provenance.detect(self._plan.directory, faults, late) if late else {}
+            root.values |= runs.encode(faults, status=self._status, **facts)
+            root.note(faults)
+            root.end(self._ended)
 
     # The run's own spans.
 
@@ -207,7 +250,8 @@ class Share:
             faults = [*plan.faults]
             values = runs.encode(faults, id=self.run_id, **plan.facts) | dict(plan.config)
             name = plan.facts.get("name")
-            self._run = self.span(f"{names.RUN} {name}" if name else names.RUN, values=values)
+            title = f"{names.RUN} {name}" if name else names.RUN
+            self._run = self.span(title, values=values, sink=_To(self, self.pipelines))
             self._run.note(faults)
         return self._run
 
@@ -218,7 +262,7 @@ class Share:
             self._is_known = True
             plan = self._plan
             if self._detection is None:
-                self._detection = provenance.Detection(plan.directory, self.pipeline.wake)
+                self._detection = provenance.Detection(plan.directory, self.wake)
             found, missing = self._detection.result(_DETECTION_SECONDS)
             faults = [*missing]
             root.values |= runs.encode(faults, **found | dict(plan.facts))
@@ -247,3 +291,20 @@ class Share:
         self.stats, self._marking, self._unmarked = Stats(), threading.Lock(), {}
         self._heir = Share(self._plan, forked=True)
         return self._heir
+
+
+class _To:
+    """Where the last words go: into these pipelines, even while they close."""
+
+    def __init__(self, share: Share, pipelines: Sequence[Pipeline]) -> None:
+        self._share = share
+        self._pipelines = pipelines
+
+    def ended(self, span: LiveSpan) -> None:
+        """Take an ended span."""
+        for pipeline in self._pipelines:
+            pipeline.put(span, last=True)
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault."""
+        self._share.fault(kind, detail)

@@ -4,49 +4,134 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Stats"]
+__all__ = ["Stats", "TransportStats"]
+
+
+@dataclass(slots=True)
+class TransportStats:
+    """
+    Counters of one transport; every recorded span is delivered or lost in the end.
+
+    `recorded == delivered + pending + sum(lost.values())`, always.
+    """
+
+    recorded: int = 0
+    """Spans that the transport is to deliver."""
+    delivered: int = 0
+    """Spans that it took."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Spans lost, by cause."""
+    lost_episodes: int = 0
+    """Episodes of which something was lost."""
+    sampled_out: int = 0
+    """Spans that sampling kept from it; they are not among the recorded ones."""
+    blocked_seconds: float = 0.0
+    """How long callers waited for its full buffer."""
+    waiting_bytes: int = 0
+    """Roughly what waits for it, in bytes, when it was last looked at."""
+
+    @property
+    def pending(self) -> int:
+        """Spans recorded and not yet delivered or lost."""
+        return self.recorded - self.delivered - sum(self.lost.values())
+
+    def lose(self, cause: str, spans: int, *, episodes: int = 0) -> None:
+        """Count spans as lost."""
+        self.lost[cause] += spans
+        self.lost_episodes += episodes
+
+    def as_dict(self) -> dict[str, Any]:
+        """All counters by name."""
+        return {
+            "recorded": self.recorded,
+            "delivered": self.delivered,
+            "pending": self.pending,
+            "lost": dict(self.lost),
+            "lost_episodes": self.lost_episodes,
+            "sampled_out": self.sampled_out,
+            "blocked_seconds": self.blocked_seconds,
+        }
 
 
 class Stats:
     """
     Counters of one session in one process; reading them is always safe.
 
-    Every recorded span is delivered or lost in the end: `spans == delivered + pending + sum(lost.values())`.
+    What is said of delivery is the sum over the transports; `transports[address]` says it of each:
+    `recorded == delivered + pending + sum(lost.values())`, always; with one transport `recorded` is `spans`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, transports: Iterable[str] = ()) -> None:
         self.lock = threading.RLock()
         """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
         self.episodes = 0
         """Episodes started."""
         self.steps = 0
         """Steps started."""
-        self.spans = 0
-        """Spans recorded: steps, episodes, calls, rewards, and the few that a run needs."""
-        self.delivered = 0
-        """Spans that the transport took."""
-        self.lost: Counter[str] = Counter()
-        """Spans lost, by cause."""
-        self.lost_episodes = 0
-        """Episodes of which something was lost."""
         self.faults: Counter[str] = Counter()
         """What was wrong with what was recorded, by kind."""
-        self.blocked_seconds = 0.0
-        """How long callers waited for a full buffer."""
+        self.transports: dict[str, TransportStats] = {}
+        """What became of the spans, by the transport's address."""
+        for name in transports:
+            self.transports[self._distinct(name)] = TransportStats()
+
+    def _distinct(self, name: str) -> str:
+        number, distinct = 1, name
+        while distinct in self.transports:
+            number += 1
+            distinct = f"{name} ({number})"
+        return distinct
+
+    @property
+    def spans(self) -> int:
+        """Spans recorded: steps, episodes, calls, rewards, and the few that a run needs."""
+        with self.lock:
+            return max((each.recorded + each.sampled_out for each in self.transports.values()), default=0)
+
+    @property
+    def recorded(self) -> int:
+        """Spans to be delivered, once for each transport that is to have them."""
+        return self._sum("recorded")
+
+    @property
+    def delivered(self) -> int:
+        """Spans that the transports took."""
+        return self._sum("delivered")
 
     @property
     def pending(self) -> int:
         """Spans recorded and not yet delivered or lost."""
-        with self.lock:
-            return self.spans - self.delivered - sum(self.lost.values())
+        return self._sum("pending")
 
-    def lose(self, cause: str, spans: int, *, episodes: int = 0) -> None:
-        """Count spans as lost."""
+    @property
+    def lost(self) -> Counter[str]:
+        """Spans lost, by cause."""
         with self.lock:
-            self.lost[cause] += spans
-            self.lost_episodes += episodes
+            return sum((each.lost for each in self.transports.values()), Counter())
+
+    @property
+    def lost_episodes(self) -> int:
+        """Episodes of which something was lost, once for each transport that lost it."""
+        return self._sum("lost_episodes")
+
+    @property
+    def sampled_out(self) -> int:
+        """Spans that sampling kept from a transport; they are not among the recorded ones."""
+        return self._sum("sampled_out")
+
+    @property
+    def blocked_seconds(self) -> float:
+        """How long callers waited for a full buffer."""
+        with self.lock:
+            return sum(each.blocked_seconds for each in self.transports.values())
+
+    def _sum(self, name: str) -> int:
+        with self.lock:
+            return sum(getattr(each, name) for each in self.transports.values())
 
     def fault(self, kind: str) -> bool:
         """Count a fault; whether it is the first of its kind."""
@@ -61,13 +146,17 @@ class Stats:
                 "episodes": self.episodes,
                 "steps": self.steps,
                 "spans": self.spans,
+                "recorded": self.recorded,
                 "delivered": self.delivered,
                 "pending": self.pending,
                 "lost": dict(self.lost),
                 "lost_episodes": self.lost_episodes,
+                "sampled_out": self.sampled_out,
                 "faults": dict(self.faults),
                 "blocked_seconds": self.blocked_seconds,
+                "transports": {name: each.as_dict() for name, each in self.transports.items()},
             }
 
     def __repr__(self) -> str:
-        return f"Stats({', '.join(f'{name}={value!r}' for name, value in self.as_dict().items())})"
+        shown = {name: value for name, value in self.as_dict().items() if name != "transports"}
+        return f"Stats({', '.join(f'{name}={value!r}' for name, value in shown.items())})"

@@ -15,7 +15,7 @@ from importlib import import_module
 from urllib.parse import parse_qsl, unquote
 
 from mttp.errors import TransportError
-from mttp.pipeline import Transport
+from mttp.lane import Transport
 
 __all__ = ["SCHEMES", "open"]
 

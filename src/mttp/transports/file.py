@@ -69,6 +69,8 @@ class FileTransport(SpanExporter):
     Raises TransportError where the file can't be opened.
     """
 
+    name = "file"
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -27,6 +27,8 @@ class MemoryTransport(SpanExporter):
     Memory grows without bound otherwise.
     """
 
+    name = "memory"
+
     def __init__(self, *, max_episodes: int | None = None) -> None:
         self.max_episodes = max_episodes
         self.evicted = 0

@@ -1,0 +1,81 @@
+"""Where an episode that sampling did not choose waits for its end: a rule may still want it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from mttp.livespan import Ended
+from mttp.sampling import Sampling
+from mttp.semconv import spans as names
+from mttp.stats import TransportStats
+
+__all__ = ["Gate"]
+
+HELD_BYTES = 16 * 1024 * 1024
+"""How much waits for the end of its episode; beyond, what waits longest is not sent."""
+REMEMBERED = 10_000
+"""Episodes of which the verdict is known, should more come of them."""
+
+
+class Gate:
+    """
+    Lets spans of chosen traces through, and holds the others until their episode ends.
+
+    An episode's part in another process ends with its `segment`.
+    """
+
+    def __init__(self, sampling: Sampling, stats: TransportStats) -> None:
+        self.bytes = 0
+        """Roughly what is held."""
+        self._sampling = sampling
+        self._stats = stats
+        self._held: OrderedDict[int, list[Ended]] = OrderedDict()
+        self._verdicts: OrderedDict[int, bool] = OrderedDict()
+
+    def judge(self, span: Ended) -> bool:
+        """Whether a rule wants the episode that ends with this span; called without the lock."""
+        if span.identity.trace_flags.sampled or not _is_last(span):
+            return False
+        held = list(self._held.get(span.identity.trace_id, ()))
+        return self._sampling.wants([each.values for each in [*held, span]])
+
+    def admit(self, span: Ended, *, wanted: bool) -> Sequence[Ended]:
+        """What may go on now that this span has ended; `wanted` is what `judge` said of it."""
+        if span.identity.trace_flags.sampled:
+            return (span,)
+        trace_id = span.identity.trace_id
+        if trace_id in self._verdicts:
+            return self._decide([span], wanted=self._verdicts[trace_id])
+        self._held.setdefault(trace_id, []).append(span)
+        self.bytes += span.size
+        if _is_last(span):
+            self._verdicts[trace_id] = wanted
+            if len(self._verdicts) > REMEMBERED:
+                self._verdicts.popitem(last=False)
+            return self._decide(self._release(trace_id), wanted=wanted)
+        while self.bytes > HELD_BYTES:
+            self._decide(self._release(next(iter(self._held))), wanted=False)
+        return ()
+
+    def close(self) -> None:
+        """Nothing more comes: what is held is not sent."""
+        while self._held:
+            self._decide(self._release(next(iter(self._held))), wanted=False)
+
+    def _release(self, trace_id: int) -> list[Ended]:
+        spans = self._held.pop(trace_id)
+        self.bytes -= sum(span.size for span in spans)
+        return spans
+
+    def _decide(self, spans: list[Ended], *, wanted: bool) -> Sequence[Ended]:
+        if wanted:
+            return spans
+        self._stats.recorded -= len(spans)
+        self._stats.sampled_out += len(spans)
+        return ()
+
+
+def _is_last(span: Ended) -> bool:
+    """Whether the episode, or its part in this process, ends with it."""
+    return span.parent is None or span.name == names.SEGMENT

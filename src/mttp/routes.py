@@ -1,0 +1,79 @@
+"""A transport together with what this session lets it have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from mttp import transports
+from mttp.errors import ConfigureError
+from mttp.lane import Lane, Transport
+
+__all__ = ["Destination", "Route"]
+
+
+class Route:
+    """
+    Where episodes go, and what of them.
+
+    `to` is an address, a path, or an object that exports spans; `options` are those of its address.
+    `content` says whether texts, observations, actions and the like are sent.
+    By default they are to memory and files, and are not to a collector.
+    `redact(key, value)` is asked for each of these and gives what is sent instead; None withholds it.
+    What is withheld is said in `mttp.omissions`.
+    """
+
+    def __init__(
+        self,
+        to: str | os.PathLike[str] | Transport,
+        *,
+        content: bool | None = None,
+        redact: Callable[[str, Any], Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.to = to
+        self.content = content
+        self.redact = redact
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"Route({self.to!r})"  # options may hold secrets
+
+    def open(
+        self,
+        *,
+        content: bool | None = None,
+        redact: Callable[[str, Any], Any] | None = None,
+        close_timeout: float | None = None,
+    ) -> Lane:
+        """
+        The transport, ready; arguments are for what the route leaves open.
+
+        Raises ConfigureError or TransportError where it can't be.
+        """
+        return Lane.of(
+            self._transport(),
+            content=content if self.content is None else self.content,
+            redact=self.redact or redact,
+            close_timeout=close_timeout,
+        )
+
+    def _transport(self) -> Transport:
+        address = f"file://{quote(os.fsdecode(self.to))}" if isinstance(self.to, os.PathLike) else self.to
+        if isinstance(address, str):
+            return transports.open(address, **self.options)
+        if isinstance(address, type) or not callable(getattr(address, "export", None)):
+            raise ConfigureError(
+                f"transport {address!r} is neither an address nor an object that exports spans; "
+                "write 'file://runs/a.jsonl', or make an exporter"
+            )
+        if self.options:
+            raise ConfigureError(
+                f"{address!r} is open already and takes no options: {', '.join(sorted(self.options))}"
+            )
+        return address
+
+
+Destination = str | os.PathLike[str] | Transport | Route

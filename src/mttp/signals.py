@@ -1,0 +1,50 @@
+"""What becomes of a session when its process is told to terminate."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+
+from mttp.session import Session
+
+__all__ = ["close_on_sigterm"]
+
+
+def close_on_sigterm(session: Session) -> None:
+    """
+    Close the session on SIGTERM, then let the signal do what it would have done.
+
+    Only from the main thread, and only where nobody handles the signal: launchers have their own ways.
+    """
+    try:
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        handler = _Handler(session)
+        signal.signal(signal.SIGTERM, handler)
+    except ValueError:  # only the main thread may
+        return
+    session.at_close(handler.withdraw)
+
+
+class _Handler:
+    """Handles one SIGTERM."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __call__(self, _: int, __: FrameType | None) -> None:
+        """Close what is open; the process then ends as if nobody had looked."""
+        try:
+            self._session.abort()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def withdraw(self) -> None:
+        """Leave the signal as it was found."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # nobody else may; with its session closed the handler does nothing but pass the signal on
+        if signal.getsignal(signal.SIGTERM) is self:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

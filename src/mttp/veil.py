@@ -1,0 +1,26 @@
+"""Spans as one transport may have them, each looked at once."""
+
+from __future__ import annotations
+
+from mttp.codec.withholding import Withholding
+from mttp.livespan import Ended
+
+__all__ = ["Veil"]
+
+
+class Veil:
+    """Remembers how much of its budget each open episode has spent."""
+
+    def __init__(self, withholding: Withholding) -> None:
+        self._withholding = withholding
+        self._spent: dict[int, int] = {}
+
+    def __call__(self, span: Ended) -> Ended:
+        """The span without what is withheld; the span itself where nothing is."""
+        trace_id = span.identity.trace_id
+        kept = self._withholding.keep(span.values, spent=self._spent.get(trace_id, 0))
+        if span.parent is None:
+            self._spent.pop(trace_id, None)
+        elif kept.spent:
+            self._spent[trace_id] = kept.spent
+        return span.with_values(kept.values) if kept.changed else span
