@@ -74,7 +74,7 @@ def configure(
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
-    `close_timeout` is how many seconds the last spans may take, by default 30 for files and 10 for collectors.
+    `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
 
     Other instrumentations' spans are recorded too, unless a tracer provider was set before.
     Processes that are started from here on join the run, where they don't configure another.

@@ -72,7 +72,7 @@ class Delivery:
 
     @property
     def attempts(self) -> int:
-        """How often one that takes nothing is asked at the very end; one that says why has tried often itself."""
+        """How often one that takes nothing is asked in the end; one that says why has tried itself."""
         return 1 if isinstance(self._error, Refused) else REFUSALS
 
     def offer(self) -> bool:

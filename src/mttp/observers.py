@@ -44,7 +44,7 @@ class Observers:
         self._call("shutdown", timeout)
 
     def _call(self, what: str, timeout: float) -> None:
-        """The SDK's processors ignore every timeout, and wait for a dead collector: on a thread of their own."""
+        """The SDK's processors ignore every timeout and wait for a dead collector: on another thread."""
         if not self._processors:
             return
         waiter = threading.Thread(target=self._call_all, args=(what,), name=f"mttp-{what}", daemon=True)

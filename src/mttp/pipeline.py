@@ -95,6 +95,7 @@ class Pipeline:
         One of the `last` is taken even from a session that is closing.
         """
         trace_id, mine, fits = span.identity.trace_id, threading.get_ident() == self._writer, True
+        wanted = self._gate is not None and self._gate.judge(span)
         with self._lock:
             self._stats.recorded += 1
             if self._closed or (self._closing and not (mine or last)):
@@ -103,10 +104,8 @@ class Pipeline:
             if trace_id in self._losses:
                 self._losses.add(trace_id, [span])
                 return
-            for admitted in (span,) if self._gate is None else self._gate.admit(span):
-                self._inbox.append(
-                    admitted
-                )  # one step: a signal's handler may flush right before or after it
+            for admitted in (span,) if self._gate is None else self._gate.admit(span, wanted=wanted):
+                self._inbox.append(admitted)  # one step: a signal's handler may flush before or after it
                 self._inbox_bytes += admitted.size
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
                 self.wake()

@@ -1,4 +1,4 @@
-"""Which episodes a collector gets: a share of them, whole and with their groups, and those that went wrong."""
+"""Which episodes a collector gets: a share of them, whole and by groups, and those that went wrong."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Sampling:
     Sends `ratio` of all episodes, from 0 to 1, and each one that a rule of `keep` wants.
 
     The choice is by group, where an episode has one, else by trace: all processes of a run choose alike.
-    A rule is the name of one (failure, error, aborted, invalid_reward) or a function that is given the attributes
-    of an episode's spans, the root's last.
+    A rule is a name (failure, error, aborted, invalid_reward) or a function that is given the attributes of an
+    episode's spans, the root's last.
     What no collector gets is in memory and files all the same.
     Raises ConfigureError for a ratio or a rule that is none.
     """
@@ -61,7 +61,7 @@ class Sampling:
     def __init__(
         self, ratio: float = 1.0, *, keep: Iterable[str | Rule] = ("error", "invalid_reward")
     ) -> None:
-        if not isinstance(ratio, (int, float)) or not 0.0 <= ratio <= 1.0:
+        if not 0.0 <= ratio <= 1.0:
             raise ConfigureError(f"sampling ratio {ratio!r} is not a number from 0 to 1")
         self.ratio = float(ratio)
         self.keep = tuple(map(_rule, [keep] if isinstance(keep, str) else keep))
