@@ -35,17 +35,28 @@ LAYERS = {
     "pipeline": 6,
     "transports": 7,
     "share": 7,
+    "apart": 7,
     "session": 8,
     "configuration": 9,
     "integrations": 10,
     "instrumentation": 11,
     "reading": 4,
     "report": 5,
-    "cli": 12,
-    "__main__": 13,
+    "testing": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
-WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
+WRITE |= {
+    "apart",
+    "configuration",
+    "integrations",
+    "instrumentation",
+    "backlog",
+    "losses",
+    "delivery",
+    "share",
+}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}

@@ -10,11 +10,12 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from mttp import ids, provenance, transports
+from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.pipeline import Transport
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
@@ -33,6 +34,7 @@ _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
 _over = False
+_apart: Apart | None = None
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _KINDS = ("train", "eval", "replay")
 
@@ -65,8 +67,7 @@ def configure(
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
             raise ConfigureError(f"{_active!r} is open; close it before configuring another")
-        if _active is not None:
-            _active.close()
+        _leave_off()
         _active = _open(
             transport, run=run, run_id=run_id, kind=kind, seed=seed, config=config, algorithm=algorithm
         )
@@ -84,19 +85,20 @@ def _open(
 ) -> Session:
     launched = provenance.launch()
     launch_id = launched.pop("run_id", None)
-    identity = str(run_id or os.environ.get(RUN_ID_VARIABLE) or launch_id or ids.run_id())
+    identity = str(run_id or _told(RUN_ID_VARIABLE) or launch_id or ids.run_id())
     facts = {"name": run, **facts, **launched}
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session(None, run_id=identity, facts=facts)
     if transport is None:
-        transport = (
-            os.environ.get(TRANSPORT_VARIABLE) or f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', identity)}/"
-        )
+        transport = _told(TRANSPORT_VARIABLE) or _default(identity)
     if isinstance(transport, os.PathLike):
         transport = f"file://{quote(os.fsdecode(transport))}"
     opened = transports.open(transport) if isinstance(transport, str) else _checked(transport)
+    opened = opened if _apart is None else _apart.with_others(opened)
     session = Session(opened, run_id=identity, facts=facts, config=config)
+    if _apart is not None:
+        _apart.opened.append(session)
     _publish(session, RUN_ID_VARIABLE, identity)
     address = getattr(opened, "address", None)
     if address is not None:
@@ -105,6 +107,17 @@ def _open(
     if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
         _close_with_child(session)
     return session
+
+
+def _told(variable: str) -> str | None:
+    value = os.environ.get(variable)
+    return None if _apart is not None and value == _apart.published.get(variable) else value
+
+
+def _default(identity: str) -> str | Transport:
+    if _apart is not None:
+        return _apart.transports[0]
+    return f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', identity)}/"
 
 
 def _checked(transport: Transport) -> Transport:
@@ -175,9 +188,59 @@ def _session() -> Session | None:
 def forget() -> None:
     """Begin as a new process would: no session is open, none was configured."""
     global _active, _implicit, _over
-    if _active is not None:
-        _active.close()
+    _leave_off()
     _active, _implicit, _over = None, False, False
+
+
+def _leave_off() -> None:
+    """Close the session, unless it is one that stays open all the time."""
+    if _active is not None and (_apart is None or _active is not _apart.session):
+        _active.close()
+
+
+@contextlib.contextmanager
+def apart(*own: Transport, alone: bool = False, **options: Any) -> Iterator[Apart]:
+    """
+    Record apart from the rest of the process: what is open is set aside, and goes on at the end of the block.
+
+    A session on the first of the transports is open from the start; `options` are those of `configure`.
+    Like one that started by itself it gives way to a session that is configured, but is not closed by that.
+    All of the transports, and unless `alone` those of a block around this one, are given what any session
+    records that is opened in the block.
+    What is still open at its end is closed.
+
+    Raises ConfigureError where the variable OTEL_SDK_DISABLED forbids recording, and what `configure` raises.
+    """
+    global _active, _implicit, _over, _apart
+    with _lock:
+        before = _active, _implicit, _over, _apart
+        around = () if alone or _apart is None else _apart.transports
+        mine = _apart = Apart((*own, *around), before=current_session(), outer=_apart)
+        _active, _implicit, _over = None, False, False
+    try:
+        options.setdefault("run_id", ids.run_id())
+        mine.session = configure(own[0], **options)
+        if mine.session.closed:
+            raise ConfigureError("nothing can be recorded: OTEL_SDK_DISABLED is true; unset it")
+        _publish(mine.session, TRANSPORT_VARIABLE, str(getattr(own[0], "address", "memory://")))
+        mine.published = {name: os.environ[name] for name in (RUN_ID_VARIABLE, TRANSPORT_VARIABLE)}
+        _implicit, _over = True, False
+        yield mine
+    finally:
+        for session in reversed(mine.opened):
+            session.close()
+        with _lock:
+            _active, _implicit, _over, _apart = before
+
+
+def resume() -> None:
+    """Where recording is apart and no session is open, go on as at first."""
+    global _active, _implicit, _over
+    with _lock:
+        if _apart is not None and current_session() is None:
+            lasting = _apart.session
+            _active = None if lasting is None or lasting.closed else lasting
+            _implicit, _over = _active is not None, False
 
 
 def _tell(message: str) -> None:
@@ -276,8 +339,9 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
     _held.clear()
-    if _active is not None:
-        _active.after_fork_in_child()
+    aside = [] if _apart is None else [session for session in _apart.sessions() if not session.closed]
+    for session in dict.fromkeys([*aside, *([] if _active is None else [_active])]):
+        session.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):
