@@ -28,7 +28,7 @@ class Apart:
     outer: Apart | None
     """The stretch that this one is part of."""
     session: Session | None = None
-    """Open all the time: a session that is configured takes its place and does not close it."""
+    """Open all the time: a session that is configured takes its place, and does not close it."""
     opened: list[Session] = field(default_factory=list)
     """The sessions that were opened meanwhile."""
     published: dict[str, str] = field(default_factory=dict)

@@ -178,9 +178,9 @@ def _session() -> Session | None:
         return None
     with _lock:
         if _active is None:
-            _active = _open(None, run=None, run_id=None, kind="train", seed=None, config=None)
+            _active = _lasting() or _open(None, run=None, run_id=None, kind="train", seed=None, config=None)
             _implicit = True
-            if not _active.closed:
+            if _active is not _lasting() and not _active.closed:
                 _tell(f"mttp: recording episodes to {_active.transport!r}")
         return None if _active.closed else _active
 
@@ -194,7 +194,7 @@ def forget() -> None:
 
 def _leave_off() -> None:
     """Close the session, unless it is one that stays open all the time."""
-    if _active is not None and (_apart is None or _active is not _apart.session):
+    if _active is not None and _active is not _lasting():
         _active.close()
 
 
@@ -233,14 +233,22 @@ def apart(*own: Transport, alone: bool = False, **options: Any) -> Iterator[Apar
             _active, _implicit, _over, _apart = before
 
 
+def _lasting() -> Session | None:
+    """The session that is open all the time, where recording is apart."""
+    lasting = None if _apart is None else _apart.session
+    return None if lasting is None or lasting.closed else lasting
+
+
 def resume() -> None:
-    """Where recording is apart and no session is open, go on as at first."""
+    """
+    Where recording is apart, begin as a new process would, unless a session was configured and is open.
+
+    The session that starts by itself is then the one that is open all the time.
+    """
     global _active, _implicit, _over
     with _lock:
-        if _apart is not None and current_session() is None:
-            lasting = _apart.session
-            _active = None if lasting is None or lasting.closed else lasting
-            _implicit, _over = _active is not None, False
+        if _active is None or _active.closed or _active is _lasting():
+            _active, _implicit, _over = None, False, False
 
 
 def _tell(message: str) -> None:

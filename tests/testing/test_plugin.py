@@ -252,6 +252,48 @@ def test_other():
     assert [("leaked", "test_leak"), ("a", "test_other")] == found(pytester.path / "episodes.jsonl")
 
 
+def test_a_test_begins_as_in_a_new_process(run: Run) -> None:
+    """
+    Without a session, until something is recorded; nothing is said on the terminal then.
+    """
+    run(
+        """
+import pytest
+
+@pytest.mark.parametrize("_", [1, 2])
+def test_it(_, capfd):
+    assert mttp.current_session() is None
+    play("a")
+    assert mttp.current_session() is not None
+    assert ("", "") == capfd.readouterr()
+""",
+        "--mttp=episodes.jsonl",
+    ).assert_outcomes(passed=2)
+
+
+def test_processes_that_a_test_starts_join_its_run(run: Run, pytester: pytest.Pytester) -> None:
+    """
+    Where they configure nothing else; which test started them they can't know.
+    """
+    run(
+        """
+import subprocess, sys
+
+def test_child():
+    code = "import mttp\\nwith mttp.episode(task='child'): pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    play("parent")
+""",
+        "--mttp=episodes.jsonl",
+    ).assert_outcomes(passed=1)
+
+    recording = mttp.read(pytester.path / "episodes.jsonl")
+    assert [("child", False), ("parent", True)] == [
+        (episode.task, a.TEST_CASE_NAME in episode.extra) for episode in recording
+    ]
+    assert (2, 1) == (len(recording.runs), len({run.id for run in recording.runs}))
+
+
 # The fixture.
 
 
