@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -46,7 +46,7 @@ class Apart:
 
 
 class _Together:
-    """A session's own transport, which answers for all, and others that are given the same."""
+    """A session's own transport, which answers for all, and others, which belong to other sessions."""
 
     def __init__(self, own: Transport, others: Sequence[Transport]) -> None:
         self._own = own
@@ -61,16 +61,3 @@ class _Together:
     def shutdown(self) -> None:
         """Release the session's own."""
         self._own.shutdown()
-
-    def after_fork(self) -> None:
-        """In a forked child."""
-        for transport in (self._own, *self._others):
-            forked = getattr(transport, "after_fork", None)
-            if forked is not None:
-                forked()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
-
-    def __repr__(self) -> str:
-        return repr(self._own)

@@ -95,8 +95,13 @@ def _open(
     if isinstance(transport, os.PathLike):
         transport = f"file://{quote(os.fsdecode(transport))}"
     opened = transports.open(transport) if isinstance(transport, str) else _checked(transport)
-    opened = opened if _apart is None else _apart.with_others(opened)
-    session = Session(opened, run_id=identity, facts=facts, config=config)
+    session = Session(
+        opened if _apart is None else _apart.with_others(opened),
+        run_id=identity,
+        facts=facts,
+        config=config,
+    )
+    session.transport = opened
     if _apart is not None:
         _apart.opened.append(session)
     _publish(session, RUN_ID_VARIABLE, identity)
@@ -104,8 +109,7 @@ def _open(
     if address is not None:
         _publish(session, TRANSPORT_VARIABLE, str(address))
     _close_at_exit()
-    if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
-        _close_with_child(session)
+    _close_with_this_child(session)
     return session
 
 
@@ -159,6 +163,11 @@ def _leave() -> None:
         session.__exit__(None if error is None else type(error), error, None)
 
 
+def _close_with_this_child(session: Session) -> None:
+    if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
+        _close_with_child(session)
+
+
 def _close_with_child(session: Session) -> None:
     """Have a child of multiprocessing close its part when it leaves: it runs no atexit handlers."""
     sys.modules["multiprocessing.util"].Finalize(None, session.close, exitpriority=100)
@@ -178,11 +187,19 @@ def _session() -> Session | None:
         return None
     with _lock:
         if _active is None:
-            _active = _lasting() or _open(None, run=None, run_id=None, kind="train", seed=None, config=None)
-            _implicit = True
-            if _active is not _lasting() and not _active.closed:
-                _tell(f"mttp: recording episodes to {_active.transport!r}")
+            _active, _implicit = _begin(), True
         return None if _active.closed else _active
+
+
+def _begin() -> Session:
+    lasting = _lasting()
+    if lasting is not None:
+        _close_with_this_child(lasting)
+        return lasting
+    session = _open(None, run=None, run_id=None, kind="train", seed=None, config=None)
+    if not session.closed:
+        _tell(f"mttp: recording episodes to {session.transport!r}")
+    return session
 
 
 def forget() -> None:

@@ -210,6 +210,30 @@ def test_an_episode_that_was_open_goes_on_in_its_own_session(session: mttp.Sessi
     assert [] == root.links
 
 
+def test_an_instrumented_environment_records_where_its_episode_began(session: mttp.Session) -> None:
+    """
+    One that began before the block goes on in its session, the next one is captured, and the one after is not.
+    """
+    pytest.importorskip("gymnasium")
+    from integrations.toys import Scripted
+
+    env = Scripted()
+    with mttp.instrument(env):
+        env.reset(seed=1)
+        env.step(1)
+        with capture_episodes() as captured:
+            env.step(0)
+            env.step(1)
+            env.reset(seed=2)
+            env.step(0)
+            env.step(0)
+        env.reset(seed=3)
+        env.step(1)
+
+    assert [(2, 2)] == [(one.seed, len(one.steps)) for one in captured.episodes]
+    assert [(1, 3), (3, 1)] == [(one.seed, len(one.steps)) for one in mttp.read(session)]
+
+
 def test_afterwards_it_is_as_if_nobody_had_configured(tmp_path: Path) -> None:
     """
     The next episode starts a session by itself, as in a new process.

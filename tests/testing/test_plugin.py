@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -183,6 +184,7 @@ def test_default():
     with mttp.configure("memory://") as session:
         play("memory")
     assert ["memory"] == [episode.task for episode in mttp.read(session)]
+    assert "MemoryTransport" == type(session.transport).__name__
 
 def test_bare():
     play("bare")
@@ -269,6 +271,41 @@ def test_it(_, capfd):
 """,
         "--mttp=episodes.jsonl",
     ).assert_outcomes(passed=2)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_processes_record_their_part(run: Run, pytester: pytest.Pytester) -> None:
+    """
+    Whether or not the test has recorded anything before, and in sessions of its own, too.
+    """
+    run(
+        """
+import multiprocessing
+
+def fork(task):
+    child = multiprocessing.get_context("fork").Process(target=play, args=(task,))
+    child.start()
+    child.join()
+
+def test_first():
+    fork("first")
+
+def test_second():
+    play("before")
+    fork("second")
+
+def test_own():
+    with mttp.configure("memory://"):
+        fork("own")
+""",
+        "--mttp=runs/",
+        "-Wignore",
+    ).assert_outcomes(passed=3)
+
+    recording = mttp.read(pytester.path / "runs")
+    tasks = {"first": "test_first", "second": "test_second", "before": "test_second", "own": "test_own"}
+    assert tasks == dict(found(pytester.path / "runs"))
+    assert (4, []) == (len(recording), recording.problems)
 
 
 def test_processes_that_a_test_starts_join_its_run(run: Run, pytester: pytest.Pytester) -> None:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 import pytest
@@ -114,15 +114,20 @@ class _Labelling:
 
     def __init__(self, inner: Transport) -> None:
         self.test = ""
-        self.episodes = 0
         self._inner = inner
+        self._traces: set[int] = set()
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were handed on."""
+        return len(self._traces)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Hand the spans on, but for those with counting ids: these are the same in every test."""
         kept = [self._labelled(span) for span in spans if not _is_counted(span)]
         answer = self._inner.export(kept)
         if answer is SpanExportResult.SUCCESS:
-            self.episodes += sum(_is_root(span) for span in kept)
+            self._traces |= {span.identity.trace_id for span in kept if _is_root(span)}
         return answer
 
     def shutdown(self) -> None:
@@ -151,5 +156,5 @@ def _is_counted(span: ReadableSpan) -> bool:
     return context is not None and context.trace_id < 2**64
 
 
-def _is_root(span: ReadableSpan) -> bool:
+def _is_root(span: ReadableSpan) -> TypeGuard[LiveSpan]:
     return isinstance(span, LiveSpan) and span.parent is None and span.name.split()[0] == names.EPISODE
