@@ -212,7 +212,7 @@ def test_an_episode_that_was_open_goes_on_in_its_own_session(session: mttp.Sessi
 
 def test_an_instrumented_environment_records_where_its_episode_began(session: mttp.Session) -> None:
     """
-    One that began before the block goes on in its session, the next one is captured, and the one after is not.
+    One that began before the block goes on in its session, the next is captured, the one after is not.
     """
     pytest.importorskip("gymnasium")
     from integrations.toys import Scripted
