@@ -12,7 +12,7 @@ from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp import configuration
-from mttp.episodes import differences
+from mttp.testing import assert_same
 
 
 def stated(value: mttp.Episode, flag: str) -> bool | None:
@@ -59,7 +59,7 @@ def test_everything_comes_back_equal(transport: str) -> None:
     """
     found = through(transport, EVERYTHING)
 
-    assert [] == differences(expected_of(EVERYTHING, found), found)
+    assert_same(expected_of(EVERYTHING, found), found)
 
 
 def test_times_come_back_to_the_nanosecond() -> None:
@@ -79,7 +79,7 @@ def test_a_recording_can_be_recorded_again() -> None:
 
     second = through("file://b.jsonl", first)
 
-    assert [] == [name for name in differences(first, second) if name != "run_id"]
+    assert_same(first, second, ignore=["run_id"])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -94,7 +94,7 @@ def test_any_episode_comes_back_equal_from_memory_and_file(value: mttp.Episode) 
             wanted = expected_of(value, found)
             unstated = {"return_", "return_basis", "step_reward_sum"}  # derived from the rewards
 
-            assert [] == [name for name in differences(wanted, found) if name not in unstated]
+            assert_same(wanted, found, ignore=unstated)
 
 
 def test_terminated_and_truncated_stay_apart(session: mttp.Session) -> None:

@@ -43,19 +43,34 @@ LAYERS = {
     "share": 8,
     "session": 9,
     "routes": 9,
+    "apart": 9,
     "provider": 10,
     "signals": 10,
-    "configuration": 11,
-    "integrations": 12,
-    "instrumentation": 13,
+    "opening": 11,
+    "configuration": 12,
+    "integrations": 13,
+    "instrumentation": 14,
     "reading": 4,
     "report": 5,
-    "cli": 14,
-    "__main__": 15,
+    "testing": 15,
+    "cli": 16,
+    "__main__": 17,
 }
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
 WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
-WRITE |= {"lane", "gate", "sampling", "refusal", "observers", "veil", "routes", "provider", "signals"}
+WRITE |= {
+    "lane",
+    "gate",
+    "sampling",
+    "refusal",
+    "observers",
+    "veil",
+    "routes",
+    "provider",
+    "signals",
+    "apart",
+}
+WRITE |= {"opening"}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}

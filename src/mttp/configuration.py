@@ -7,39 +7,39 @@ import contextlib
 import functools
 import logging
 import os
-import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import ids, provenance, provider, signals
+from mttp import ids, provider, signals
+from mttp.apart import Apart
 from mttp.errors import ConfigureError
-from mttp.lane import Lane, Transport
+from mttp.lane import Transport
+from mttp.opening import (
+    RUN_ID_VARIABLE,
+    TRANSPORT_VARIABLE,
+    close_with_child,
+    close_with_this_child,
+    open_session,
+    publish,
+)
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
-from mttp.routes import Destination, Route
-from mttp.sampling import Sampling, from_environment
+from mttp.routes import Destination
+from mttp.sampling import Sampling
 from mttp.session import Session
-from mttp.transports import environment
 
 __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_session", "episode", "step"]
 
 _log = logging.getLogger("mttp")
 
-RUN_ID_VARIABLE = "MTTP_RUN_ID"
-"""The run, for the processes of it: `configure` sets it for those that this one starts."""
-TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
-"""The transport, where `configure` is not told one; it is set for child processes likewise."""
-
 _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
 _over = False
-_AND_ANOTHER = re.compile(r",\s*(?=[a-z]+://)")
-"""A comma, where another address follows."""
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_apart: Apart | None = None
 _KINDS = ("train", "eval", "replay")
 
 
@@ -89,12 +89,14 @@ def configure(
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
             raise ConfigureError(f"{_active!r} is open; close it before configuring another")
-        if _active is not None:
-            _active.close()
-        _active = _open(
+        _leave_off()
+        _active = open_session(
             transport,
-            more=[*exporters, *([_mirror()] if mirror else [])],
-            views={"content": content, "redact": redact, "close_timeout": close_timeout},
+            apart=_apart,
+            exporters=[*exporters, *([provider.mirror()] if mirror else [])],
+            content=content,
+            redact=redact,
+            close_timeout=close_timeout,
             processors=processors,
             sampling=sampling,
             run=run,
@@ -104,107 +106,12 @@ def configure(
             config=config,
             algorithm=algorithm,
         )
+        _close_at_exit()
         if not _active.closed:
             provider.install(_active)
             signals.close_on_sigterm(_active)
         _implicit, _over = False, True
         return _active
-
-
-def _mirror() -> Transport:
-    return provider.mirror()
-
-
-def _open(
-    transport: Destination | Sequence[Destination] | None = None,
-    *,
-    more: Sequence[Transport] = (),
-    views: Mapping[str, Any] | None = None,
-    processors: Sequence[SpanProcessor] = (),
-    sampling: Sampling | float | None = None,
-    run: str | None = None,
-    run_id: str | None = None,
-    config: object = None,
-    **facts: Any,
-) -> Session:
-    launched = provenance.launch()
-    launch_id = launched.pop("run_id", None)
-    identity = str(run_id or os.environ.get(RUN_ID_VARIABLE) or launch_id or ids.run_id())
-    facts = {"kind": "train", "name": run, **facts, **launched}
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
-        return Session([], run_id=identity, facts=facts)
-    routes = [*_routes(transport, identity), *map(Route, more)]
-    chosen, lanes = _sampling(sampling), _lanes(routes, views or {})
-    session = Session(
-        lanes,
-        run_id=identity,
-        facts=facts,
-        config=config,
-        processors=processors,
-        sampling=chosen,
-    )
-    _publish(session, RUN_ID_VARIABLE, identity)
-    addresses = [address for lane in lanes if (address := getattr(lane.transport, "address", None))]
-    if addresses:
-        _publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
-    _close_at_exit()
-    if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
-        _close_with_child(session)
-        signals.close_on_sigterm(session)  # that is how a pool ends its workers
-    return session
-
-
-def _lanes(routes: Sequence[Route], views: Mapping[str, Any]) -> list[Lane]:
-    """All of the routes open; where one can't be opened, none is left open."""
-    lanes: list[Lane] = []
-    try:
-        for route in routes:
-            lanes.append(route.open(**views))
-    except BaseException:
-        for lane in lanes:
-            lane.transport.shutdown()
-        raise
-    return lanes
-
-
-def _sampling(given: Sampling | float | None) -> Sampling | None:
-    if given is None:
-        return from_environment()
-    return given if isinstance(given, Sampling) else Sampling(given)
-
-
-def _routes(transport: Destination | Sequence[Destination] | None, run_id: str) -> list[Route]:
-    """Where to, by argument, by our variable, by OpenTelemetry's, or by default."""
-    if transport is None:
-        stated = os.environ.get(TRANSPORT_VARIABLE)
-        asked = None if stated else environment.transports()
-        if asked is not None:
-            return [Route(exporter) for exporter in asked]
-        transport = (
-            _AND_ANOTHER.split(stated) if stated else f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', run_id)}/"
-        )
-    several: Sequence[Any] = transport if isinstance(transport, (list, tuple)) else [transport]
-    if not several:
-        raise ConfigureError("transport is an empty list; name a transport, or leave it out for the default")
-    return [item if isinstance(item, Route) else Route(item) for item in several]
-
-
-def _publish(session: Session, variable: str, value: str) -> None:
-    """Set a variable for the processes that this one starts, until the session is closed."""
-    before = os.environ.get(variable)
-    if before != value:
-        os.environ[variable] = value
-        session.at_close(_restore, variable, value, before)
-
-
-def _restore(variable: str, ours: str, before: str | None) -> None:
-    if os.environ.get(variable) != ours:
-        return
-    if before is None:
-        del os.environ[variable]
-    else:
-        os.environ[variable] = before
 
 
 @functools.cache
@@ -218,11 +125,6 @@ def _leave() -> None:
     if session is not None:
         error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
         session.__exit__(None if error is None else type(error), error, None)
-
-
-def _close_with_child(session: Session) -> None:
-    """Have a child of multiprocessing close its part when it leaves: it runs no atexit handlers."""
-    sys.modules["multiprocessing.util"].Finalize(None, session.close, exitpriority=100)
 
 
 def current_session() -> Session | None:
@@ -239,19 +141,88 @@ def _session() -> Session | None:
         return None
     with _lock:
         if _active is None:
-            _active = _open()
-            _implicit = True
-            if not _active.closed:
-                _tell(f"mttp: recording episodes to {_active.transport!r}")
+            _active, _implicit = _begin(), True
         return None if _active.closed else _active
+
+
+def _begin() -> Session:
+    lasting = _lasting()
+    if lasting is not None:
+        close_with_this_child(lasting)
+        return lasting
+    session = open_session(apart=_apart)
+    _close_at_exit()
+    if not session.closed:
+        _tell(f"mttp: recording episodes to {session.transport!r}")
+    return session
 
 
 def forget() -> None:
     """Begin as a new process would: no session is open, none was configured."""
     global _active, _implicit, _over
-    if _active is not None:
-        _active.close()
+    _leave_off()
     _active, _implicit, _over = None, False, False
+
+
+def _leave_off() -> None:
+    """Close the session, unless it is one that stays open all the time."""
+    if _active is not None and _active is not _lasting():
+        _active.close()
+
+
+@contextlib.contextmanager
+def apart(*own: Transport, alone: bool = False, **options: Any) -> Iterator[Apart]:
+    """
+    Record apart from the rest of the process: what is open is set aside, and goes on at the end of the block.
+
+    A session on the first of the transports is open from the start; `options` are those of `configure`.
+    Like one that started by itself it gives way to a session that is configured, but is not closed by that.
+    All of the transports, and unless `alone` those of a block around this one, are given what any session
+    records that is opened in the block.
+    What is still open at its end is closed.
+
+    Raises ConfigureError where the variable OTEL_SDK_DISABLED forbids recording, and what `configure` raises.
+    """
+    global _active, _implicit, _over, _apart
+    with _lock:
+        before = _active, _implicit, _over, _apart
+        around = () if alone or _apart is None else _apart.transports
+        mine = _apart = Apart((*own, *around), before=current_session(), outer=_apart)
+        _active, _implicit, _over = None, False, False
+    try:
+        options.setdefault("run_id", ids.run_id())
+        mine.session = configure(own[0], **options)
+        if mine.session.closed:
+            raise ConfigureError("nothing can be recorded: OTEL_SDK_DISABLED is true; unset it")
+        publish(mine.session, TRANSPORT_VARIABLE, str(getattr(own[0], "address", "memory://")))
+        mine.published = {name: os.environ[name] for name in (RUN_ID_VARIABLE, TRANSPORT_VARIABLE)}
+        _implicit, _over = True, False
+        yield mine
+    finally:
+        for session in reversed(mine.opened):
+            session.close()
+        with _lock:
+            _active, _implicit, _over, _apart = before
+            if mine.before is not None:
+                provider.install(mine.before)
+
+
+def _lasting() -> Session | None:
+    """The session that is open all the time, where recording is apart."""
+    lasting = None if _apart is None else _apart.session
+    return None if lasting is None or lasting.closed else lasting
+
+
+def resume() -> None:
+    """
+    Where recording is apart, begin as a new process would, unless a session was configured and is open.
+
+    The session that starts by itself is then the one that is open all the time.
+    """
+    global _active, _implicit, _over
+    with _lock:
+        if _active is None or _active.closed or _active is _lasting():
+            _active, _implicit, _over = None, False, False
 
 
 def _tell(message: str) -> None:
@@ -337,7 +308,7 @@ def _before_fork() -> None:
     util = sys.modules.get("multiprocessing.util")
     if util is not None and _registered is not session:
         _registered = session
-        util.register_after_fork(session, _close_with_child)
+        util.register_after_fork(session, close_with_child)
 
 
 def _after_fork_in_parent() -> None:
@@ -350,8 +321,9 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
     _held.clear()
-    if _active is not None:
-        _active.after_fork_in_child()
+    aside = [] if _apart is None else [session for session in _apart.sessions() if not session.closed]
+    for session in dict.fromkeys([*aside, *([] if _active is None else [_active])]):
+        session.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):

@@ -109,7 +109,7 @@ class Delivery:
         with self._lock:
             released, self._released = self._released, True
         shutdown = getattr(self._lane.transport, "shutdown", None)
-        if shutdown is not None and not released:
+        if shutdown is not None and self._lane.owned and not released:
             shutdown()
 
     def _export(self, spans: Sequence[Ended]) -> _Answer:

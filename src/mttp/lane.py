@@ -59,6 +59,8 @@ class Lane:
     """What it is given at once."""
     close_timeout: float = CLOSE_TIMEOUT
     """Seconds that the last spans may take."""
+    owned: bool = True
+    """Whether it is released with the session."""
 
     @classmethod
     def of(

@@ -52,8 +52,8 @@ class Sampling:
     Sends `ratio` of all episodes, from 0 to 1, and each one that a rule of `keep` wants.
 
     The choice is by group, where an episode has one, else by trace: all processes of a run choose alike.
-    A rule is a name (failure, error, aborted, invalid_reward) or a function that is given the attributes of an
-    episode's spans, the root's last.
+    A rule is a name (failure, error, aborted, invalid_reward) or a function that is given the attributes
+    of an episode's spans, the root's last.
     What no collector gets is in memory and files all the same.
     Raises ConfigureError for a ratio or a rule that is none.
     """

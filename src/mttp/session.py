@@ -58,7 +58,7 @@ class Session:
         sampling: Sampling | None = None,
     ) -> None:
         self.run_id = run_id
-        self.transports = [lane.transport for lane in lanes]
+        self.transports = [lane.transport for lane in lanes if lane.owned]
         self._closed = not lanes and not processors
         self._status = "completed"
         self._lock = threading.RLock()

@@ -1,0 +1,171 @@
+"""Opening a session: which transports it has, and what the processes that this one starts are told of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opentelemetry.sdk.trace import SpanProcessor
+
+from mttp import ids, provenance, signals
+from mttp.apart import Apart
+from mttp.errors import ConfigureError
+from mttp.lane import Lane, Transport
+from mttp.routes import Destination, Route
+from mttp.sampling import Sampling, from_environment
+from mttp.session import Session
+from mttp.transports import environment
+
+__all__ = [
+    "RUN_ID_VARIABLE",
+    "TRANSPORT_VARIABLE",
+    "close_with_child",
+    "close_with_this_child",
+    "open_session",
+    "publish",
+]
+
+_log = logging.getLogger("mttp")
+
+RUN_ID_VARIABLE = "MTTP_RUN_ID"
+"""The run, for the processes of it: `configure` sets it for those that this one starts."""
+TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
+"""The transports, where `configure` is not told any; it is set for child processes likewise."""
+
+_AND_ANOTHER = re.compile(r",\s*(?=[a-z]+://)")
+"""A comma, where another address follows."""
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def open_session(
+    transport: Destination | Sequence[Destination] | None = None,
+    *,
+    apart: Apart | None = None,
+    exporters: Sequence[Transport] = (),
+    content: bool | None = None,
+    redact: Callable[[str, Any], Any] | None = None,
+    close_timeout: float | None = None,
+    processors: Sequence[SpanProcessor] = (),
+    sampling: Sampling | float | None = None,
+    run: str | None = None,
+    run_id: str | None = None,
+    config: object = None,
+    **facts: Any,
+) -> Session:
+    """
+    A new session; arguments are those of `mttp.configure`; `apart` says what is recorded apart.
+
+    Raises ConfigureError where an argument is wrong, and TransportError where a transport can't be opened.
+    """
+    launched = provenance.launch()
+    launch_id = launched.pop("run_id", None)
+    identity = str(run_id or _told(RUN_ID_VARIABLE, apart) or launch_id or ids.run_id())
+    facts = {"kind": "train", "name": run, **facts, **launched}
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
+        return Session([], run_id=identity, facts=facts)
+    chosen = _sampling(sampling)
+    routes = [*_routes(transport, identity, apart), *map(Route, exporters)]
+    own = _lanes(routes, content=content, redact=redact, close_timeout=close_timeout)
+    lanes = own if apart is None else apart.with_others(own)
+    session = Session(
+        lanes, run_id=identity, facts=facts, config=config, processors=processors, sampling=chosen
+    )
+    if apart is not None:
+        apart.opened.append(session)
+    publish(session, RUN_ID_VARIABLE, identity)
+    addresses = [address for lane in own if (address := getattr(lane.transport, "address", None))]
+    if addresses:
+        publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
+    close_with_this_child(session)
+    return session
+
+
+def close_with_this_child(session: Session) -> None:
+    """In a child of multiprocessing, have the session closed when the child leaves, or is made to leave."""
+    if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
+        close_with_child(session)
+        signals.close_on_sigterm(session)  # that is how a pool ends its workers
+
+
+def close_with_child(session: Session) -> None:
+    """Have a child of multiprocessing close its part when it leaves: it runs no atexit handlers."""
+    sys.modules["multiprocessing.util"].Finalize(None, session.close, exitpriority=100)
+
+
+# Which transports.
+
+
+def _routes(
+    transport: Destination | Sequence[Destination] | None, run_id: str, apart: Apart | None
+) -> list[Route]:
+    """Where to, by argument, by our variable, by OpenTelemetry's, or by default."""
+    if transport is None:
+        transport = _by_default(run_id, apart)
+    several: Sequence[Any] = transport if isinstance(transport, (list, tuple)) else [transport]
+    if not several and not isinstance(transport, _Asked):
+        raise ConfigureError("transport is an empty list; name a transport, or leave it out for the default")
+    return [item if isinstance(item, Route) else Route(item) for item in several]
+
+
+class _Asked(list[Transport]):
+    """What variables ask for, which may be nothing."""
+
+
+def _by_default(run_id: str, apart: Apart | None) -> Destination | Sequence[Destination]:
+    stated = _told(TRANSPORT_VARIABLE, apart)
+    if stated:
+        return _AND_ANOTHER.split(stated)
+    if apart is not None:
+        return apart.transports[0]
+    asked = environment.transports()
+    return f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', run_id)}/" if asked is None else _Asked(asked)
+
+
+def _lanes(routes: Sequence[Route], **views: Any) -> list[Lane]:
+    """All of the routes open; where one can't be opened, none is left open."""
+    lanes: list[Lane] = []
+    try:
+        for route in routes:
+            lanes.append(route.open(**views))
+    except BaseException:
+        for lane in lanes:
+            lane.transport.shutdown()
+        raise
+    return lanes
+
+
+def _sampling(given: Sampling | float | None) -> Sampling | None:
+    if given is None:
+        return from_environment()
+    return given if isinstance(given, Sampling) else Sampling(given)
+
+
+# What child processes are told.
+
+
+def _told(variable: str, apart: Apart | None) -> str | None:
+    """What somebody else than we says of it."""
+    value = os.environ.get(variable)
+    return None if apart is not None and value == apart.published.get(variable) else value
+
+
+def publish(session: Session, variable: str, value: str) -> None:
+    """Set a variable for the processes that this one starts, until the session is closed."""
+    before = os.environ.get(variable)
+    if before != value:
+        os.environ[variable] = value
+        session.at_close(_restore, variable, value, before)
+
+
+def _restore(variable: str, ours: str, before: str | None) -> None:
+    if os.environ.get(variable) != ours:
+        return
+    if before is None:
+        del os.environ[variable]
+    else:
+        os.environ[variable] = before

@@ -1,0 +1,53 @@
+"""
+For tests of code that records: captured episodes, ids that count, a clock that stands still, comparisons.
+
+The pytest plugin is in `mttp.testing.plugin`; pytest finds it by itself.
+Nothing heavy is imported until it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mttp.testing.capture import Captured, capture_episodes
+    from mttp.testing.clock import FrozenClock, frozen_clock
+    from mttp.testing.comparison import assert_same, where_different
+    from mttp.testing.ids import CountingIds, counting_ids
+
+__all__ = [
+    "capture_episodes",
+    "Captured",
+    "counting_ids",
+    "CountingIds",
+    "frozen_clock",
+    "FrozenClock",
+    "assert_same",
+    "where_different",
+    "OtlpReceiver",
+]
+
+_HOMES = {
+    "capture_episodes": "capture",
+    "Captured": "capture",
+    "counting_ids": "ids",
+    "CountingIds": "ids",
+    "frozen_clock": "clock",
+    "FrozenClock": "clock",
+    "assert_same": "comparison",
+    "where_different": "comparison",
+    "OtlpReceiver": "receiver",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mttp.testing' has no attribute {name!r}")
+    found = getattr(import_module(f"mttp.testing.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

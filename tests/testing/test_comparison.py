@@ -1,0 +1,110 @@
+"""A comparison that fails says where, and one that should not fail does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from specimen import EVERYTHING
+
+import mttp
+from mttp.testing import assert_same, where_different
+
+EPISODE = mttp.Episode(
+    env="toy",
+    metadata={"note": "first"},
+    steps=(
+        mttp.Step(action="left", reward=float("nan"), tokens=mttp.Tokens(ids=[1, 2], logprobs=[-0.5, -0.5])),
+        mttp.Step(index=1, action="right"),
+    ),
+    reward=mttp.Reward(value=0.5, components={"correct": 0.5}),
+)
+
+
+def step(index: int, **changes: Any) -> mttp.Episode:
+    """The episode with one step changed."""
+    steps = [replace(one, **changes) if one.index == index else one for one in EPISODE.steps]
+    return replace(EPISODE, steps=tuple(steps))
+
+
+@pytest.mark.parametrize(
+    ("actual", "place"),
+    [
+        (replace(EPISODE, env="maze"), "env: expected 'toy', was 'maze'"),
+        (replace(EPISODE, return_=0.5), "return_: expected None, was 0.5"),
+        (replace(EPISODE, length=True), "length: expected 0, was True"),
+        (replace(EPISODE, metadata={}), "metadata['note']: expected 'first', was nothing"),
+        (
+            replace(EPISODE, reward=replace(EPISODE.reward, components={"correct": 0.25})),
+            "reward.components['correct']: expected 0.5, was 0.25",
+        ),
+        (step(1, action="left"), "steps[1].action: expected 'right', was 'left'"),
+        (step(1, action={"move": "right"}), "steps[1].action: expected 'right', was {'move': 'right'}"),
+        (step(0, reward=1.0), "steps[0].reward: expected nan, was 1.0"),
+        (
+            step(0, tokens=mttp.Tokens(ids=[1, 3], logprobs=[-0.5, -0.5])),
+            "steps[0].tokens.ids: expected 2 at [1], was 3 (1 of 2 elements differ)",
+        ),
+        (
+            step(0, tokens=mttp.Tokens(ids=[1, 2], logprobs=np.array([-0.5, -0.5], np.float32))),
+            "steps[0].tokens.logprobs: expected float64 array of shape (2,), was float32 array of shape (2,)",
+        ),
+        (
+            replace(EPISODE, steps=EPISODE.steps[:1]),
+            "steps[1]: expected Step(index=1, action='right'), was nothing",
+        ),
+    ],
+    ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",
+)
+def test_a_difference_is_named_by_its_place(actual: mttp.Episode, place: str) -> None:
+    """
+    With what was expected there, and what was.
+    """
+    assert [place] == where_different(EPISODE, actual)
+    with pytest.raises(AssertionError) as raised:
+        assert_same([EPISODE], [actual])
+    assert f"what was recorded differs in one place:\n  [0].{place}" == str(raised.value)
+
+
+def test_many_differences_are_abridged() -> None:
+    """
+    Two other recordings are other in everything.
+    """
+    with pytest.raises(AssertionError) as raised:
+        assert_same(list(range(50)), list(range(50, 100)))
+
+    lines = str(raised.value).splitlines()
+    assert ("what was recorded differs in 50 places:", "  … and 30 more") == (lines[0], lines[-1])
+
+
+def test_the_same_is_the_same() -> None:
+    """
+    Where `==` finds no difference there is none, NaN and arrays included.
+    """
+    other = replace(EPISODE, span_id="00f067aa0ba902b7", start_time=1, end_time=2)
+
+    assert_same(EPISODE, other)
+    assert_same(EVERYTHING, replace(EVERYTHING))
+    assert_same(np.array([[float("nan")]]), np.array([[float("nan")]]))
+    assert_same({"a": [EPISODE]}, {"a": [other]})
+
+
+def test_fields_may_be_ignored() -> None:
+    """
+    Episodes recorded one after the other differ in their ids, wherever these stand.
+    """
+    other = replace(EPISODE, trace_id="00", id="00", env="maze")
+
+    assert ["env: expected 'toy', was 'maze'"] == where_different(EPISODE, other, ignore={"trace_id", "id"})
+    assert_same([EPISODE], [step(1, action="left")], ignore=["action"])
+
+
+def test_another_kind_of_value_is_a_difference() -> None:
+    """
+    Also at the top, where there is no path.
+    """
+    assert ["it: expected Reward(), was Call(operation='chat')"] == where_different(
+        mttp.Reward(), mttp.Call(operation="chat")
+    )

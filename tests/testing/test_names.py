@@ -1,0 +1,54 @@
+"""What `mttp.testing` offers, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from mttp import testing
+
+
+def test_exported_names() -> None:
+    """
+    The public names are these; a change here is a change to everybody's tests.
+    """
+    expected = """
+        Captured CountingIds FrozenClock OtlpReceiver
+        assert_same capture_episodes counting_ids frozen_clock where_different
+    """.split()
+
+    assert expected == sorted(testing.__all__)
+    assert expected == sorted(testing._HOMES)
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_every_name_is_where_the_table_says(name: str) -> None:
+    """
+    A name is imported when it is asked for.
+    """
+    if find_spec(f"mttp.testing.{testing._HOMES[name]}") is None:
+        pytest.skip("that part is not here")
+
+    assert name == getattr(testing, name).__name__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """
+    As with any module.
+    """
+    with pytest.raises(AttributeError, match=r"'mttp\.testing' has no attribute 'mock'"):
+        _ = testing.mock  # type: ignore[attr-defined]
+
+
+def test_the_plugin_costs_nothing_until_it_is_used() -> None:
+    """
+    Every pytest run of an environment with mttp in it imports the plugin.
+    """
+    script = "import pytest, sys; before = set(sys.modules); import mttp.testing.plugin\n"
+    script += "print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert ["mttp", "mttp.testing", "mttp.testing.plugin"] == done.stdout.split()
