@@ -40,13 +40,14 @@ LAYERS = {
     "integrations": 10,
     "instrumentation": 11,
     "reading": 4,
-    "report": 5,
+    "checking": 5,
+    "report": 6,
     "cli": 12,
     "__main__": 13,
 }
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
 WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
-READ = {"reading", "report"}
+READ = {"reading", "checking", "report"}
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}
 
@@ -181,7 +182,7 @@ def test_exported_names() -> None:
     """
     expected = """
         Call Episode OpenEpisode OpenStep Recording Reward Run Session Spec Step Tokens
-        configure current_episode current_session current_step episode errors instrument
+        check configure current_episode current_session current_step episode errors instrument
         read scan step summarize wrap
     """.split()
 
@@ -245,7 +246,7 @@ def test_recording_loads_nothing_that_reads() -> None:
     script += "print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    reading = ("mttp.reading", "mttp.report", "mttp.cli")
+    reading = ("mttp.reading", "mttp.checking", "mttp.report", "mttp.cli")
     assert [] == [name for name in done.stdout.split() if name.startswith(reading)]
 
 

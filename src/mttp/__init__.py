@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mttp import errors
+    from mttp.checking import check
     from mttp.configuration import configure, current_session, episode, step
     from mttp.episodes import Call, Episode, Reward, Run, Spec, Step, Tokens
     from mttp.instrumentation import instrument, wrap
@@ -39,6 +40,7 @@ __all__ = [
     "read",
     "scan",
     "summarize",
+    "check",
     "Recording",
     # values
     "Run",
@@ -67,6 +69,7 @@ _HOMES = {
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
+    "check": "checking",
     "Recording": "reading",
     "Run": "episodes",
     "Episode": "episodes",
