@@ -320,7 +320,7 @@ def test_every_option_is_documented(command: str):
     page = (ROOT / "docs" / "cli.md").read_text()
     section = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
     help_text = invoke(command, "--help").stdout
-    options = set(re.findall(r"^  (--\w+)", help_text, re.MULTILINE))
+    options = set(re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE))
     documented = {word.strip("`,") for word in section.split() if word.startswith("`--")}
 
     assert options == documented

@@ -60,7 +60,7 @@ def issues(key: str, value: Any) -> Iterator[Issue]:
         message = f"Attribute '{key}' has type '{type_of(value)}'. Type should be '{found.type}'."
         yield Issue("type_mismatch", "violation", message, key, value)
     elif found.key in ENUMS and value not in ENUMS[found.key]:
-        message = f"Enum attribute '{key}' has value '{str(value):.80}' which is not documented."
+        message = f"Enum attribute '{key}' has value '{value!s:.80}' which is not documented."
         yield Issue("undefined_enum_variant", "information", message, key, value)
 
 

@@ -137,7 +137,9 @@ class Findings:
 
 
 class Register:
-    """The findings so far: at most `LIMIT` different ones, so that memory stays bounded; the rest is counted."""
+    """
+    The findings so far: at most `LIMIT` different ones, the rest only counted, so that memory stays bounded.
+    """
 
     LIMIT = 1000
     EXAMPLES = 3

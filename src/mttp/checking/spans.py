@@ -63,9 +63,13 @@ def _shape(record: SpanRecord, span: Span) -> Iterator[Issue]:
         message = f"Span has kind '{_KINDS.get(kind, kind)}'. Kind should be '{_KINDS[span.kind]}'."
         yield Issue("kind_mismatch", "violation", message)
     if record.parent_id and span.is_root:
-        yield Issue("unexpected_parent", "violation", "Span has a parent. It should be the root of its trace.")
+        yield Issue(
+            "unexpected_parent", "violation", "Span has a parent. It should be the root of its trace."
+        )
     if not record.parent_id and not span.is_root:
-        yield Issue("missing_parent", "violation", "Span has no parent. It should be a child of what it is part of.")
+        yield Issue(
+            "missing_parent", "violation", "Span has no parent. It should be a child of what it is part of."
+        )
 
 
 def _missing(record: SpanRecord, span: Span) -> Iterator[Issue]:

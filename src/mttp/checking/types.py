@@ -12,7 +12,7 @@ _DTYPES = {"b": "boolean[]", "i": "int[]", "u": "int[]", "f": "double[]"}
 
 
 def fits(value: Any, wanted: str) -> bool:
-    """Whether a value is of the type; an integer is no double, and an array without elements is of every type."""
+    """Whether a value is of the type; an integer is no double, an array without elements any array."""
     if wanted == "any":
         return True
     if wanted in _TYPES:

@@ -82,9 +82,7 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
     """
     decode, attributes = (_ONE.decode, _attributes) if arrays else (_ONE_OF_SCALARS.decode, _scalars)
     records, reasons = [], []
-    position = 0
-    for scope, written in _written(line):
-        position += 1
+    for position, (scope, written) in enumerate(_written(line), start=1):
         try:
             span: Any = decode(written)
             records.append(_record(span, scope, attributes(span.attributes)))
