@@ -20,7 +20,7 @@ _KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 
 def word(record: SpanRecord) -> str:
     """What the span is called, without what tells it from others of its kind."""
-    return record.name.partition(" ")[0]
+    return record.name.partition(" ")[0][:80]
 
 
 def of_another(record: SpanRecord) -> Iterator[Issue]:
@@ -34,7 +34,7 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
     """Everything that is wrong with a span of ours."""
     span = _definition(record)
     if span is None:
-        message = f"Span '{word(record):.80}' does not exist in the registry."
+        message = f"Span '{word(record)}' does not exist in the registry."
         yield Issue("missing_span", "violation", message)
     else:
         yield from _shape(record, span)
@@ -51,7 +51,7 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
 def _definition(record: SpanRecord) -> Span | None:
     """What the span is; a call may be of any operation, also one that no registry lists."""
     operation = record.attributes.get(a.GEN_AI_OPERATION_NAME)
-    if operation is not None and operation != names.EXECUTE_TOOL:
+    if isinstance(operation, str) and operation != names.EXECUTE_TOOL:
         return _MODEL_CALL
     first = word(record)
     return _BY_WORD.get(first) or (_MODEL_CALL if first in ENUMS[a.GEN_AI_OPERATION_NAME] else None)
@@ -81,7 +81,7 @@ def _missing(record: SpanRecord, span: Span) -> Iterator[Issue]:
             continue
         given = str(record.attributes[other])
         if (not values or given in values) and not _is_left_out(record, key):
-            condition = f"'{other}' is '{given}'" if values else f"'{other}' is"
+            condition = f"'{other}' is '{given}'" if values else f"'{other}' is present"
             message = f"Conditionally required attribute '{key}' is not present, although {condition}."
             yield Issue("conditionally_required_attribute_not_present", "violation", message, key)
 
@@ -98,5 +98,5 @@ def _unexpected(record: SpanRecord, span: Span) -> Iterator[Issue]:
             continue
         found = attributes.known(key)
         if found is not None and found.key not in span.attributes:
-            message = f"Attribute '{key}' is not one of such a span's."
+            message = f"Attribute '{key}' is not listed for such a span."
             yield Issue("unexpected_attribute", "improvement", message, key, value)
