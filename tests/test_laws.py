@@ -14,7 +14,7 @@ import mttp
 SOURCE = Path(mttp.__file__).parent
 ROOT = SOURCE.parents[1]
 
-LAYERS = {
+VOCABULARY = {
     "errors": 0,
     "semconv": 0,
     "ids": 0,
@@ -24,16 +24,18 @@ LAYERS = {
     "episodes": 1,
     "codec": 2,
     "wire": 2,
+}
+WRITE = {
     "livespan": 3,
     "readable": 4,
     "recorder": 4,
     "provenance": 4,
     "lane": 4,
     "sampling": 4,
-    "gate": 5,
     "refusal": 4,
     "observers": 4,
     "backlog": 4,
+    "gate": 5,
     "losses": 5,
     "veil": 5,
     "bulk": 5,
@@ -50,28 +52,18 @@ LAYERS = {
     "configuration": 12,
     "integrations": 13,
     "instrumentation": 14,
+}
+READ = {
     "reading": 4,
-    "report": 5,
+    "checking": 5,
+    "report": 6,
+}
+BOTH = {
     "testing": 15,
     "cli": 16,
     "__main__": 17,
 }
-WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
-WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
-WRITE |= {
-    "lane",
-    "gate",
-    "sampling",
-    "refusal",
-    "observers",
-    "veil",
-    "routes",
-    "provider",
-    "signals",
-    "apart",
-}
-WRITE |= {"opening"}
-READ = {"reading", "report"}
+LAYERS = VOCABULARY | WRITE | READ | BOTH
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}
 
@@ -206,7 +198,7 @@ def test_exported_names() -> None:
     """
     expected = """
         Call Episode OpenEpisode OpenStep Recording Reward Route Run Sampling Session Spec Step Tokens
-        configure current_episode current_session current_step episode errors instrument
+        check configure current_episode current_session current_step episode errors instrument
         read scan step summarize wrap
     """.split()
 
@@ -270,7 +262,7 @@ def test_recording_loads_nothing_that_reads() -> None:
     script += "print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    reading = ("mttp.reading", "mttp.report", "mttp.cli")
+    reading = ("mttp.reading", "mttp.checking", "mttp.report", "mttp.cli")
     assert [] == [name for name in done.stdout.split() if name.startswith(reading)]
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from tool import python_name
 from tool.finding import Finding
 from tool.load import Document, build
-from tool.registry import Attribute, Registry, Signal
+from tool.registry import Attribute, Ref, Registry, Signal, condition
 from tool.resolve import mentions, resolve
 from tool.shape import shape
 
@@ -292,9 +292,17 @@ def _group_ids(registry: Registry) -> Iterator[tuple[str, str]]:
 
 def _references(registry: Registry) -> Iterator[tuple[str, str, str]]:
     for group in registry.groups:
-        yield from ((group.file, group.id, ref.key) for ref in group.refs)
+        yield from ((group.file, group.id, key) for ref in group.refs for key in _referred(ref))
     for signal in registry.signals:
-        yield from ((signal.file, signal.name, ref.key) for ref in signal.refs)
+        yield from ((signal.file, signal.name, key) for ref in signal.refs for key in _referred(ref))
+
+
+def _referred(ref: Ref) -> Iterator[str]:
+    """The attribute itself, and the one on which it depends whether it is required."""
+    yield ref.key
+    depends = condition(ref.refinements.get("annotations", {}))
+    if depends is not None:
+        yield depends[0]
 
 
 def _keys(refs: Iterable[Any]) -> list[str]:

@@ -25,6 +25,7 @@ PYTHON = "src/mttp/semconv"
 MODULES = {
     "package.py.j2": f"{PYTHON}/__init__.py",
     "attributes.py.j2": f"{PYTHON}/attributes.py",
+    "definitions.py.j2": f"{PYTHON}/definitions.py",
     "metrics.py.j2": f"{PYTHON}/metrics.py",
     "spans.py.j2": f"{PYTHON}/spans.py",
     "types.py.j2": f"{PYTHON}/types.py",

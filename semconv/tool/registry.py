@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Attribute", "Group", "Member", "Ref", "Registry", "Signal"]
+__all__ = ["Attribute", "Group", "Member", "Ref", "Registry", "Signal", "condition"]
+
+
+def condition(annotations: Mapping[str, Any]) -> tuple[str, Sequence[str]] | None:
+    """
+    The attribute on which it depends whether the annotated one is required, and the values with which it is.
+
+    Without values any will do. None where no program can tell.
+    """
+    when: Mapping[str, Sequence[str]] = annotations.get("mttp", {}).get("when", {})
+    return next(iter(when.items()), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +72,16 @@ class Attribute:
         return str(stated or self.type.removeprefix("template[").removesuffix("]" * self.is_template))
 
     @property
+    def replacement(self) -> str:
+        """What to do instead of writing the attribute, if it is deprecated; else empty."""
+        if self.deprecated is None:
+            return ""
+        return self.deprecated.get("note") or f"use `{self.deprecated['renamed_to']}`."
+
+    @property
     def summary(self) -> str:
         """The brief, with what took the attribute's place if it is deprecated."""
-        if self.deprecated is None:
-            return self.brief
-        became = self.deprecated.get("note") or f"use `{self.deprecated['renamed_to']}`."
-        return f"{self.brief} Deprecated: {became}"
+        return self.brief if self.deprecated is None else f"{self.brief} Deprecated: {self.replacement}"
 
     @property
     def is_content(self) -> bool:

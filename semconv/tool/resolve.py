@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tool.registry import Attribute, Group, Ref, Registry, Signal
+from tool.registry import Attribute, Group, Ref, Registry, Signal, condition
 
 __all__ = ["ResolvedAttribute", "ResolvedSignal", "mentions", "resolve"]
 
@@ -32,6 +32,11 @@ class ResolvedAttribute:
     """Whether it must be there."""
     sampling_relevant: bool = False
     """Whether it should be there when the span starts, for samplers to see."""
+
+    @property
+    def condition(self) -> tuple[str, Sequence[str]] | None:
+        """The attribute, and its values, on which it depends whether this one must be there."""
+        return condition(self.annotations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

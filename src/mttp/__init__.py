@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mttp import errors
+    from mttp.checking import check
     from mttp.configuration import configure, current_session, episode, step
     from mttp.episodes import Call, Episode, Reward, Run, Spec, Step, Tokens
     from mttp.instrumentation import instrument, wrap
@@ -43,6 +44,7 @@ __all__ = [
     "read",
     "scan",
     "summarize",
+    "check",
     "Recording",
     # values
     "Run",
@@ -73,6 +75,7 @@ _HOMES = {
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
+    "check": "checking",
     "Recording": "reading",
     "Run": "episodes",
     "Episode": "episodes",

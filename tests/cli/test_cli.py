@@ -7,11 +7,12 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from reading.traces import episode, run, trace_id, write, write_bytes
+from reading.traces import episode, run, span_id, trace_id, write, write_bytes
 from typer.testing import CliRunner
 
 import mttp
@@ -20,6 +21,7 @@ from mttp.cli import output
 from mttp.cli.app import COMMANDS, app
 from mttp.cli.show import Sort
 from mttp.report.episodes import SORTS
+from mttp.semconv import attributes as a
 
 ROOT = Path(__file__).parents[2]
 
@@ -233,10 +235,89 @@ def test_convert_knows_formats_by_name(good: str):
     assert (2, True) == (result.exit_code, "out.csv: OUT must end in .parquet, .jsonl" in result.stderr)
 
 
+# check
+
+
+def flawed(*, reward: float = 1) -> str:
+    """A file of an episode whose two steps pay an integer, the first in a way that no enum lists."""
+    paid = {a.STEP_REWARD: reward}
+    spans = [
+        replace(span, attributes={**span.attributes, **paid}) if span.name == "step" else span
+        for span in episode(0)
+    ]
+    path = write("flawed.jsonl", spans)
+    path.write_bytes(path.read_bytes().replace(b'"stringValue":"ok"', b'"stringValue":"odd"', 1))
+    return str(path)
+
+
+def test_check_finds_nothing_in_what_is_good(good: str):
+    """
+    One line, and exit code 0.
+    """
+    result = invoke("check", good, "--fail-on", "information")
+
+    assert (0, "no findings in 121 spans\n", "") == (result.exit_code, result.stdout, result.stderr)
+
+
+def test_check_prints_what_it_finds_and_fails():
+    """
+    A row for each finding, with what it holds and where; why the command fails is said on standard error.
+    """
+    result = invoke("check", flawed())
+    (row,) = [line for line in result.stdout.splitlines() if line.startswith("violation")]
+    said = "3 findings (2 of level violation, 1 of level information) in 3 spans"
+
+    assert (1, ["violation", "type_mismatch", "step", "2"]) == (result.exit_code, row.split()[:4])
+    assert "has type 'int'. Type should be 'double'. It holds 1." in row
+    assert row.rstrip().endswith(trace_id(0)[:8])
+    assert f"mttp: {said}; --fail-on is violation\n" == result.stderr
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"), [("violation", 0), ("improvement", 0), ("information", 1), ("none", 0)]
+)
+def test_check_fails_from_a_level_on(level: str, expected: int):
+    """
+    A value that no enum lists is information.
+    """
+    assert expected == invoke("check", flawed(reward=1.0), "--fail-on", level).exit_code
+
+
+def test_check_prints_json(good: str):
+    """
+    The whole result, by the names that Python has for it.
+    """
+    fine, found = document("check", good), json.loads(invoke("check", flawed(), "--json").stdout)
+    keys = {"findings", "levels", "ids", "unlisted", "spans", "foreign", "problems", "sources"}
+    first = {"trace_id": trace_id(0), "span_id": span_id(0, 1), "value": "1"}
+
+    assert (keys, []) == (set(fine), fine["findings"])
+    assert {"type_mismatch": 2, "undefined_enum_variant": 1} == found["ids"]
+    assert first == found["findings"][0]["examples"][0]
+
+
+def test_check_prints_markdown():
+    """
+    A table for the summary of a job.
+    """
+    shown = invoke("check", flawed(), "--markdown", "--fail-on", "none").stdout.splitlines()
+
+    assert "**3 findings (2 of level violation, 1 of level information) in 3 spans**" == shown[0]
+    assert "| level | finding | on | count | message | first in |" == shown[2]
+    assert [8, 8] == [len(row.split("|")) for row in shown[4:]]
+
+
+def test_check_shows_what_the_file_has_wrong(bad: str):
+    """
+    Beside what it finds.
+    """
+    assert "1 problem:\n  bad.jsonl:2: not JSON" in invoke("check", bad).stdout
+
+
 # What all share.
 
 
-@pytest.mark.parametrize("command", ["show", "summary", "convert"])
+@pytest.mark.parametrize("command", ["show", "summary", "check", "convert"])
 def test_strict_exits_with_one_where_there_are_problems(command: str, good: str, bad: str):
     """
     The output is the same; the exit code tells.
@@ -320,7 +401,7 @@ def test_every_option_is_documented(command: str):
     page = (ROOT / "docs" / "cli.md").read_text()
     section = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
     help_text = invoke(command, "--help").stdout
-    options = set(re.findall(r"^  (--\w+)", help_text, re.MULTILINE))
+    options = set(re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE))
     documented = {word.strip("`,") for word in section.split() if word.startswith("`--")}
 
     assert options == documented

@@ -191,6 +191,17 @@ def test_broken_lines_are_said_and_the_rest_is_read():
     assert "a.jsonl:2: not JSON" in str(found.problems[0])
 
 
+def test_a_malformed_span_costs_only_itself():
+    """
+    The rest of its line is read; its line and what is wrong are said.
+    """
+    spans = [*episode(0), replace(episode(1)[0], trace_id="0" * 32), *episode(2)]
+    found = mttp.read(write("a.jsonl", spans))
+
+    assert ([0, 2], [("broken_span", 1)]) == (indices(found), [(p.kind, p.line) for p in found.problems])
+    assert "a.jsonl:1: span 4 of the line is not valid OTLP JSON: traceId is '000" in str(found.problems[0])
+
+
 def test_problems_before_the_first_good_line_are_said_too():
     """
     A file that begins badly is a recording nevertheless.

@@ -17,8 +17,9 @@ from mttp.wire.otlp_json import encode_records
 
 START = 1_750_000_000_000_000_000
 SECOND = 1_000_000_000
-SCOPE = Scope(name="mttp", version="0.1.0", schema_url=SCHEMA_URL, resource={"service.name": "test"})
 RUN = "run-1"
+RESOURCE = {"service.name": "test", a.RUN_ID: RUN}
+SCOPE = Scope(name="mttp", version="0.1.0", schema_url=SCHEMA_URL, resource=RESOURCE)
 
 
 def trace_id(number: int) -> str:
@@ -78,6 +79,7 @@ def episode(
         a.EPISODE_STATUS: "completed",
         a.EPISODE_OUTCOME: "success",
         a.EPISODE_RETURN: paid_in_all,
+        a.EPISODE_RETURN_BASIS: "steps" if return_ is None else "episode",
         a.EPISODE_LENGTH: steps,
         a.EPISODE_STEP_COUNT: steps,
         a.EPISODE_SPAN_COUNT: len(spans) + 1,
@@ -96,7 +98,7 @@ def run(number: int = 0, *, ended: bool = True) -> list[SpanRecord]:
             name=name,
             start_time=start,
             end_time=start + SECOND,
-            attributes={a.RUN_ID: RUN, a.RUN_NAME: "first", a.RUN_STATUS: "completed"},
+            attributes={a.RUN_ID: RUN, a.RUN_NAME: "first", a.RUN_KIND: "train", a.RUN_STATUS: "completed"},
             scope=SCOPE,
         )
     ]

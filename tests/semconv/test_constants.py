@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import mttp.semconv
-from mttp.semconv import attributes, metrics, spans, types, values
+from mttp.semconv import attributes, definitions, metrics, spans, types, values
 
 ROOT = Path(__file__).parents[2]
 RESOLVED = json.loads((ROOT / "semconv" / "resolved.json").read_text(encoding="utf-8"))
@@ -205,3 +205,69 @@ def test_values_are_those_of_the_enums():
 
     assert sorted(map(sorted, enums.values())) == sorted(map(sorted, classes.values()))
     assert enums["mttp.episode.status"] == classes["EpisodeStatus"]
+
+
+def test_definitions_are_those_of_the_resolved_registry():
+    """
+    A checker knows of each span the kind, the place, and the attributes that the registry lists.
+    """
+    catalog = RESOLVED["attribute_catalog"]
+    kinds = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
+
+    def keys(span, level=None):
+        return {
+            catalog[ref["base"]]["key"]
+            for ref in span["attributes"]
+            if level in (None, ref["requirement_level"])
+        }
+
+    expected = {
+        span["type"]: (
+            span["annotations"]["code_generation"].get("name", ""),
+            kinds[span["kind"]],
+            span["annotations"].get("mttp", {}).get("root", False),
+            keys(span, "required"),
+            keys(span),
+        )
+        for span in RESOLVED["registry"]["spans"]
+    }
+
+    assert expected == {
+        type_: (span.name, span.kind, span.is_root, span.required, span.attributes)
+        for type_, span in definitions.SPANS.items()
+    }
+
+
+def test_what_is_conditional_depends_on_the_same_span():
+    """
+    A condition names an attribute that the span has, and values that its enum knows.
+    """
+    odd = [
+        (type_, key)
+        for type_, span in definitions.SPANS.items()
+        for key, (other, known) in span.conditional.items()
+        if {key, other} - span.attributes or known - definitions.ENUMS.get(other, frozenset())
+    ]
+
+    assert not odd
+    assert any(span.conditional for span in definitions.SPANS.values())
+
+
+def test_resource_must_say_which_service_and_which_run():
+    """
+    What the registry requires of the resource.
+    """
+    assert {"mttp.run": {"mttp.run.id", "service.name"}} == definitions.RESOURCE
+
+
+def test_enums_have_their_known_values():
+    """
+    By attribute, as the resolved registry lists them.
+    """
+    enums = {
+        entry["key"]: {member["value"] for member in entry["type"]["members"]}
+        for entry in RESOLVED["attribute_catalog"]
+        if isinstance(entry["type"], dict)
+    }
+
+    assert enums == definitions.ENUMS

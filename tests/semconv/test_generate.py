@@ -2,6 +2,7 @@
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,24 @@ def test_refinement_reaches_the_resolved_registry():
     }
 
     assert briefs["mttp.grade"] != briefs["mttp.reward"]
+
+
+def test_definitions_say_what_is_deprecated():
+    """
+    With the reason, and with what to do instead.
+    """
+    renamed = replace(
+        REGISTRY.attributes[0], key="mttp.old", deprecated={"reason": "renamed", "renamed_to": "mttp.new"}
+    )
+    gone = replace(renamed, key="mttp.gone", deprecated={"reason": "obsoleted", "note": "Say nothing."})
+    registry = replace(REGISTRY, attributes=(*REGISTRY.attributes, renamed, gone))
+    namespace = {"__name__": "definitions"}
+    exec(generate(registry)["src/mttp/semconv/definitions.py"], namespace)
+
+    assert {
+        "mttp.old": ("renamed", "use `mttp.new`."),
+        "mttp.gone": ("obsoleted", "Say nothing."),
+    } == namespace["DEPRECATED"]
 
 
 def test_reference_names_every_attribute():

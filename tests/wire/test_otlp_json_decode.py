@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import LineError, decode_line
+from mttp.wire.otlp_json_decode import LineError, decode_line, decode_spans
 
 TRACE = "5b8efff798038103d269b633813fc60c"
 SPAN = "eee19b7ec3c1b174"
@@ -209,6 +209,13 @@ def test_null_is_the_default_everywhere():
     assert SpanRecord(trace_id=TRACE, span_id=SPAN, name="", kind=0) == found
 
 
+def test_a_parent_of_zeros_is_none():
+    """
+    Some writers spell it so.
+    """
+    assert "" == decode_line(line(parentSpanId="0" * 16))[0].parent_id
+
+
 def test_ids_are_lower_case():
     """
     Ids are hexadecimal in either case, and lower case afterwards.
@@ -270,6 +277,8 @@ def test_an_empty_message_has_no_spans():
         (line(traceId="abc"), "broken_line", "traceId is 'abc', expected 32"),
         (line(traceId="W47/95gDgQPSabYzgT/GDAAAAAAAAAAA"), "broken_line", "traceId"),
         (line(spanId=None), "broken_line", "spanId"),
+        (line(traceId="0" * 32), "broken_line", "not all of them zero"),
+        (line(spanId="0" * 16), "broken_line", "not all of them zero"),
         (line(startTimeUnixNano="noon"), "broken_line", "noon"),
         (line(endTimeUnixNano=str(2**63)), "broken_line", "is no time"),
         (line(startTimeUnixNano=-1), "broken_line", "is no time"),
@@ -288,6 +297,52 @@ def test_a_line_that_is_not_traces_says_what_it_is(given_line: bytes, kind: str,
         decode_line(given_line)
 
     assert (kind, True) == (caught.value.kind, words in str(caught.value))
+
+
+def spans(*given_spans: Any) -> bytes:
+    """A line of these spans, in two scopes."""
+    blocks = [{"scope": {"name": "mttp"}, "spans": [span]} for span in given_spans]
+    return json.dumps({"resourceSpans": [{"scopeSpans": blocks}]}).encode()
+
+
+GOOD = {"traceId": TRACE, "spanId": SPAN, "name": "good"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({**GOOD, "traceId": "0" * 32}, "traceId is '0"),
+        ({**GOOD, "name": 3}, "Expected `str | null`, got `int` - at `$.name`"),
+        ({**GOOD, "startTimeUnixNano": "noon"}, "noon"),
+        ({**GOOD, "attributes": {"a": 1}}, "$.attributes"),
+        ({**GOOD, "attributes": [{"key": "a", "value": {"doubleValue": "a lot"}}]}, "a lot"),
+        ({}, "traceId is None"),
+        (None, "Expected `object`, got `null`"),
+    ],
+)
+def test_a_malformed_span_costs_only_itself(bad: Any, words: str):
+    """
+    The line's other spans are read, and what is wrong is said with the span's place.
+    """
+    for arrays in (True, False):
+        found, reasons = decode_spans(spans(GOOD, bad, GOOD), arrays=arrays)
+
+        assert ([("good", "mttp")] * 2, 1) == ([(one.name, one.scope.name) for one in found], len(reasons))
+        assert reasons[0].startswith("span 2 of the line is not valid OTLP JSON: ")
+        assert words in reasons[0]
+
+
+@pytest.mark.parametrize(
+    "given_line", [b"{", b'{"resourceSpans":{}}', b'{"resourceSpans":[{"scopeSpans":3}]}', b"\xff"]
+)
+def test_a_line_that_is_malformed_elsewhere_is_lost_whole(given_line: bytes):
+    """
+    No span can be blamed.
+    """
+    with pytest.raises(LineError) as caught:
+        decode_spans(given_line)
+
+    assert "broken_line" == caught.value.kind
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -333,11 +388,14 @@ records = st.builds(
 @given(st.lists(records, max_size=3))
 def test_what_the_encoder_wrote_is_read_back_equal(given_records: list[SpanRecord]):
     """
-    Every span survives being written and read.
+    Every span survives being written and read, with its line or by itself.
     """
-    found = [record for text in encode_records(given_records) for record in decode_line(text)]
+    lines = list(encode_records(given_records))
+    found = [record for text in lines for record in decode_line(text)]
+    one_by_one = [record for text in lines for record in decode_spans(text)[0]]
 
     assert given_records == found
+    assert given_records == one_by_one
 
 
 @given(st.lists(st.floats(allow_nan=False)))
@@ -357,5 +415,6 @@ def test_no_line_causes_anything_but_a_line_error(junk: bytes):
     Whatever a line holds, it decodes or raises LineError.
     """
     for given_line in (junk, b'{"resourceSpans":' + junk, base64.b64encode(junk)):
-        with contextlib.suppress(LineError):
-            decode_line(given_line)
+        for decode in (decode_line, decode_spans):
+            with contextlib.suppress(LineError):
+                decode(given_line)

@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command and exit: 0 fine, 1 problems under `--strict`, 2 wrong usage or unreadable input."""
+    """Run the command and exit: 0 fine, 1 problems or findings, 2 wrong usage or unreadable input."""
     try:
         from mttp.cli.app import app
     except ModuleNotFoundError as error:

@@ -16,10 +16,13 @@ from mttp.errors import MttpError
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("demo", "show", "summary", "convert")
+COMMANDS = ("demo", "show", "summary", "check", "convert")
 """Each names a module here, and the function in it."""
 
-_EPILOG = "Exit codes: 0 fine, 1 problems under --strict, 2 wrong usage or input that can't be read."
+_EPILOG = (
+    "Exit codes: 0 fine, 1 problems under --strict or findings of check, "
+    "2 wrong usage or input that can't be read."
+)
 
 app = typer.Typer(
     name="mttp",

@@ -119,12 +119,13 @@ def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -
 
 
 _NOTHING = SpanRecord(trace_id="", span_id="", name="")
+_SOME_SPAN = f'"traceId":"{"1" * 32}","spanId":"{"1" * 16}"'
 
 
 def _parsed(attributes: str | None, events: str | None, links: str | None, *, arrays: bool) -> SpanRecord:
     """A span of nothing but these parts, read as any line is."""
     parts = f'"attributes":{attributes or "[]"},"events":{events or "[]"},"links":{links or "[]"}'
-    return _read(f'"spans":[{{"traceId":"{"0" * 32}","spanId":"{"0" * 16}",{parts}}}]', arrays=arrays)
+    return _read(f'"spans":[{{{_SOME_SPAN},{parts}}}]', arrays=arrays)
 
 
 @lru_cache(maxsize=256)
@@ -132,7 +133,7 @@ def _scope(
     scope: str | None, resource: str | None, schema_url: str | None, resource_url: str | None
 ) -> Scope:
     """One object for all spans of one scope."""
-    span = f'"spans":[{{"traceId":"{"0" * 32}","spanId":"{"0" * 16}"}}]'
+    span = f'"spans":[{{{_SOME_SPAN}}}]'
     found = _read(f'"scope":{scope or "{}"},{span}', before=f'"resource":{resource or "{}"},').scope
     return replace(found, schema_url=schema_url or "", resource_schema_url=resource_url or "")
 

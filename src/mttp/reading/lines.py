@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 from mttp.errors import ReadError
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File
 from mttp.spans import SpanRecord
-from mttp.wire.otlp_json_decode import LineError, decode_line
+from mttp.wire.otlp_json_decode import LineError, decode_line, decode_spans
 from mttp.wire.streams import Cut, Line, Progress, read_lines
 
 __all__ = ["read_blocks"]
@@ -31,9 +32,8 @@ def read_blocks(
     held: list[Problem] = []
     is_recording = False
     for item in read_lines(file.path, progress=progress):
-        block, problem = _decoded(file.path, item, arrays=arrays)
-        if problem is not None:
-            held.append(problem)
+        block, found = _decoded(file.path, item, arrays=arrays)
+        held += found
         is_recording = is_recording or block is not None
         if is_recording:
             for problem in held:
@@ -48,24 +48,33 @@ def read_blocks(
     return is_recording
 
 
-def _decoded(path: Path, item: Line | Cut, *, arrays: bool) -> tuple[list[SpanRecord] | None, Problem | None]:
+def _decoded(path: Path, item: Line | Cut, *, arrays: bool) -> tuple[list[SpanRecord] | None, list[Problem]]:
     """The line's spans, None unless it is a line of a recording; and what is wrong with it."""
-    kind: Kind | None = None
-    message = ""
+    found: list[tuple[Kind, str]] = []
     block: list[SpanRecord] | None = None
     try:
         block = decode_line(item.content, arrays=arrays)
     except LineError as error:
-        kind, message = error.kind, str(error)
-        if item.content.startswith(_BEGINNING):
-            block = []
+        block, found = _salvaged(item, error, arrays=arrays)
     if isinstance(item, Cut):
-        kind, message = "cut_stream", f"{item.reason}; what stands before it was read"
-    elif kind == "broken_line" and not item.ended:
-        kind, message = "truncated_line", "the last line is cut short; what stands before it was read"
-    if kind is None:
-        return block, None
-    return block, Problem(kind=kind, message=message, file=str(path), line=item.number)
+        found = [("cut_stream", f"{item.reason}; what stands before it was read")]
+    return block, [
+        Problem(kind=kind, message=message, file=str(path), line=item.number) for kind, message in found
+    ]
+
+
+def _salvaged(
+    item: Line | Cut, error: LineError, *, arrays: bool
+) -> tuple[list[SpanRecord] | None, list[tuple[Kind, str]]]:
+    """What can be read of a line that is not as it should be."""
+    if error.kind == "broken_line":
+        with suppress(LineError):
+            block, reasons = decode_spans(item.content, arrays=arrays)
+            return block, [("broken_span", reason) for reason in reasons]
+    rest: list[SpanRecord] | None = [] if item.content.startswith(_BEGINNING) else None
+    if error.kind == "broken_line" and isinstance(item, Line) and not item.ended:
+        return rest, [("truncated_line", "the last line is cut short; what stands before it was read")]
+    return rest, [(error.kind, str(error))]
 
 
 def _refuse(file: File, held: list[Problem], problems: Problems) -> None:

@@ -12,6 +12,7 @@ __all__ = ["Kind", "Problem", "Problems"]
 
 Kind: TypeAlias = Literal[
     "broken_line",
+    "broken_span",
     "truncated_line",
     "cut_stream",
     "not_traces",

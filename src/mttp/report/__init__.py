@@ -1,1 +1,1 @@
-"""Summaries and episodes as text for people and as documents for programs."""
+"""Summaries, episodes and findings as text for people and as documents for programs."""

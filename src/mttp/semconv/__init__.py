@@ -3,7 +3,7 @@
 Names of the semantic convention, generated from its registry: nothing else spells an attribute.
 
 `attributes`, `spans` and `metrics` hold names, `values` the known values of enums, `types` the type of each
-attribute.
+attribute, `definitions` what a span must have.
 Import the module that is needed; this package imports none of them.
 """
 

@@ -18,7 +18,7 @@ from mttp.errors import ReadError
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.wire import otlp_json_messages as messages
 
-__all__ = ["LineError", "decode_line"]
+__all__ = ["LineError", "decode_line", "decode_spans"]
 
 
 class LineError(ReadError):
@@ -32,6 +32,9 @@ class LineError(ReadError):
 
 _EVERYTHING = msgspec.json.Decoder(messages.Traces[messages.Span])
 _SCALARS = msgspec.json.Decoder(messages.Traces[messages.ScalarSpan])
+_FRAME = msgspec.json.Decoder(messages.Traces[msgspec.Raw])
+_ONE = msgspec.json.Decoder(messages.Span)
+_ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
 _FLOATS = msgspec.json.Decoder(list[float])
 _INTEGERS = msgspec.json.Decoder(list[int])
 _ARRAY = msgspec.json.Decoder(messages.Array | None)
@@ -46,6 +49,7 @@ _KINDS = {
 }
 _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _HEX = "0123456789abcdefABCDEF"
+_INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
 
 
@@ -66,7 +70,38 @@ def decode_line(line: bytes, *, arrays: bool = True) -> list[SpanRecord]:
             for scope in [_scope(resource_spans, scope_spans)]
             for span in scope_spans.spans or ()
         ]
-    except (ValueError, OverflowError, RecursionError, msgspec.DecodeError) as error:
+    except _INVALID as error:
+        raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
+
+
+def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord], list[str]]:
+    """
+    The good ones among the spans of a line that `decode_line` refuses, and what is wrong with the others.
+
+    Raises LineError where the fault is not in a span.
+    """
+    decode, attributes = (_ONE.decode, _attributes) if arrays else (_ONE_OF_SCALARS.decode, _scalars)
+    records, reasons = [], []
+    for position, (scope, written) in enumerate(_written(line), start=1):
+        try:
+            span: Any = decode(written)
+            records.append(_record(span, scope, attributes(span.attributes)))
+        except _INVALID as error:
+            reasons.append(f"span {position} of the line is not valid OTLP JSON: {error}")
+    return records, reasons
+
+
+def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
+    """The spans of a line as they are written there."""
+    try:
+        return [
+            (scope, span)
+            for resource_spans in _FRAME.decode(line).resource_spans or ()
+            for scope_spans in resource_spans.scope_spans or ()
+            for scope in [_scope(resource_spans, scope_spans)]
+            for span in scope_spans.spans or ()
+        ]
+    except _INVALID as error:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
 
 
@@ -136,7 +171,7 @@ def _record(span: Any, scope: Scope, attributes: Mapping[str, Any]) -> SpanRecor
     return SpanRecord(
         trace_id=_repeated_id(span.trace_id, 32, "traceId"),
         span_id=_id(span.span_id, 16, "spanId"),
-        parent_id=_repeated_id(span.parent_span_id, 16, "parentSpanId") if span.parent_span_id else "",
+        parent_id=_parent(span.parent_span_id) if span.parent_span_id else "",
         name=span.name or "",
         kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
         start_time=_time(span.start_time_unix_nano),
@@ -153,13 +188,19 @@ def _record(span: Any, scope: Scope, attributes: Mapping[str, Any]) -> SpanRecor
 
 
 def _id(given: str | None, digits: int, field: str) -> str:
-    if given is None or len(given) != digits or given.strip(_HEX):
-        raise ValueError(f"{field} is {given!r}, expected {digits} hexadecimal digits")
+    if given is None or len(given) != digits or given.strip(_HEX) or not given.strip("0"):
+        raise ValueError(f"{field} is {given!r}, expected {digits} hexadecimal digits, not all of them zero")
     return given.lower()
 
 
 _repeated_id = lru_cache(maxsize=256)(_id)
 """Likewise, for ids that many spans of a line share."""
+
+
+@lru_cache(maxsize=256)
+def _parent(given: str) -> str:
+    """A parent's id; some writers spell none in zeros."""
+    return _id(given, 16, "parentSpanId") if given.strip("0") else ""
 
 
 def _time(given: int | float | str | None) -> int:

@@ -146,7 +146,7 @@ class ScalarSpan(_BareSpan):
     links: ClassVar[None] = None
 
 
-AnySpan = TypeVar("AnySpan", Span, ScalarSpan)
+AnySpan = TypeVar("AnySpan", Span, ScalarSpan, msgspec.Raw)
 
 
 class Resource(_Message):

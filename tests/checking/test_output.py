@@ -1,0 +1,92 @@
+"""What mttp itself writes has nothing to find."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from specimen import EVERYTHING, episodes
+
+import mttp
+from mttp import configuration
+
+ROOT = Path(__file__).parents[2]
+TRANSPORTS = ("memory://", "file://a.jsonl", "file://a.jsonl.gz", "file://a.jsonl.zst", "file://runs/")
+
+
+def recorded(transport: str, value: mttp.Episode) -> mttp.checking.Findings:
+    """What a check finds in the value after recording."""
+    with mttp.configure(transport=transport, run="checked", seed=1, config={"lr": 0.1}) as session:
+        session.record(value)
+        with mttp.episode() as episode, episode.step():
+            session.flush()
+    findings = mttp.check(session if transport == "memory://" else transport.removeprefix("file://"))
+    configuration.forget()
+    return findings
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_specimen_has_no_findings(transport: str):
+    """
+    An episode that uses every part of the vocabulary, one that was open at a flush, and their run.
+    """
+    findings = recorded(transport, EVERYTHING)
+
+    assert ([], 0, []) == (findings.all, findings.foreign, findings.problems)
+    assert findings.spans > 20
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(episodes())
+def test_no_episode_has_findings(value: mttp.Episode):
+    """
+    Whatever can be said without fault is recorded as the convention says.
+    """
+    with TemporaryDirectory() as directory:
+        for transport in ("memory://", f"file://{directory}/a.jsonl"):
+            assert [] == recorded(transport, value).all
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_have_no_findings(example: Path):
+    """
+    Each example's recording, a short one where it takes a number of episodes.
+    """
+    short = ["--episodes", "12"] if '"--episodes"' in example.read_text() else []
+    command = [sys.executable, str(example), "--out", "out.jsonl", *short]
+    subprocess.run(command, check=True, capture_output=True)
+    findings = mttp.check("out.jsonl")
+
+    assert ([], []) == (findings.all, findings.problems)
+    assert findings.spans
+
+
+def test_a_live_loop_has_no_findings():
+    """
+    Rewards that fail, tokens without logprobs, calls, errors, faults, and an episode that nobody ended.
+    """
+    with mttp.configure(transport="file://a.jsonl", run="live") as session:
+        left = mttp.episode(env="toy", task="left")
+        left.reward(float("nan"))
+        with mttp.episode(env="toy", metadata={"Odd Name": object()}) as episode:
+            episode.metric("a/b", 1)
+            with episode.step() as step:
+                step.observation({"text": "hi"})
+                step.action(3)
+                step.reward("not a number")
+                step.tokens(ids=[1, 2], masks=[1, 0])
+                with step.model_call("tiny", temperature=1) as call:
+                    call.response(finish_reasons=["stop"], input_tokens=1, output_tokens=2)
+                with step.tool_call("search", arguments={"q": "x"}) as call:
+                    call.result(["y"])
+            episode.reward(None, status="abstained", grader="judge", grader_kind="judge")
+            session.flush()
+        with pytest.raises(KeyError), mttp.episode(env="toy") as episode, episode.step():
+            raise KeyError("no")
+    findings = mttp.check("a.jsonl")
+
+    assert [] == findings.all
