@@ -37,6 +37,7 @@ LAYERS = {
     "share": 7,
     "session": 8,
     "configuration": 9,
+    "carriers": 10,
     "integrations": 10,
     "instrumentation": 11,
     "reading": 4,
@@ -45,7 +46,16 @@ LAYERS = {
     "__main__": 13,
 }
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
-WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
+WRITE |= {
+    "configuration",
+    "integrations",
+    "instrumentation",
+    "backlog",
+    "losses",
+    "delivery",
+    "share",
+    "carriers",
+}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}
@@ -180,9 +190,10 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Call Episode OpenEpisode OpenStep Recording Reward Run Session Spec Step Tokens
-        configure current_episode current_session current_step episode errors instrument
-        read scan step summarize wrap
+        Agent Call Episode OpenAgent OpenEpisode OpenPart OpenStep Recording Reward Run Session Spec
+        Step Tokens
+        carry configure current_episode current_session current_step episode errors extract inject
+        instrument read scan step summarize wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from mttp import ids, provenance, transports
 from mttp.errors import ConfigureError
 from mttp.pipeline import Transport
-from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
+from mttp.recorder import OpenEpisode, OpenStep, current_trajectory, inert_episode
 from mttp.session import Session
 
 __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_session", "episode", "step"]
@@ -240,8 +240,12 @@ def episode(
 
 
 def step(**options: Any) -> OpenStep:
-    """Start the current episode's next step; outside an episode it is inert, and that is counted."""
-    opened = current_episode()
+    """
+    Start the next step of the current agent, or of the current episode where no agent is.
+
+    Outside an episode it is inert, and that is counted.
+    """
+    opened = current_trajectory()
     if not opened:
         session = current_session()
         if session is not None:

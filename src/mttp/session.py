@@ -23,7 +23,8 @@ from mttp.episodes import Episode
 from mttp.errors import ReadError
 from mttp.livespan import Origin
 from mttp.pipeline import Pipeline, Transport
-from mttp.recorder import OpenEpisode, inert_episode
+from mttp.recorder import OpenEpisode, OpenPart, inert_episode
+from mttp.recorder.whereabouts import Whereabouts
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.share import Plan, Share
@@ -233,6 +234,16 @@ class Session:
         return f"<mttp.Session {self.run_id} on {self.transport!r}, {state}>"
 
     # What the rooms above call.
+
+    def join(self, where: Whereabouts) -> OpenPart:
+        """Go on with another process's episode."""
+        if self._closed:
+            return OpenPart(None)
+        try:
+            return OpenPart(self._share, where)
+        except Exception as error:
+            self._share.fault("internal_error", f"join: {error!r}")
+            return OpenPart(None)
 
     def before_close(self, callback: Callable[..., object], *args: object) -> None:
         """Have something called while the session still records, right before it closes."""

@@ -74,6 +74,7 @@ class Share:
         self._run: LiveSpan | None = None
         self._is_known = False
         self._finished = 0
+        self._parts = 0
 
     def close(self, status: str, timeout: float) -> bool:
         """End the run; whether everything was written within `timeout` seconds."""
@@ -112,6 +113,19 @@ class Share:
         self._unmarked.pop(id(episode), None)
         with self.stats.lock:
             self._finished += 1
+
+    def joined(self, part: Markable) -> None:
+        """Take note that another process's episode goes on here."""
+        with self.stats.lock:
+            self._parts += 1
+        self._unmarked[id(part)] = part
+        self.pipeline.wake()
+
+    def left(self, part: Markable) -> None:
+        """Take note of the end of that part."""
+        self._unmarked.pop(id(part), None)
+        with self.stats.lock:
+            self._parts -= 1
 
     def stepped(self) -> None:
         """Take note of a step that started."""
@@ -191,6 +205,8 @@ class Share:
             return
         for _ in range(self.stats.episodes - self._finished):
             self.fault("episode_never_ended", "an episode was still open when its session closed")
+        for _ in range(self._parts):
+            self.fault("part_never_ended", "a part of an episode was still open when its session closed")
         root = self._learn()
         faults: Faults = []
         late = [provenance.imported] if self._detection is not None and self._detection.over else []
