@@ -87,13 +87,12 @@ def inject(carrier: Settable | None = None, *, environment: bool = False) -> Set
     Where nothing is current, nothing is written.
     """
     carrier = {} if carrier is None else carrier
-    where = _whereabouts()
-    if where is not None:
-        try:
-            for name, value in _headers(where).items():
-                carrier[name.upper() if environment or carrier is os.environ else name] = value
-        except Exception as error:
-            _fault(f"nothing can be written into {type(carrier).__name__}: {error!r:.200}")
+    try:
+        where = _whereabouts()
+        for name, value in ({} if where is None else _headers(where)).items():
+            carrier[name.upper() if environment or carrier is os.environ else name] = value
+    except Exception as error:
+        _fault(f"nothing can be written into {type(carrier).__name__}: {error!r:.200}")
     return carrier
 
 
@@ -169,9 +168,8 @@ def extract(carrier: Mapping[str, str] | Iterable[tuple[Any, Any]] | None = None
     try:
         where = _read(_named(os.environ if carrier is None else carrier))
     except Exception as error:
-        _fault(
-            f"{error}" if isinstance(error, _NonsenseError) else f"{type(carrier).__name__}: {error!r:.200}"
-        )
+        known = isinstance(error, _NonsenseError)
+        _fault(str(error) if known else f"{type(carrier).__name__}: {error!r:.200}")
         return OpenPart(None)
     session = None if where is None else recording_session()
     return OpenPart(None) if session is None or where is None else session.join(where)

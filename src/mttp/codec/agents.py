@@ -77,11 +77,11 @@ def decode(
     values = {name: found.get(key) for name, key in (_TEXTS | _NUMBERS | _FLAGS).items()}
     first = spans[0] if spans else None
     owner = segments.OWNER if first is None else segments.segment(first)
-    reward = segments.paying(scorings, owner=owner)
+    paid_by, reward = segments.paying(scorings, owner=owner)
     if {part for part, _ in steps} | {segments.segment(span) for span in spans} > {owner}:
         found[a.AGENT_LENGTH] = len(steps)
         values["return_"] = _return(reward, [step for _, step in steps])
-    elif segments.states_total(reward) and any(reward is other for part, other in scorings if part != owner):
+    elif segments.states_total(reward) and paid_by != owner:
         values["return_"] = reward.value
     return Agent(
         id=id,

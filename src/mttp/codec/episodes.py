@@ -139,12 +139,12 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     members = sorted(_steps(records, children), key=_by_index)
     scorings = _scorings(children, span_id)
     closings = [record for record in children[span_id] if record.name == names.SEGMENT]
-    parts = segments.Parts(records)
+    parts, paying = segments.Parts(records), segments.paying(scorings)
     values = _values(found)
     if root is None:
         values |= {"status": "unfinished"} | _so_far([step for _, step in members])
     else:
-        values |= _with_parts(values, members, segments.paying(scorings))
+        values |= _with_parts(values, members, *paying)
     return Episode(
         trace_id=start.trace_id,
         run_id=str(found.get(a.RUN_ID, "")),
@@ -155,7 +155,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         final_observation=content.decode(content.FINAL_OBSERVATION, found),
         steps=tuple(step for _, step in members),
         agents=tuple(_agents(records, children, members)),
-        reward=segments.paying(scorings),
+        reward=paying[1],
         rewards=tuple(reward for _, reward in scorings),
         complete=root is not None and not parts.lacking(),
         segments=_segments(records),
@@ -182,23 +182,23 @@ def _own(prefix: str, start: SpanRecord, closings: Sequence[SpanRecord]) -> dict
 
 
 def _with_parts(
-    values: Mapping[str, Any], members: Sequence[tuple[str, Step]], reward: Reward
+    values: Mapping[str, Any], members: Sequence[tuple[str, Step]], paid_by: str, reward: Reward
 ) -> dict[str, Any]:
     """What the root could not know: what other processes did and paid."""
     theirs = [step for part, step in members if part != segments.OWNER]
+    basis = values.get("return_basis")
     more: dict[str, Any] = {}
     if theirs:
         more["step_count"] = values.get("step_count", 0) + len(theirs)
         more["length"] = max([values.get("length", 0), *(step.index + 1 for step in theirs)])
-    unpaid = values.get("return_basis") is None
-    own = [step for step in theirs if step.agent is None and step.reward_status != "missing"]
-    if own:
-        total, is_known = segments.paid(own, so_far=values.get("step_reward_sum"))
+    scored = [step for step in theirs if step.agent is None and step.reward_status != "missing"]
+    if scored:
+        total, is_known = segments.paid(scored, so_far=values.get("step_reward_sum"))
         more["step_reward_sum"] = total
-        if values.get("return_basis") != "episode":
-            is_known = is_known and (unpaid or values.get("return_") is not None)
+        if basis != "episode":
+            is_known = is_known and (basis is None or values.get("return_") is not None)
             more |= {"return_basis": "steps", "return_": total if is_known else None}
-    if values.get("return_basis") != "episode" and segments.states_total(reward):
+    if basis != "episode" and paid_by != segments.OWNER and segments.states_total(reward):
         more |= {"return_basis": "episode", "return_": reward.value}
     return more
 

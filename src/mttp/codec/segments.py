@@ -11,7 +11,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["OWNER", "Parts", "Scoring", "identity", "paid", "paying", "segment", "states_total"]
+__all__ = ["OWNER", "Parts", "Scoring", "identity", "lack", "paid", "paying", "segment", "states_total"]
 
 OWNER = ""
 """Stands for the part of the process that owns the root; the others have an id."""
@@ -64,14 +64,16 @@ class Parts:
 
     def lacking(self) -> list[str]:
         """What is missing, a few words for each part; empty where nothing is."""
-        return [words for part, found in self._found.items() if (words := self._lack(part, found))]
+        counted = ((part, found, self._stated.get(part)) for part, found in self._found.items())
+        return [words for part, found, stated in counted if (words := lack(part, found, stated))]
 
-    def _lack(self, part: str, found: int) -> str:
-        where = f" of its part {part}" if part else ""
-        if part not in self._stated:
-            return f"the end{where} ({found} spans were found)"
-        stated = self._stated[part]
-        return f"{stated - found} of {stated} spans{where}" if found < stated else ""
+
+def lack(part: str, found: int, stated: int | None) -> str:
+    """What a part lacks of which so many spans were found and are stated, in words; empty where nothing."""
+    where = f" of its part {part}" if part else ""
+    if stated is None:
+        return f"the end{where} was not found"
+    return f"{found} of {stated}{where} were found" if found < stated else ""
 
 
 def states_total(reward: Reward) -> bool:
@@ -79,17 +81,17 @@ def states_total(reward: Reward) -> bool:
     return reward.status in ("ok", "error")
 
 
-def paying(scorings: Sequence[Scoring], *, owner: str = OWNER) -> Reward:
+def paying(scorings: Sequence[Scoring], *, owner: str = OWNER) -> Scoring:
     """
     The scoring of the whole that stands: the owner's last where it states a total, else another's that does.
 
     Where nobody states one it is the last; status missing where there is none at all.
     """
-    own = [reward for part, reward in scorings if part == owner]
-    if own and states_total(own[-1]):
+    own = [scoring for scoring in scorings if scoring[0] == owner]
+    if own and states_total(own[-1][1]):
         return own[-1]
-    others = [reward for part, reward in scorings if part != owner and states_total(reward)]
-    return others[-1] if others else scorings[-1][1] if scorings else Reward()
+    others = [scoring for scoring in scorings if scoring[0] != owner and states_total(scoring[1])]
+    return (others or scorings or [(owner, Reward())])[-1]
 
 
 def paid(steps: Iterable[Step], *, so_far: float | None = None) -> tuple[float | None, bool]:
