@@ -64,7 +64,7 @@ class Parts:
 
     def lacking(self) -> list[str]:
         """What is missing, a few words for each part; empty where nothing is."""
-        counted = ((part, found, self._stated.get(part)) for part, found in self._found.items())
+        counted = ((part, found, self._stated.get(part)) for part, found in sorted(self._found.items()))
         return [words for part, found, stated in counted if (words := lack(part, found, stated))]
 
 

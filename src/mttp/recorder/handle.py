@@ -128,9 +128,10 @@ class Handle:
             self._host.fault(kind, detail)
 
     def _enclose(self, key: str) -> None:
-        """Remember what was current under `key`, unless this handle's own block is around this one."""
-        if not self._attached:
-            self._outer = otel_context.get_value(key)
+        """Remember what was current under `key`, but not this handle itself or what is in its block."""
+        outer = otel_context.get_value(key)
+        if outer is not self and not self._attached:
+            self._outer = outer
 
     def __enter__(self) -> Self:
         if self._span is not None:
