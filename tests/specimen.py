@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mttp import Call, Episode, Reward, Spec, Step, Tokens
+from mttp import Agent, Call, Episode, Reward, Spec, Step, Tokens
 
 START = 1_750_000_000_000_000_000
 END = START + 5_000_000_000
@@ -47,7 +49,7 @@ EVERYTHING = Episode(
     discount=0.99,
     advantage=-0.5,
     length=12,
-    step_count=3,
+    step_count=5,
     final_observation=np.arange(6, dtype=np.float32).reshape(2, 3),
     final_value=0.125,
     cost_usd=0.0042,
@@ -124,6 +126,45 @@ EVERYTHING = Episode(
             action=[0.5, -0.5],
             reward_status="abstained",
             tokens=Tokens(count=9000, omitted_reason="too long"),
+        ),
+        Step(
+            index=3,
+            agent="player_0",
+            action="e4",
+            reward=-1.0,
+            rewards=(Reward(value=-1.0, grader="referee", components={"mate": -1.0}),),
+            calls=(Call(operation="chat", name="tiny"),),
+        ),
+        Step(index=3, agent="日本 1", reward=1.0, terminated=True),
+    ),
+    agents=(
+        Agent(
+            id="player_0",
+            name="White",
+            policy="tiny@4",
+            policy_version_start="4",
+            policy_version_end="5",
+            return_=-1.0,
+            length=7,
+            terminated=True,
+            truncated=False,
+            advantage=-0.5,
+            metrics={"blunders": 2.0},
+            metadata={"colour": "white", "openings": ["e4"]},
+            error_type="ValueError",
+            error_message="illegal move",
+            faults=("reward_invalid: nan",),
+        ),
+        Agent(
+            id="日本 1",
+            return_=0.5,
+            length=1,
+            terminated=True,
+            reward=Reward(value=0.5, grader="judge", components={f"part_{i}": 0.0 for i in range(40)}),
+            rewards=(
+                Reward(status="abstained"),
+                Reward(value=0.5, grader="judge", components={f"part_{i}": 0.0 for i in range(40)}),
+            ),
         ),
     ),
     reward=Reward(value=0.9, components={"correct": 1.0, "format": 0.5}),
@@ -209,11 +250,42 @@ def rewards(draw: st.DrawFn) -> Reward:
     )
 
 
+def summed(paid: Sequence[float]) -> float | None:
+    """The sum, where there is one that a float holds."""
+    try:
+        return math.fsum(paid) if paid else None
+    except OverflowError:
+        return None
+
+
 @st.composite
-def steps(draw: st.DrawFn, index: int) -> Step:
+def agents(draw: st.DrawFn, id: str, played: Sequence[Step]) -> Agent:
+    """An agent that says nothing impossible, and of its length and return what its steps and scorings say."""
+    scorings = tuple(draw(st.lists(rewards(), max_size=2)))
+    is_total = bool(scorings) and scorings[-1].status in ("ok", "error")
+    paid = [step.reward for step in played if step.reward is not None]
+    ends = [draw(optional(st.booleans())), *(step.terminated for step in reversed(played))]
+    return Agent(
+        id=id,
+        name=draw(optional(texts)),
+        policy=draw(optional(texts)),
+        return_=scorings[-1].value if is_total else summed(paid),
+        length=len(played),
+        terminated=next((end for end in ends if end is not None), None),
+        advantage=draw(optional(finite)),
+        reward=scorings[-1] if scorings else Reward(),
+        rewards=scorings,
+        metrics=draw(st.dictionaries(names, st.floats(), max_size=2)),
+        metadata=draw(st.dictionaries(names, plain, max_size=2)),
+    )
+
+
+@st.composite
+def steps(draw: st.DrawFn, index: int, agent: str | None) -> Step:
     """A step that says nothing impossible."""
     return Step(
         index=index,
+        agent=agent,
         observation=draw(contents),
         action=draw(contents),
         reward=draw(optional(finite)),
@@ -229,8 +301,9 @@ def steps(draw: st.DrawFn, index: int) -> Step:
 @st.composite
 def episodes(draw: st.DrawFn) -> Episode:
     """An episode that says nothing impossible."""
-    count = draw(st.integers(0, 3))
-    members = tuple(draw(steps(index)) for index in range(count))
+    ids = draw(st.lists(texts, max_size=2, unique=True))
+    players = draw(st.lists(st.sampled_from([None, *ids]), max_size=3))
+    members = tuple(draw(steps(index, agent)) for index, agent in enumerate(players))
     return Episode(
         env=draw(texts),
         task=draw(optional(texts)),
@@ -248,6 +321,7 @@ def episodes(draw: st.DrawFn) -> Episode:
         truncated=draw(optional(st.booleans())),
         final_observation=draw(contents),
         steps=members,
+        agents=tuple(draw(agents(id, [step for step in members if step.agent == id])) for id in ids),
         length=len(members),
         rewards=tuple(draw(st.lists(rewards(), max_size=2))),
         start_time=START,

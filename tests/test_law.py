@@ -16,8 +16,8 @@ from mttp.testing import assert_same
 
 
 def stated(value: mttp.Episode, flag: str) -> bool | None:
-    """What the episode says of its end, or else the last step that says anything."""
-    said = [getattr(item, flag) for item in (*value.steps, value)]
+    """What the episode says of its end, or else the last step of its own that says anything."""
+    said = [getattr(item, flag) for item in (*value.steps, value) if getattr(item, "agent", None) is None]
     return next((answer for answer in reversed(said) if answer is not None), None)
 
 

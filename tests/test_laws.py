@@ -50,6 +50,7 @@ WRITE = {
     "signals": 10,
     "opening": 11,
     "configuration": 12,
+    "carriers": 13,
     "integrations": 13,
     "instrumentation": 14,
 }
@@ -197,9 +198,10 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Call Episode OpenEpisode OpenStep Recording Reward Route Run Sampling Session Spec Step Tokens
-        check configure current_episode current_session current_step episode errors instrument
-        read scan step summarize wrap
+        Agent Call Episode OpenAgent OpenEpisode OpenPart OpenStep Recording Reward Route Run Sampling
+        Session Spec Step Tokens
+        carry check configure current_episode current_session current_step episode errors extract inject
+        instrument read scan step summarize wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

@@ -558,3 +558,238 @@ def test_an_interrupt_ends_the_run_as_aborted(tmp_path: Path) -> None:
         episode.complete,
         [run.status for run in recording.runs],
     )
+
+
+# One episode in several processes.
+
+TOLD = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+def act(reward):
+    with mttp.step() as step:
+        step.reward(reward)
+    return os.getpid()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_an_episode_goes_on_in_children_of_multiprocessing(method: str, tmp_path: Path) -> None:
+    """
+    However they are started: each has a part of its own, closed when its function returns.
+    """
+    program = Program(
+        tmp_path,
+        f"""{TOLD}
+if __name__ == "__main__":
+    context = multiprocessing.get_context("{method}")
+    with mttp.configure("file://runs/", run_id="r"), mttp.episode(task="shared"):
+        act(1.0)
+        processes = [context.Process(target=mttp.carry(act), args=(2.0,)) for _ in range(3)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+    print(*(process.exitcode for process in processes))
+""",
+    )
+
+    printed, _ = program.process.communicate(timeout=2 * SECONDS)
+    recording = mttp.read(tmp_path / "runs")
+    assert "0 0 0\n" == printed
+    (episode,) = recording.episodes
+    assert (7.0, 4, 3, True) == (
+        episode.return_,
+        len(episode.steps),
+        len(episode.segments),
+        episode.complete,
+    )
+    assert ([], 4, {"r"}) == (recording.problems, len(recording.runs), {run.id for run in recording.runs})
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pool_that_is_terminated_loses_nothing_that_was_answered(method: str, tmp_path: Path) -> None:
+    """
+    Leaving the block of a `multiprocessing.Pool` kills its workers: what they did was written before.
+    """
+    program = Program(
+        tmp_path,
+        f"""{TOLD}
+if __name__ == "__main__":
+    with mttp.configure("file://runs/"):
+        with multiprocessing.get_context("{method}").Pool(2) as pool:
+            for task in range(3):
+                with mttp.episode(task=str(task)):
+                    pool.map(mttp.carry(act), [1.0] * 10)
+        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("{method}")) as pool:
+            with mttp.episode(task="futures"):
+                list(pool.map(mttp.carry(act), [1.0] * 10))
+""",
+    )
+
+    program.process.communicate(timeout=2 * SECONDS)
+    recording = mttp.read(tmp_path / "runs")
+    assert {"0": 1, "1": 1, "2": 1, "futures": 1} == tasks(recording)
+    assert [(10.0, 10)] * 4 == [(episode.return_, len(episode.segments)) for episode in recording]
+    assert [] == recording.problems
+
+
+def test_a_forked_child_makes_a_part_of_its_own(tmp_path: Path) -> None:
+    """
+    Handles that it inherited are the parent's; what the carrier tells of is there for everybody.
+    """
+    program = Program(
+        tmp_path,
+        """
+        session = mttp.configure("file://runs/")
+        with mttp.episode(task="shared") as episode, mttp.step() as step:
+            carrier = mttp.inject()
+            child = os.fork()
+            if not child:
+                with mttp.extract(carrier) as part:
+                    mttp.current_step().reward(0.5)
+                    with mttp.step() as own:
+                        own.reward(1.0)
+                session.close()
+                os._exit(0)
+            os.waitpid(child, 0)
+        """,
+    )
+    program.ended()
+
+    recording = mttp.read(tmp_path / "runs")
+    (episode,) = recording.episodes
+    assert ([0, 1], [0.5], 1.0, True) == (
+        [step.index for step in episode.steps],
+        [reward.value for reward in episode.steps[0].rewards],
+        episode.return_,
+        episode.complete,
+    )
+    assert [] == recording.problems
+
+
+@pytest.mark.parametrize("flushes", [True, False])
+def test_a_worker_that_dies_in_its_part_makes_the_episode_incomplete(flushes: bool, tmp_path: Path) -> None:
+    """
+    By `os._exit`, as by a kill: whether it had ended a span or only begun, its part has no end.
+    """
+    program = Program(
+        tmp_path,
+        f"""
+        session = mttp.configure("file://runs/")
+        with mttp.episode(task="shared"):
+            carrier = mttp.inject()
+            child = os.fork()
+            if not child:
+                with mttp.extract(carrier):
+                    if {flushes}:
+                        with mttp.step() as step:
+                            step.reward(1.0)
+                    session.flush()
+                    os._exit(0)
+            os.waitpid(child, 0)
+        """,
+    )
+    program.ended()
+
+    recording, summary = mttp.read(tmp_path / "runs"), mttp.summarize(tmp_path / "runs")
+    (episode,) = recording.episodes
+    (segment,) = episode.segments
+    assert ("completed", False, int(flushes)) == (episode.status, episode.complete, len(episode.steps))
+    message = f"episode {episode.trace_id} lacks spans: the end of its part {segment} was not found"
+    assert [message] == [str(problem) for problem in recording.problems]
+    assert [message] == [str(problem) for problem in summary.problems]
+
+
+SERVICE = """
+import http.server
+import json
+
+class Judge(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with mttp.extract(self.headers) as part:
+            mttp.current_step().reward(given["last"], grader="process")
+            part.reward(sum(given["all"]), components={"total": sum(given["all"])}, grader="outcome")
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Judge)
+print(server.server_port, flush=True)
+server.handle_request()
+server.server_close()
+mttp.current_session().close()
+"""
+
+WORKER = """
+import json, sys
+import mttp
+
+with mttp.extract(json.loads(sys.stdin.readline())) as part:
+    for _ in range(2):
+        with mttp.step() as step:
+            step.action(sys.argv[1])
+            step.reward(1.0)
+    print(json.dumps(mttp.inject()), flush=True)
+"""
+
+
+def test_three_processes_record_one_episode(tmp_path: Path) -> None:
+    """
+    Two rollout workers, over a pipe, and a reward service, over HTTP: one complete trace in the directory.
+    """
+    (tmp_path / "service.py").write_text("import mttp\n" + SERVICE)
+    (tmp_path / "worker.py").write_text(WORKER)
+    program = Program(
+        tmp_path,
+        """
+        import json, subprocess, urllib.request
+
+        session = mttp.configure("file://runs/", run_id="r")
+        quiet = dict(stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        service = subprocess.Popen([sys.executable, "service.py"], **quiet)
+        port = service.stdout.readline().strip()
+        with mttp.episode(task="shared", group="g") as episode:
+            with mttp.step() as step:
+                step.action("owner")
+            carrier = mttp.inject()
+            for name in ("first", "second"):
+                worker = [sys.executable, "worker.py", name]
+                done = subprocess.run(worker, input=json.dumps(carrier), **quiet)
+                carrier = json.loads(done.stdout)
+            with mttp.step(index=5) as step:
+                body = json.dumps({"last": 0.5, "all": [1, 2]}).encode()
+                headers = mttp.inject({"Content-Type": "application/json"})
+                url = f"http://127.0.0.1:{port}/"
+                urllib.request.urlopen(urllib.request.Request(url, body, headers)).close()
+            episode.end(terminated=True, outcome="success")
+        service.wait()
+        session.close()
+        print(service.returncode, session.stats.faults.total())
+        """,
+    )
+
+    assert ["0 0"] == program.ended()
+    recording = mttp.read(tmp_path / "runs")
+    (episode,) = recording.episodes
+    assert (3.0, "episode", "outcome", 4.0) == (
+        episode.return_,
+        episode.return_basis,
+        episode.reward.grader,
+        episode.step_reward_sum,
+    )
+    assert ["owner", "first", "first", "second", "second", None] == [step.action for step in episode.steps]
+    assert [0, 1, 2, 3, 4, 5] == [step.index for step in episode.steps]
+    assert [("process", 0.5)] == [(reward.grader, reward.value) for reward in episode.steps[-1].rewards]
+    assert (3, True, "success", "g") == (
+        len(episode.segments),
+        episode.complete,
+        episode.outcome,
+        episode.group,
+    )
+    assert ([], 4, 4) == (recording.problems, len(recording.runs), len(recording.sources))
+    assert {"r"} == {episode.run_id, *(run.id for run in recording.runs)}
+    assert [3.0] == mttp.summarize(tmp_path / "runs").returns.tolist()

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mttp import errors
+    from mttp.carriers import carry, extract, inject
     from mttp.checking import check
     from mttp.configuration import configure, current_session, episode, step
-    from mttp.episodes import Call, Episode, Reward, Run, Spec, Step, Tokens
+    from mttp.episodes import Agent, Call, Episode, Reward, Run, Spec, Step, Tokens
     from mttp.instrumentation import instrument, wrap
     from mttp.reading import Recording, read, scan, summarize
-    from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
+    from mttp.recorder import OpenAgent, OpenEpisode, OpenPart, OpenStep, current_episode, current_step
     from mttp.routes import Route
     from mttp.sampling import Sampling
     from mttp.session import Session
@@ -39,7 +40,13 @@ __all__ = [
     "current_episode",
     "current_step",
     "OpenEpisode",
+    "OpenAgent",
     "OpenStep",
+    # go on elsewhere
+    "inject",
+    "extract",
+    "carry",
+    "OpenPart",
     # read
     "read",
     "scan",
@@ -49,6 +56,7 @@ __all__ = [
     # values
     "Run",
     "Episode",
+    "Agent",
     "Step",
     "Tokens",
     "Reward",
@@ -71,7 +79,12 @@ _HOMES = {
     "current_episode": "recorder",
     "current_step": "recorder",
     "OpenEpisode": "recorder",
+    "OpenAgent": "recorder",
     "OpenStep": "recorder",
+    "OpenPart": "recorder",
+    "inject": "carriers",
+    "extract": "carriers",
+    "carry": "carriers",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
@@ -79,6 +92,7 @@ _HOMES = {
     "Recording": "reading",
     "Run": "episodes",
     "Episode": "episodes",
+    "Agent": "episodes",
     "Step": "episodes",
     "Tokens": "episodes",
     "Reward": "episodes",

@@ -9,9 +9,9 @@ from opentelemetry.trace import SpanKind
 
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
-from mttp.episodes import Call, Episode, Reward, Step
+from mttp.episodes import Agent, Call, Episode, Reward, Step
 from mttp.livespan import LiveSpan
-from mttp.recorder import Host, OpenEpisode, OpenStep
+from mttp.recorder import Host, OpenEpisode, OpenStep, Trajectory
 
 __all__ = ["record"]
 
@@ -81,10 +81,13 @@ def record(
     finish = episode.end_time if end_time is None else end_time
     finish = root.started if finish is None else finish
     try:
+        for agent in episode.agents:
+            _begin_agent(opened, _timed(agent, root.started, finish))
         for step in episode.steps:
             _step(opened, step, root.started, finish)
-        for reward in _scorings(episode):
-            opened._set_total(_scoring(opened, root, _timed(reward, root.started, finish)))
+        for agent in episode.agents:
+            _end_agent(opened, _timed(agent, root.started, finish))
+        _score(opened, episode, root.started, finish)
         opened.final_observation(episode.final_observation)
         _carry(root, episode)
     except Exception as error:  # a value that says something impossible costs itself
@@ -98,35 +101,72 @@ def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
     facts["status"] = "aborted" if episode.status == "unfinished" else episode.status
     facts["length"] = episode.length or opened.length
     facts["error_message"] = episode.error_message or ""
-    if episode.return_ is not None and episode.return_ != opened.return_:
-        opened._ledger.overrule(episode.return_)
+    _overrule(opened, episode)
     return facts
 
 
-def _scorings(episode: Episode) -> tuple[Reward, ...]:
-    stated = episode.reward.status != "missing" or episode.reward.components
-    return episode.rewards or ((episode.reward,) if stated else ())
+def _overrule(opened: Trajectory, value: Episode | Agent) -> None:
+    """Keep a return that the scorings and steps do not account for."""
+    if value.return_ is not None and value.return_ != opened.return_:
+        opened._ledger.overrule(value.return_)
+
+
+def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> None:
+    stated = value.reward.status != "missing" or value.reward.components
+    for reward in value.rewards or ((value.reward,) if stated else ()):
+        opened._score(*_checked(_timed(reward, start, end)))
 
 
 def _timed(value: Any, start: int, end: int) -> Any:
     return replace(value, start_time=value.start_time or start, end_time=value.end_time or end)
 
 
-def _scoring(opened: OpenEpisode, parent: LiveSpan, reward: Reward) -> Reward:
+def _checked(reward: Reward) -> tuple[Reward, Faults]:
     faults: Faults = []
-    return opened.scored(parent, rewards.checked(reward, faults), faults)
+    return rewards.checked(reward, faults), faults
+
+
+def _begin_agent(opened: OpenEpisode, value: Agent) -> None:
+    agent = opened.agent(
+        value.id,
+        policy=value.policy,
+        policy_version=value.policy_version_start,
+        name=value.name,
+        metadata=value.metadata,
+        start_time=value.start_time,
+    )
+    agent._describe(None, value.metrics)
+
+
+def _end_agent(opened: OpenEpisode, value: Agent) -> None:
+    agent = opened.agent(value.id)
+    span = cast(LiveSpan, agent._span)
+    _score(agent, value, span.started, cast(int, value.end_time))
+    _overrule(agent, value)
+    _carry(span, value)
+    agent._finish(
+        terminated=value.terminated,
+        truncated=value.truncated,
+        length=value.length or agent.length,
+        advantage=value.advantage,
+        policy_version_end=value.policy_version_end,
+        error_type=value.error_type,
+        error_message=value.error_message or "",
+        end_time=value.end_time,
+    )
 
 
 def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
     value = _timed(value, start, end)
-    step = opened.step(start_time=value.start_time, index=value.index)
+    player = opened if value.agent is None else opened.agent(value.agent, start_time=value.start_time)
+    step = player.step(start_time=value.start_time, index=value.index)
     span = cast(LiveSpan, step._span)
     step.observation(value.observation)
     step.action(value.action)
     if value.tokens is not None:
         step._set_tokens(value.tokens)
     for reward in value.rewards:
-        _scoring(opened, span, _timed(reward, span.started, end))
+        step._record_scoring(*_checked(_timed(reward, span.started, end)))
     for call in value.calls:
         _call(step, _timed(call, span.started, end))
     if value.reward is not None:
@@ -160,8 +200,8 @@ def _call(step: OpenStep, value: Call) -> None:
         )
 
 
-def _carry(span: LiveSpan, value: Step | Episode) -> None:
+def _carry(span: LiveSpan, value: Step | Agent | Episode) -> None:
     """Keep what an earlier recording said of itself."""
     span.values |= value.extra
     span.faults.extend(value.faults)
-    span.omissions.extend(value.omissions)
+    span.omissions.extend(getattr(value, "omissions", ()))

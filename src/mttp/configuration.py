@@ -26,7 +26,7 @@ from mttp.opening import (
     open_session,
     publish,
 )
-from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
+from mttp.recorder import OpenEpisode, OpenStep, current_trajectory, inert_episode
 from mttp.routes import Destination
 from mttp.sampling import Sampling
 from mttp.session import Session
@@ -285,8 +285,12 @@ def episode(
 
 
 def step(**options: Any) -> OpenStep:
-    """Start the current episode's next step; outside an episode it is inert, and that is counted."""
-    opened = current_episode()
+    """
+    Start the next step of the current agent, or of the current episode where no agent is.
+
+    Outside an episode it is inert, and that is counted.
+    """
+    opened = current_trajectory()
     if not opened:
         session = current_session()
         if session is not None:

@@ -1,5 +1,5 @@
 """
-Run, episode, step, tokens, reward and call as frozen values: no I/O, no attribute names.
+Run, episode, agent, step, tokens, reward and call as frozen values: no I/O, no attribute names.
 
 They are what reading returns and what `session.record` takes.
 Times are nanoseconds since the Unix epoch; arrays are numpy arrays of the stated shape.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     IntArray: TypeAlias = NDArray[np.int64]
     FloatArray: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
-__all__ = ["Call", "Episode", "Reward", "Run", "Spec", "Step", "Tokens"]
+__all__ = ["Agent", "Call", "Episode", "Reward", "Run", "Spec", "Step", "Tokens"]
 
 
 def same(left: object, right: object) -> bool:
@@ -341,7 +341,9 @@ class Step(_Value):
     """One decision of the policy: what it saw, did, and was paid."""
 
     index: int = 0
-    """Position in the episode, from 0."""
+    """Position in the episode, or among the steps of its agent, from 0."""
+    agent: str | None = None
+    """The agent whose step it is, in an episode with several."""
     observation: Any = None
     """What the policy saw, before acting."""
     action: Any = None
@@ -394,6 +396,54 @@ class Step(_Value):
     def __post_init__(self) -> None:
         if self.reward is not None and self.reward_status == "missing":
             object.__setattr__(self, "reward_status", "ok")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Agent(_Value):
+    """One agent's part in an episode with several; its steps are those of the episode that name it."""
+
+    id: str
+    """Its identity within the episode."""
+    name: str | None = None
+    """Its name as people read it."""
+    policy: str | None = None
+    """The id of the policy that acts for it."""
+    policy_version_start: str | None = None
+    """Version of that policy at its first step."""
+    policy_version_end: str | None = None
+    """Version of that policy at its last step."""
+    return_: float | None = None
+    """What it was paid: the total that its scoring states, else the sum of its steps; None when not known."""
+    length: int = 0
+    """Steps that it took."""
+    terminated: bool | None = None
+    """Whether the task ended for it."""
+    truncated: bool | None = None
+    """Whether a limit cut it off."""
+    advantage: float | None = None
+    """Its advantage, where it was known in time."""
+    reward: Reward = field(default_factory=Reward)
+    """The last scoring of the agent as a whole; status missing where there is none."""
+    rewards: tuple[Reward, ...] = ()
+    """All scorings of the agent as a whole, in order of start."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The user's own numbers by name."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own facts by name."""
+    error_type: str | None = None
+    """Class of the exception that ended it."""
+    error_message: str | None = None
+    """That exception's message."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with what was recorded, `kind: detail` each."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that this version does not know."""
+    span_id: str = field(default="", compare=False)
+    """The agent's span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When it began."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -459,11 +509,11 @@ class Episode(_Value):
     truncated: bool | None = None
     """Whether a limit cut it off."""
     return_: float | None = None
-    """What the whole episode was paid; None when that is not known."""
+    """What the whole episode was paid; None when that is not known. Agents' pay is theirs, and not in it."""
     return_basis: str | None = None
-    """Where `return_` is from: episode (a stated total) or steps (their sum)."""
+    """Where `return_` is from: episode (a stated total) or steps (their sum, without those of agents)."""
     step_reward_sum: float | None = None
-    """Sum of the step rewards that are numbers; None when no step states one."""
+    """Sum of the step rewards that are numbers, without those of agents; None when no step states one."""
     discount: float | None = None
     """The discount factor that the trainer uses."""
     advantage: float | None = None
@@ -483,13 +533,17 @@ class Episode(_Value):
     timing: str = "live"
     """live, or batch where the times are those of the whole batch."""
     steps: tuple[Step, ...] = ()
-    """The steps, by index."""
+    """The steps of everybody, by index, those of one index in order of start."""
+    agents: tuple[Agent, ...] = ()
+    """The agents, in order of start, where there are several; empty otherwise."""
     reward: Reward = field(default_factory=Reward)
     """The last scoring of the whole episode; status missing where there is none."""
     rewards: tuple[Reward, ...] = ()
     """All scorings of the whole episode, in order of start."""
     complete: bool = True
     """Whether every recorded span was found."""
+    segments: tuple[str, ...] = field(default=(), compare=False)
+    """Ids of the parts that processes other than the one that started it recorded, in order of start."""
     error_type: str | None = None
     """Class of the exception that ended it."""
     error_message: str | None = None

@@ -26,7 +26,8 @@ from mttp.lane import Lane, Transport
 from mttp.livespan import GuestSpan, Origin
 from mttp.observers import Observers
 from mttp.pipeline import Pipeline
-from mttp.recorder import OpenEpisode, inert_episode
+from mttp.recorder import OpenEpisode, OpenPart, inert_episode
+from mttp.recorder.whereabouts import Whereabouts
 from mttp.sampling import Sampling
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
@@ -268,6 +269,16 @@ class Session:
         return ", ".join(map(repr, self.transports)) or "nothing"
 
     # What the rooms above call.
+
+    def join(self, where: Whereabouts) -> OpenPart:
+        """Go on with another process's episode."""
+        if self._closed:
+            return OpenPart(None)
+        try:
+            return OpenPart(self._share, where)
+        except Exception as error:
+            self._share.fault("internal_error", f"join: {error!r}")
+            return OpenPart(None)
 
     def before_close(self, callback: Callable[..., object], *args: object) -> None:
         """Have something called while the session still records, right before it closes."""

@@ -85,6 +85,7 @@ class Share:
         self._run: LiveSpan | None = None
         self._is_known = False
         self._finished = 0
+        self._parts = 0
 
     def flush(self, timeout: float) -> bool:
         """Have everything written that has ended; whether all was taken within `timeout` seconds."""
@@ -145,6 +146,19 @@ class Share:
         self._unmarked.pop(id(episode), None)
         with self.stats.lock:
             self._finished += 1
+
+    def joined(self, part: Markable) -> None:
+        """Take note that another process's episode goes on here."""
+        with self.stats.lock:
+            self._parts += 1
+        self._unmarked[id(part)] = part
+        self.wake()
+
+    def left(self, part: Markable) -> None:
+        """Take note of the end of that part."""
+        self._unmarked.pop(id(part), None)
+        with self.stats.lock:
+            self._parts -= 1
 
     def stepped(self) -> None:
         """Take note of a step that started."""
@@ -234,6 +248,8 @@ class Share:
             self._is_over = True
             for _ in range(self.stats.episodes - self._finished):
                 self.fault("episode_never_ended", "an episode was still open when its session closed")
+            for _ in range(self._parts):
+                self.fault("part_never_ended", "a part of an episode was still open when its session closed")
             root = self._learn()
             faults: Faults = []
             late = [provenance.imported] if self._detection is not None and self._detection.over else []

@@ -14,13 +14,13 @@ from reading.traces import episode, write
 from specimen import EVERYTHING
 
 import mttp
-from mttp.episodes import Episode, Reward, Step, Tokens
+from mttp.episodes import Agent, Episode, Reward, Step, Tokens
 from mttp.errors import MissingExtra
-from mttp.reading.tables import EPISODES, REWARDS, STEPS, TOKENS, Tables
+from mttp.reading.tables import AGENTS, EPISODES, REWARDS, STEPS, TOKENS, Tables
 
 pyarrow = pytest.importorskip("pyarrow")
 
-COLUMNS = {"episodes": EPISODES, "steps": STEPS, "rewards": REWARDS, "tokens": TOKENS}
+COLUMNS = {"episodes": EPISODES, "agents": AGENTS, "steps": STEPS, "rewards": REWARDS, "tokens": TOKENS}
 EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
 
 every_table = pytest.mark.parametrize("name", COLUMNS)
@@ -60,7 +60,16 @@ def test_every_field_of_an_episode_has_a_column():
     """
     names = {field.name.rstrip("_") for field in fields(Episode)}
 
-    assert names - {"steps", "rewards"} | {"reward_status", "duration"} == set(EPISODES)
+    assert names - {"steps", "agents", "rewards"} | {"reward_status", "duration"} == set(EPISODES)
+
+
+def test_every_field_of_an_agent_has_a_column():
+    """
+    So it is with agents; their scorings aside.
+    """
+    names = {field.name.rstrip("_") for field in fields(Agent)} - {"rewards"}
+
+    assert names | {"reward_status", "trace_id", "run_id"} == set(AGENTS)
 
 
 def test_every_field_of_a_step_has_a_column():
@@ -79,7 +88,7 @@ def test_every_field_of_a_scoring_has_a_column():
     names = {field.name for field in fields(Reward)} - {"spec"}
     spec = {f"spec_{field.name}" for field in fields(mttp.Spec)}
 
-    assert names | spec | {"trace_id", "run_id", "step_index", "position"} == set(REWARDS)
+    assert names | spec | {"trace_id", "run_id", "step_index", "agent", "position"} == set(REWARDS)
 
 
 def test_every_field_of_a_token_block_has_a_column():
@@ -88,7 +97,8 @@ def test_every_field_of_a_token_block_has_a_column():
     """
     names = {field.name for field in fields(Tokens)} - {"parent"}
 
-    assert names | {"parent_step", "parent_length", "trace_id", "run_id", "step_index"} == set(TOKENS)
+    place = {"trace_id", "run_id", "step_index", "agent"}
+    assert names | {"parent_step", "parent_length"} | place == set(TOKENS)
 
 
 def test_an_episode_is_a_row():
@@ -137,7 +147,7 @@ def test_a_step_is_a_row():
     """
     Steps name their episode; what is absent is null.
     """
-    first, second, third = rows("steps")
+    first, second, third, *of_agents = rows("steps")
 
     assert ("ab" * 16, 0, '"2+2=?"', 0.25, None) == tuple(
         first[name] for name in ("trace_id", "index", "observation", "reward", "reward_raw")
@@ -149,13 +159,31 @@ def test_a_step_is_a_row():
         second["reward_raw"],
     )
     assert {"text": "hi", "grid": [[1, 2], [3, 4]], "mask": None} == json.loads(str(third["observation"]))
+    assert [(3, "player_0", -1.0), (3, "日本 1", 1.0)] == [
+        (row["index"], row["agent"], row["reward"]) for row in of_agents
+    ]
+
+
+def test_an_agent_is_a_row():
+    """
+    Of an episode with several; its steps and scorings name it.
+    """
+    first, second = rows("agents")
+
+    assert ("ab" * 16, "player_0", "White", -1.0, 7, True, None) == tuple(
+        first[name] for name in ("trace_id", "id", "name", "return", "length", "terminated", "reward")
+    )
+    assert ("日本 1", 0.5, 0.5, "ok") == tuple(
+        second[name] for name in ("id", "return", "reward", "reward_status")
+    )
 
 
 def test_a_scoring_is_a_row():
     """
     One row per scoring, components and weights as maps, so that totals can be summed.
     """
-    whole = [row for row in rows("rewards") if row["step_index"] is None]
+    whole = [row for row in rows("rewards") if row["step_index"] is None and row["agent"] is None]
+    of_agents = [row for row in rows("rewards") if row["step_index"] is None and row["agent"] is not None]
     of_steps = [row for row in rows("rewards") if row["step_index"] is not None]
 
     assert [(0, None, "abstained"), (1, 0.9, "ok")] == [
@@ -165,8 +193,11 @@ def test_a_scoring_is_a_row():
     assert ("math", "1.2.0", [0.0, 1.0]) == tuple(
         whole[1][name] for name in ("spec_name", "spec_version", "range")
     )
-    assert [(0, 0.25, [("close", 0.25)])] == [
-        (r["step_index"], r["value"], r["components"]) for r in of_steps
+    assert [(0, None, 0.25, [("close", 0.25)]), (3, "player_0", -1.0, [("mate", -1.0)])] == [
+        (r["step_index"], r["agent"], r["value"], r["components"]) for r in of_steps
+    ]
+    assert [("日本 1", 0, None), ("日本 1", 1, 0.5)] == [
+        (r["agent"], r["position"], r["value"]) for r in of_agents
     ]
 
 

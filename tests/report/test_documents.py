@@ -241,6 +241,9 @@ def test_a_tree_tells_the_whole_episode():
         "fault  reward_invalid: nan",
         "observation  [1 2 3 4] uint8 (2, 2)",
         "left out: too long",
+        "agent player_0  terminated, return -1, 7 steps",
+        "name White  policy tiny@4",
+        "step 3 of player_0  reward -1",
     ):
         assert words in text
 
@@ -251,7 +254,7 @@ def test_a_tree_s_steps_can_be_limited():
     """
     text = text_of(tree(EPISODE, limit=1))
 
-    assert ("step 0" in text, "step 1 " in text, "… and 2 more steps; --limit 0 shows all" in text) == (
+    assert ("step 0" in text, "step 1 " in text, "… and 4 more steps; --limit 0 shows all" in text) == (
         True,
         False,
         True,

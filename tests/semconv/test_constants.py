@@ -155,6 +155,7 @@ def test_span_names():
         "EPISODE": "episode",
         "EPISODE_START": "episode.start",
         "SEGMENT": "segment",
+        "SEGMENT_START": "segment.start",
         "STEP": "step",
         "STEPS": "steps",
         "AGENT": "agent",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import calls, content, rewards, steps, templates
+from mttp.codec import agents, calls, content, rewards, segments, steps, templates
 from mttp.codec.plain import Faults, Plain, from_json, number, text, to_json
-from mttp.episodes import Episode, Reward
+from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["decode", "ending", "identity", "is_episode", "seed"]
+__all__ = ["decode", "ending", "identity", "is_episode", "lacking", "seed"]
 
 _TEXTS = {
     "env": a.ENV_ID,
@@ -52,7 +52,8 @@ _ENDING = {"status": a.EPISODE_STATUS, "outcome": a.EPISODE_OUTCOME, "return_bas
 KEYS = frozenset(
     {*_TEXTS.values(), *_INTEGERS.values(), *_NUMBERS.values(), *_FLAGS.values(), *_JSON.values()}
     | {*_LISTS.values(), *_ENDING.values(), *content.FINAL_OBSERVATION, *rewards.KEYS}
-    | {a.RUN_ID, a.EPISODE_ID, a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
+    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.SEGMENT_SPAN_COUNT, a.AGENT_ID, a.STEP_INDEX}
+    | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
 """Every attribute of an episode's root, but for the templates."""
 TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
@@ -119,47 +120,107 @@ def is_episode(records: Iterable[SpanRecord]) -> bool:
     return any(a.EPISODE_ID in record.attributes for record in records)
 
 
+def lacking(records: Iterable[SpanRecord]) -> str:
+    """What is missing of an episode that is not complete, in words."""
+    return ", ".join(segments.Parts(records).lacking())
+
+
 def decode(records: Sequence[SpanRecord]) -> Episode:
     """
-    The episode that the distinct spans of one trace hold, in any order.
+    The episode that the distinct spans of one trace hold, in any order and from any number of processes.
 
-    Without its root it is unfinished, and its identity is what the start marker or a step says.
+    Without its root it is unfinished, and its identity is what the start marker or another span says.
     """
     root = _find(records, names.EPISODE)
     start = root or _find(records, names.EPISODE_START) or _first_of_ours(records)
     found: Mapping[str, Any] = start.attributes
+    span_id = _root_id(records, start)
     children = _children(records)
-    members = [_step(record, children) for record in records if _is_step(record)]
-    members.sort(key=lambda step: step.index)
-    scorings = [
-        _reward(record, children) for record in children[_episode_span(root, start)] if _is_reward(record)
-    ]
-    span_count = _ours(records) if root is None else int(found.get(a.EPISODE_SPAN_COUNT, 0))
+    members = sorted(_steps(records, children), key=_by_index)
+    scorings = _scorings(children, span_id)
+    closings = [record for record in children[span_id] if record.name == names.SEGMENT]
+    parts, paying = segments.Parts(records), segments.paying(scorings)
     values = _values(found)
     if root is None:
-        values |= {"status": "unfinished"} | _so_far(members)
+        values |= {"status": "unfinished"} | _so_far([step for _, step in members])
+    else:
+        values |= _with_parts(values, members, *paying)
     return Episode(
         trace_id=start.trace_id,
         run_id=str(found.get(a.RUN_ID, "")),
         id=str(found.get(a.EPISODE_ID, "")),
         seed=seed(found.get(a.ENV_SEED)),
-        metadata=templates.decode(a.METADATA, found),
-        metrics=templates.decode(a.METRIC, found),
+        metadata=_own(a.METADATA, start, closings),
+        metrics=_own(a.METRIC, start, closings),
         final_observation=content.decode(content.FINAL_OBSERVATION, found),
-        steps=tuple(members),
-        reward=scorings[-1] if scorings else Reward(),
-        rewards=tuple(scorings),
-        complete=root is not None and _ours(records) >= span_count,
+        steps=tuple(step for _, step in members),
+        agents=tuple(_agents(records, children, members)),
+        reward=paying[1],
+        rewards=tuple(reward for _, reward in scorings),
+        complete=root is not None and not parts.lacking(),
+        segments=_segments(records),
         error_type=found.get(a.ERROR_TYPE),
         error_message=start.status_message or None,
-        faults=tuple(found.get(a.FAULTS) or ()),
+        faults=tuple(
+            fault for record in (start, *closings) for fault in record.attributes.get(a.FAULTS) or ()
+        ),
         omissions=tuple(found.get(a.OMISSIONS) or ()),
         extra=templates.unknown(found, KEYS, TEMPLATES),
-        span_id=_episode_span(root, start),
+        span_id=span_id,
         start_time=start.start_time,
         end_time=None if root is None else root.end_time,
-        **values | {"span_count": span_count},
+        **values | {"span_count": parts.found if root is None else parts.recorded},
     )
+
+
+def _own(prefix: str, start: SpanRecord, closings: Sequence[SpanRecord]) -> dict[str, Any]:
+    """The user's own by name: what the root says, and what other processes add."""
+    found: dict[str, Any] = {}
+    for record in (*reversed(closings), start):
+        found |= templates.decode(prefix, record.attributes)
+    return found
+
+
+def _with_parts(
+    values: Mapping[str, Any], members: Sequence[tuple[str, Step]], paid_by: str, reward: Reward
+) -> dict[str, Any]:
+    """What the root could not know: what other processes did and paid."""
+    theirs = [step for part, step in members if part != segments.OWNER]
+    basis = values.get("return_basis")
+    more: dict[str, Any] = {}
+    if theirs:
+        more["step_count"] = values.get("step_count", 0) + len(theirs)
+        more["length"] = max([values.get("length", 0), *(step.index + 1 for step in theirs)])
+    scored = [step for step in theirs if step.agent is None and step.reward_status != "missing"]
+    if scored:
+        total, is_known = segments.paid(scored, so_far=values.get("step_reward_sum"))
+        more["step_reward_sum"] = total
+        if basis != "episode":
+            is_known = is_known and (basis is None or values.get("return_") is not None)
+            more |= {"return_basis": "steps", "return_": total if is_known else None}
+    if basis != "episode" and paid_by != segments.OWNER and segments.states_total(reward):
+        more |= {"return_basis": "episode", "return_": reward.value}
+    return more
+
+
+def _agents(
+    records: Iterable[SpanRecord],
+    children: Mapping[str, list[SpanRecord]],
+    members: Sequence[tuple[str, Step]],
+) -> Iterator[Agent]:
+    """The agents in order of start; one whose end is missing is known by its steps."""
+    spans: dict[str, list[SpanRecord]] = defaultdict(list)
+    played: dict[str, list[tuple[str, Step]]] = defaultdict(list)
+    for record in sorted(filter(_is_agent, records), key=_by_time):
+        spans[str(record.attributes[a.AGENT_ID])].append(record)
+    for part, step in members:
+        if step.agent is not None:
+            played[step.agent].append((part, step))
+    for id_ in {**spans, **played}:
+        scorings = [scoring for span in spans[id_] for scoring in _scorings(children, span.span_id)]
+        scorings.sort(key=lambda scoring: scoring[1].start_time or 0)
+        own = sorted(spans[id_], key=lambda span: segments.segment(span) != segments.OWNER)
+        yield agents.decode(id_, own, steps=played[id_], scorings=scorings)
 
 
 def _values(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,13 +232,14 @@ def _values(found: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _so_far(members: Sequence[Any]) -> dict[str, Any]:
+def _so_far(members: Sequence[Step]) -> dict[str, Any]:
     """What the steps found say about an episode whose end is missing."""
-    paid = [step.reward for step in members if step.reward is not None]
+    counts = Counter(step.agent for step in members)
+    total, _ = segments.paid(step for step in members if step.agent is None)
     return {
-        "length": len(members),
+        "length": max(counts.values(), default=0),
         "step_count": len(members),
-        "step_reward_sum": sum(paid) if paid else None,
+        "step_reward_sum": total,
     }
 
 
@@ -193,19 +255,49 @@ def _first_of_ours(records: Iterable[SpanRecord]) -> SpanRecord:
     return min((r for r in records if a.EPISODE_ID in r.attributes), key=lambda record: record.start_time)
 
 
-def _episode_span(root: SpanRecord | None, start: SpanRecord) -> str:
-    return start.span_id if root is not None else start.parent_id
+def _root_id(records: Iterable[SpanRecord], start: SpanRecord) -> str:
+    """The root's span: itself, or the parent of whatever is known to be its child."""
+    if _named(start, names.EPISODE):
+        return start.span_id
+    if start.name == names.EPISODE_START:
+        return start.parent_id
+    return next((record.parent_id for record in records if _is_below_root(record)), start.parent_id)
 
 
-def _ours(records: Iterable[SpanRecord]) -> int:
-    return sum(1 for record in records if a.RUN_ID in record.attributes)
+def _is_below_root(record: SpanRecord) -> bool:
+    if a.EPISODE_ID not in record.attributes:
+        return False
+    of_nobody = a.AGENT_ID not in record.attributes
+    return (
+        record.name in (names.SEGMENT, names.SEGMENT_START)
+        or _is_agent(record)
+        or (_is_step(record) and of_nobody)
+    )
 
 
 def _children(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
     children: dict[str, list[SpanRecord]] = defaultdict(list)
-    for record in sorted(records, key=lambda record: (record.start_time, record.end_time)):
+    for record in sorted(records, key=_by_time):
         children[record.parent_id].append(record)
     return children
+
+
+def _by_index(member: tuple[str, Step]) -> tuple[int, int]:
+    return member[1].index, member[1].start_time or 0
+
+
+def _by_time(record: SpanRecord) -> tuple[int, int]:
+    return record.start_time, record.end_time
+
+
+def _segments(records: Iterable[SpanRecord]) -> tuple[str, ...]:
+    """The parts of other processes."""
+    theirs = sorted((record for record in records if a.SEGMENT_ID in record.attributes), key=_by_time)
+    return tuple(dict.fromkeys(map(segments.segment, theirs)))
+
+
+def _is_agent(record: SpanRecord) -> bool:
+    return a.AGENT_ID in record.attributes and _named(record, names.AGENT)
 
 
 def _is_step(record: SpanRecord) -> bool:
@@ -216,13 +308,24 @@ def _is_reward(record: SpanRecord) -> bool:
     return a.REWARD_STATUS in record.attributes and _named(record, names.REWARD)
 
 
-def _step(record: SpanRecord, children: Mapping[str, list[SpanRecord]]) -> Any:
-    mine = children.get(record.span_id, [])
-    return steps.decode(
-        record,
-        scorings=[_reward(child, children) for child in mine if _is_reward(child)],
-        calls=[calls.decode(child) for child in mine if calls.is_call(child)],
-    )
+def _steps(
+    records: Iterable[SpanRecord], children: Mapping[str, list[SpanRecord]]
+) -> Iterator[tuple[str, Step]]:
+    """The steps, and in whose part each was recorded."""
+    for record in filter(_is_step, records):
+        mine = children.get(record.span_id, [])
+        step = steps.decode(
+            record,
+            scorings=[_reward(child, children) for child in mine if _is_reward(child)],
+            calls=[calls.decode(child) for child in mine if calls.is_call(child)],
+        )
+        yield segments.segment(record), step
+
+
+def _scorings(children: Mapping[str, list[SpanRecord]], span_id: str) -> list[segments.Scoring]:
+    """The scorings of a whole, in order of start, and in whose part each was recorded."""
+    mine = filter(_is_reward, children.get(span_id, []))
+    return [(segments.segment(record), _reward(record, children)) for record in mine]
 
 
 def _reward(record: SpanRecord, children: Mapping[str, list[SpanRecord]]) -> Reward:

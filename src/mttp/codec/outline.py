@@ -14,21 +14,26 @@ __all__ = [
     "OTHER",
     "Ending",
     "Gap",
+    "Played",
+    "Scored",
+    "closing",
     "counts",
     "ending",
     "env",
     "gap",
     "grade",
     "kind",
-    "scores",
-    "steps",
+    "played",
+    "scored",
+    "scores_whole",
 ]
 
 CALL = "call"
 OTHER = "other"
 
 _OF_EPISODES = frozenset(
-    {names.EPISODE, names.EPISODE_START, names.STEP, names.STEPS, names.REWARD, names.GRADE}
+    {names.EPISODE, names.EPISODE_START, names.SEGMENT, names.SEGMENT_START, names.AGENT}
+    | {names.STEP, names.STEPS, names.REWARD, names.GRADE}
 )
 
 
@@ -41,8 +46,40 @@ class Ending(NamedTuple):
     spec: str
     """Name and version of the reward spec that paid; empty where none did."""
     return_: float | None
+    return_basis: str
+    """episode, steps, or empty where nothing was paid."""
     length: int
     span_count: int
+
+
+class Scored(NamedTuple):
+    """What one scoring says."""
+
+    when: tuple[int, int]
+    """When it began and ended."""
+    parent: str
+    """The span that was scored."""
+    span: str
+    """Its own span."""
+    states_total: bool
+    """Whether it says what was paid, if only that it can't be known."""
+    value: float | None
+    spec: str
+    scores: dict[str, float]
+
+
+class Played(NamedTuple):
+    """What one step, or a block of them, says."""
+
+    steps: int
+    """How many it is."""
+    position: int
+    """The step's index."""
+    agent: str | None
+    """Whose it is."""
+    reward: float | None
+    invalid: bool
+    """Whether the reward can't be known."""
 
 
 class Gap(NamedTuple):
@@ -76,11 +113,22 @@ def ending(record: SpanRecord) -> Ending:
         status=str(found.get(a.EPISODE_STATUS, "completed")),
         outcome=str(found.get(a.EPISODE_OUTCOME, "unknown")),
         env=env(record),
-        spec=" ".join(str(found[key]) for key in (a.SPEC_NAME, a.SPEC_VERSION) if key in found),
+        spec=_spec(record),
         return_=_number(record, a.EPISODE_RETURN),
+        return_basis=str(found.get(a.EPISODE_RETURN_BASIS, "")),
         length=_count(record, a.EPISODE_LENGTH),
         span_count=_count(record, a.EPISODE_SPAN_COUNT),
     )
+
+
+def _spec(record: SpanRecord) -> str:
+    found = record.attributes
+    return " ".join(str(found[key]) for key in (a.SPEC_NAME, a.SPEC_VERSION) if key in found)
+
+
+def closing(record: SpanRecord) -> int:
+    """How many spans a part of an episode has, by its closing span."""
+    return _count(record, a.SEGMENT_SPAN_COUNT)
 
 
 def env(record: SpanRecord) -> str:
@@ -88,9 +136,34 @@ def env(record: SpanRecord) -> str:
     return str(record.attributes.get(a.ENV_ID, ""))
 
 
-def steps(record: SpanRecord) -> int:
-    """How many steps a step's span holds."""
-    return _count(record, a.STEPS_COUNT) or 1
+def played(record: SpanRecord) -> Played:
+    """What a step, or a block of them, says."""
+    agent = record.attributes.get(a.AGENT_ID)
+    return Played(
+        steps=_count(record, a.STEPS_COUNT) or 1,
+        position=_count(record, a.STEP_INDEX),
+        agent=None if agent is None else str(agent),
+        reward=_number(record, a.STEP_REWARD),
+        invalid=record.attributes.get(a.STEP_REWARD_STATUS) == "error",
+    )
+
+
+def scores_whole(record: SpanRecord) -> bool:
+    """Whether a scoring is of the episode, and not of a step or an agent, as far as it says so itself."""
+    return a.STEP_INDEX not in record.attributes and a.AGENT_ID not in record.attributes
+
+
+def scored(record: SpanRecord) -> Scored:
+    """What a scoring says."""
+    return Scored(
+        when=(record.start_time, record.end_time),
+        parent=record.parent_id,
+        span=record.span_id,
+        states_total=record.attributes.get(a.REWARD_STATUS) in ("ok", "error"),
+        value=_number(record, a.REWARD_VALUE),
+        spec=_spec(record),
+        scores=_scores(record),
+    )
 
 
 def counts(record: SpanRecord) -> tuple[int, int]:
@@ -100,8 +173,7 @@ def counts(record: SpanRecord) -> tuple[int, int]:
     return _count(record, a.TOKEN_PROMPT_COUNT), _count(record, a.TOKEN_COUNT)
 
 
-def scores(record: SpanRecord) -> dict[str, float]:
-    """The scores of a scoring's components, by name."""
+def _scores(record: SpanRecord) -> dict[str, float]:
     found = templates.decode(a.REWARD_SCORE, record.attributes)
     return {name: float(score) for name, score in found.items() if isinstance(score, (int, float))}
 

@@ -11,7 +11,7 @@ from mttp.episodes import Call, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["KEYS", "decode", "facts", "identity", "paid"]
+__all__ = ["KEYS", "decode", "facts", "paid", "place"]
 
 _FACTS = {
     "trained_reward": a.STEP_TRAINED_REWARD,
@@ -23,16 +23,16 @@ _FLAGS = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
 REWARD_KEYS = frozenset({a.STEP_REWARD, a.STEP_REWARD_STATUS, a.STEP_REWARD_RAW})
 KEYS = frozenset(
     {*_FACTS.values(), *_FLAGS.values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
-    | {a.RUN_ID, a.EPISODE_ID, a.STEP_INDEX, *REWARD_KEYS}
+    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, *REWARD_KEYS}
     | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
 """Every attribute of a step, but for the templates."""
 TEMPLATES = (a.METRIC, a.METADATA)
 
 
-def identity(*, run_id: str, episode_id: str, index: int) -> dict[str, Plain]:
-    """What every step says about where it belongs."""
-    return {a.RUN_ID: run_id, a.EPISODE_ID: episode_id, a.STEP_INDEX: index}
+def place(step: Mapping[str, Plain]) -> dict[str, Plain]:
+    """What everything within a step says of it: its index, and whose step it is."""
+    return {key: step[key] for key in (a.STEP_INDEX, a.AGENT_ID) if key in step}
 
 
 def paid(reward: Reward) -> dict[str, Plain]:
@@ -57,6 +57,7 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
     found: Mapping[str, Any] = record.attributes
     return Step(
         index=found.get(a.STEP_INDEX, 0),
+        agent=found.get(a.AGENT_ID),
         observation=content.decode(content.OBSERVATION, found),
         action=content.decode(content.ACTION, found),
         reward=found.get(a.STEP_REWARD),

@@ -70,7 +70,7 @@ class Recording:
 
     @cached_property
     def tables(self) -> Tables:
-        """The same as Arrow tables: episodes, steps, rewards and tokens; needs `mttp[study]`."""
+        """The same as Arrow tables: episodes, agents, steps, rewards and tokens; needs `mttp[study]`."""
         from mttp.reading.tables import Tables
 
         return Tables(self.episodes)
@@ -156,7 +156,7 @@ def _episode(scan: Scan, records: Sequence[SpanRecord]) -> Episode:
         message = f"episode {episode.trace_id} has no end: {episode.step_count} steps were found"
         scan.add_problem("unfinished_episode", message, trace_id=episode.trace_id)
     elif not episode.complete:
-        message = f"episode {episode.trace_id} lacks spans: fewer than its {episode.span_count} were found"
+        message = f"episode {episode.trace_id} lacks spans: {episode_codec.lacking(records)}"
         scan.add_problem("incomplete_episode", message, trace_id=episode.trace_id)
     return episode
 

@@ -119,12 +119,11 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
 
 
 def _note(missing: Missing, scan: Scan) -> None:
-    if missing.recorded is None:
+    if not missing.lacking:
         message = f"episode {missing.trace_id} has no end: {missing.steps} steps were found"
         scan.add_problem("unfinished_episode", message, trace_id=missing.trace_id)
     else:
-        found = f"{missing.spans} of {missing.recorded}"
-        message = f"episode {missing.trace_id} lacks spans: {found} were found"
+        message = f"episode {missing.trace_id} lacks spans: {', '.join(missing.lacking)}"
         scan.add_problem("incomplete_episode", message, trace_id=missing.trace_id)
 
 

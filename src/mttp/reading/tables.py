@@ -1,5 +1,5 @@
 """
-Episodes as Arrow tables: one row per episode, step, scoring and token block.
+Episodes as Arrow tables: one row per episode, agent, step, scoring and token block.
 
 Columns are named as the fields of the values, and are there even where nothing fills them.
 What is absent is null.
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mttp.episodes import Episode, Reward, Tokens
+from mttp.episodes import Agent, Episode, Reward, Tokens
 from mttp.errors import MissingExtra
 from mttp.reading.jsonable import to_json
 
-__all__ = ["EPISODES", "REWARDS", "STEPS", "TOKENS", "Tables"]
+__all__ = ["AGENTS", "EPISODES", "REWARDS", "STEPS", "TOKENS", "Tables"]
 
 _TIMES = {"start_time": "timestamp[us, UTC]", "end_time": "timestamp[us, UTC]"}
 _NOTES = {
@@ -74,6 +74,7 @@ EPISODES: dict[str, str] = {
     "cost_usd": "double",
     "timing": "string",
     "complete": "bool",
+    "segments": "list<string>",
     "duration": "double",
     **_NOTES,
 }
@@ -81,9 +82,28 @@ EPISODES: dict[str, str] = {
 
 _OF_EPISODE = {"trace_id": "string", "run_id": "string"}
 
+AGENTS: dict[str, str] = {
+    **_OF_EPISODE,
+    "id": "string",
+    "name": "string",
+    "policy": "string",
+    "policy_version_start": "string",
+    "policy_version_end": "string",
+    "return": "double",
+    "length": "int64",
+    "terminated": "bool",
+    "truncated": "bool",
+    "advantage": "double",
+    "reward": "double",
+    "reward_status": "string",
+    **{name: type_ for name, type_ in _NOTES.items() if name != "omissions"},
+}
+"""Columns of `agents` and their types; `reward` and `reward_status` are those of the last scoring."""
+
 STEPS: dict[str, str] = {
     **_OF_EPISODE,
     "index": "int64",
+    "agent": "string",
     "observation": "json",
     "action": "json",
     "reward": "double",
@@ -102,6 +122,7 @@ STEPS: dict[str, str] = {
 REWARDS: dict[str, str] = {
     **_OF_EPISODE,
     "step_index": "int64",
+    "agent": "string",
     "position": "int64",
     "value": "double",
     "status": "string",
@@ -128,11 +149,12 @@ REWARDS: dict[str, str] = {
     "span_id": "string",
     **_TIMES,
 }
-"""Columns of `rewards` and their types; `step_index` is null for a scoring of the whole episode."""
+"""Columns of `rewards` and their types; `step_index` is null for a scoring of the whole episode or agent."""
 
 TOKENS: dict[str, str] = {
     **_OF_EPISODE,
     "step_index": "int64",
+    "agent": "string",
     **{name: "list<int64>" if name in Tokens.INTEGER_ARRAYS else "list<double>" for name in Tokens.ARRAYS},
     "alignment": "map<string, string>",
     "parent_step": "int64",
@@ -164,6 +186,14 @@ class Tables:
         return _table(EPISODES, map(_episode, self._episodes))
 
     @cached_property
+    def agents(self) -> Any:
+        """One row per agent of an episode with several."""
+        return _table(
+            AGENTS,
+            (_agent(agent) | _of(episode) for episode in self._episodes for agent in episode.agents),
+        )
+
+    @cached_property
     def steps(self) -> Any:
         """One row per step."""
         return _table(STEPS, (cells for episode in self._episodes for cells in _steps(episode)))
@@ -171,7 +201,7 @@ class Tables:
     @cached_property
     def rewards(self) -> Any:
         """
-        One row per scoring of an episode or a step.
+        One row per scoring of an episode, an agent or a step.
 
         Components and weights are maps: with a row per component, the total would be there several times.
         """
@@ -188,6 +218,11 @@ def _episode(episode: Episode) -> _Cells:
     return cells | {"reward": episode.reward.value, "reward_status": episode.reward.status}
 
 
+def _agent(agent: Agent) -> dict[str, Any]:
+    cells = {name: getattr(agent, _FIELDS.get(name, name), None) for name in AGENTS}
+    return cells | {"reward": agent.reward.value, "reward_status": agent.reward.status}
+
+
 def _steps(episode: Episode) -> Iterator[_Cells]:
     for step in episode.steps:
         yield {name: getattr(step, name) for name in STEPS if name not in _OF_EPISODE} | _of(episode)
@@ -198,11 +233,13 @@ def _of(episode: Episode) -> dict[str, Any]:
 
 
 def _rewards(episode: Episode) -> Iterator[_Cells]:
-    for position, reward in enumerate(episode.rewards):
-        yield _reward(reward) | _of(episode) | {"step_index": None, "position": position}
-    for step in episode.steps:
-        for position, reward in enumerate(step.rewards):
-            yield _reward(reward) | _of(episode) | {"step_index": step.index, "position": position}
+    scored: list[tuple[int | None, str | None, Sequence[Reward]]] = [(None, None, episode.rewards)]
+    scored += [(None, agent.id, agent.rewards) for agent in episode.agents]
+    scored += [(step.index, step.agent, step.rewards) for step in episode.steps]
+    for index, agent, rewards in scored:
+        for position, reward in enumerate(rewards):
+            place = {"step_index": index, "agent": agent, "position": position}
+            yield _reward(reward) | _of(episode) | place
 
 
 def _reward(reward: Reward) -> dict[str, Any]:
@@ -219,11 +256,8 @@ def _tokens(episode: Episode) -> Iterator[_Cells]:
         if step.tokens is not None:
             cells = {name: getattr(step.tokens, name, None) for name in TOKENS}
             parent = step.tokens.parent or (None, None)
-            yield (
-                cells
-                | _of(episode)
-                | {"step_index": step.index, "parent_step": parent[0], "parent_length": parent[1]}
-            )
+            place = {"step_index": step.index, "agent": step.agent}
+            yield cells | _of(episode) | place | {"parent_step": parent[0], "parent_length": parent[1]}
 
 
 def _table(columns: Mapping[str, str], rows: Iterable[_Cells]) -> Any:

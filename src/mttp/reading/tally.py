@@ -2,17 +2,19 @@
 Counting a recording in one pass that never holds an episode.
 
 An open episode keeps the ids of its spans; one that has ended keeps a row of numbers and its trace id.
+What other processes than the one that started it add to an episode is kept until the end: it may come late.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from mttp.codec import outline
+from mttp.codec import outline, segments
+from mttp.reading.additions import Addition, Additions
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
@@ -31,6 +33,10 @@ class Codes:
     def append(self, word: str) -> None:
         """Add a row."""
         self.column.append(self.words.setdefault(word, len(self.words)))
+
+    def replace(self, row: int, word: str) -> None:
+        """Change a row."""
+        self.column[row] = self.words.setdefault(word, len(self.words))
 
 
 class Extent:
@@ -58,10 +64,8 @@ class Missing(NamedTuple):
     trace_id: str
     steps: int
     """Steps that were found."""
-    spans: int
-    """Spans that were found."""
-    recorded: int | None
-    """Spans that were recorded; None where the end is missing, which says so."""
+    lacking: list[str]
+    """What each process's part lacks, in words; empty where the end is missing, which says so."""
 
 
 class _Place(NamedTuple):
@@ -79,12 +83,13 @@ class _Open:
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
-        self.steps = 0
+        self.steps: Counter[str | None] = Counter()
+        """By agent."""
         self.env = ""
         self.first: _Place | None = None
         self.told: _Place | None = None
         self.ending: outline.Ending | None = None
-        self.scorings: list[tuple[int, int, str, str, dict[str, float]]] | None = None
+        self.scorings: list[outline.Scored] | None = None
         self.grades: dict[str, dict[str, float]] | None = None
 
     @property
@@ -96,13 +101,21 @@ class _Open:
     def is_whole(self) -> bool:
         return self.ending is not None and len(self.seen) >= self.ending.span_count
 
-    def scores(self) -> dict[str, float]:
-        """The components of the last scoring of the whole episode."""
-        of_root = [scoring for scoring in self.scorings or () if scoring[2] == self.place.root]
-        if not of_root:
-            return {}
-        *_, span_id, scores = max(of_root, key=lambda scoring: scoring[:2])
-        return scores | (self.grades or {}).get(span_id, {})
+    @property
+    def lack(self) -> str:
+        return segments.lack(segments.OWNER, len(self.seen), self.ending.span_count if self.ending else None)
+
+    def scoring(self) -> outline.Scored | None:
+        """The last scoring of the whole episode, with all its components."""
+        of_root = [scoring for scoring in self.scorings or () if scoring.parent == self.place.root]
+        last = max(of_root, key=lambda scoring: scoring.when, default=None)
+        grades = (self.grades or {}).get(last.span, {}) if last else {}
+        return last and last._replace(scores=last.scores | grades)
+
+
+_UNFINISHED, _PAID_BY_STEPS, _PAID, _SCORED = 1, 2, 4, 8
+"""What must be known of an episode when another process's part of it comes: whether it has no end, whether \
+its return is the sum of its steps or a total, and whether the last scoring states one."""
 
 
 class Tally:
@@ -118,6 +131,10 @@ class Tally:
         self.tokens = [0, 0]
         self.call_tokens = [0, 0]
         self.duplicates = 0
+        self._traces = array("Q")
+        self._flags = array("B")
+        self._undecided: dict[int, outline.Scored] = {}
+        self._additions = Additions()
         self.runs: dict[str, dict[str, SpanRecord]] = {}
         self._open: dict[str, _Open] = {}
         self._finished: set[int] = set()
@@ -128,8 +145,6 @@ class Tally:
             names.STEPS: self._step,
             names.REWARD: self._reward,
             names.GRADE: self._grade,
-            outline.CALL: self._call,
-            outline.OTHER: self._other,
         }
 
     def add(self, record: SpanRecord) -> None:
@@ -138,41 +153,76 @@ class Tally:
         if kind == names.RUN:
             self.runs.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
         elif kind:
-            self._add(kind, record)
+            is_own = segments.segment(record) == segments.OWNER
+            if self._add(kind, record) if is_own else self._additions.add(kind, record):
+                self._count_tokens(kind, record)
+            else:
+                self.duplicates += 1
 
-    def _add(self, kind: str, record: SpanRecord) -> None:
+    def _add(self, kind: str, record: SpanRecord) -> bool:
+        """Count a span of the process that started the episode; whether it is new."""
         episode = self._open.get(record.trace_id)
         if episode is None:
             if int(record.trace_id, 16) in self._finished:
-                self.duplicates += 1
-                return
+                return False
             episode = self._open[record.trace_id] = _Open()
         if record.span_id in episode.seen:
-            self.duplicates += 1
-            return
+            return False
         episode.seen.add(record.span_id)
         if episode.first is None or record.start_time < episode.first.start:
             episode.first = _Place(record.start_time, 0, record.parent_id)
-        self._take[kind](episode, record)
+        take = self._take.get(kind)
+        if take is not None:
+            take(episode, record)
         if episode.is_whole:
             del self._open[record.trace_id]
             self._finished.add(int(record.trace_id, 16))
-            self._close(episode)
+            self._close(record.trace_id, episode)
+        return True
 
     def finish(self) -> Iterator[Missing]:
-        """Close what is still open, and say what each lacks."""
+        """Close what is still open, add what other processes did, and say what each episode lacks."""
         self._finished.clear()
         while self._open:
             trace_id, episode = self._open.popitem()
-            recorded = None if episode.ending is None else episode.ending.span_count
-            yield Missing(trace_id, episode.steps, len(episode.seen), recorded)
-            self._close(episode)
+            addition = self._additions.pop(trace_id)
+            yield Missing(
+                trace_id,
+                episode.steps.total() + addition.steps.total(),
+                [words for words in (episode.lack, *addition.lacking()) if words] if episode.ending else [],
+            )
+            self._close(trace_id, episode)
+            self._enlarge(len(self.returns) - 1, addition, episode.steps)
+        rows = {trace_id: row for row, trace_id in self._rows() if trace_id in self._additions.traces}
+        for trace_id, addition in self._additions.traces.items():
+            if trace_id not in rows:
+                yield Missing(trace_id, addition.steps.total(), [])
+                rows[trace_id] = len(self.returns)
+                self._close(trace_id, _Open())
+            elif lacking := addition.lacking():
+                yield Missing(trace_id, addition.steps.total(), lacking)
+            self._enlarge(rows[trace_id], addition, Counter())
+        for scoring in self._undecided.values():
+            self._add_scores(scoring)
 
-    def _close(self, episode: _Open) -> None:
+    def _rows(self) -> Iterator[tuple[int, str]]:
+        for row in range(len(self.returns)):
+            high, low = self._traces[2 * row : 2 * row + 2]
+            yield row, f"{high:016x}{low:016x}"
+
+    def _close(self, trace_id: str, episode: _Open) -> None:
         ending = episode.ending or outline.Ending(
-            "unfinished", "unknown", episode.env, "", return_=None, length=episode.steps, span_count=0
+            status="unfinished",
+            outcome="unknown",
+            env=episode.env,
+            spec="",
+            return_=None,
+            return_basis="",
+            length=max(episode.steps.values(), default=0),
+            span_count=0,
         )
         place = episode.place
+        self._traces.extend((int(trace_id[:16], 16), int(trace_id[16:], 16)))
         self.start_times.append(place.start)
         self.durations.append((place.end - place.start) / 1e9 if episode.ending else math.nan)
         self.returns.append(math.nan if ending.return_ is None else ending.return_)
@@ -181,9 +231,52 @@ class Tally:
         self.outcomes.append(ending.outcome)
         self.envs.append(ending.env)
         self.specs.append(ending.spec)
-        for name, score in episode.scores().items():
+        scoring = episode.scoring()
+        self._flags.append(
+            (0 if episode.ending else _UNFINISHED)
+            | (_PAID_BY_STEPS if ending.return_basis == "steps" else 0)
+            | (_PAID if ending.return_basis == "episode" else 0)
+            | (_SCORED if scoring is not None and scoring.states_total else 0)
+        )
+        if scoring is not None and scoring.states_total:
+            self._add_scores(scoring)
+        elif scoring is not None:
+            self._undecided[len(self.returns) - 1] = scoring
+
+    def _enlarge(self, row: int, addition: Addition, steps: Counter[str | None]) -> None:
+        """Add to an episode what other processes did and paid; `steps` are its own where it is unfinished."""
+        flags = self._flags[row]
+        if flags & _UNFINISHED:
+            self.lengths[row] = max((steps + addition.steps).values(), default=0)
+            if addition.start and not self.start_times[row]:
+                self.start_times[row] = addition.start
+        else:
+            self.lengths[row] = max(self.lengths[row], addition.length)
+            if addition.paid and not flags & _PAID:
+                before = self.returns[row] if flags & _PAID_BY_STEPS else 0.0
+                self.returns[row] = before + addition.sum
+        scoring = addition.scoring()
+        if scoring is None or flags & _SCORED:
+            return
+        own = self._undecided.pop(row, None)
+        if own is not None and not scoring.states_total and own.when > scoring.when:
+            scoring = own
+        self._add_scores(scoring)
+        if scoring.states_total and not flags & (_PAID | _UNFINISHED):
+            self.returns[row] = math.nan if scoring.value is None else scoring.value
+            self.specs.replace(row, scoring.spec)
+
+    def _add_scores(self, scoring: outline.Scored) -> None:
+        for name, score in scoring.scores.items():
             if math.isfinite(score):
                 self.components[name].add(score)
+
+    def _count_tokens(self, kind: str, record: SpanRecord) -> None:
+        counts = {outline.CALL: self.call_tokens, names.STEP: self.tokens, names.STEPS: self.tokens}.get(kind)
+        if counts is not None:
+            given, sampled = outline.counts(record)
+            counts[0] += given
+            counts[1] += sampled
 
     # What each kind of span says.
 
@@ -197,26 +290,17 @@ class Tally:
             episode.env = outline.env(record)
 
     def _step(self, episode: _Open, record: SpanRecord) -> None:
-        episode.steps += outline.steps(record)
-        given, sampled = outline.counts(record)
-        self.tokens[0] += given
-        self.tokens[1] += sampled
-
-    def _call(self, _: _Open, record: SpanRecord) -> None:
-        given, sampled = outline.counts(record)
-        self.call_tokens[0] += given
-        self.call_tokens[1] += sampled
+        played = outline.played(record)
+        episode.steps[played.agent] += played.steps
 
     def _reward(self, episode: _Open, record: SpanRecord) -> None:
-        if episode.scorings is None:
-            episode.scorings = []
-        when, where = (record.start_time, record.end_time), (record.parent_id, record.span_id)
-        episode.scorings.append((*when, *where, outline.scores(record)))
+        if outline.scores_whole(record):
+            if episode.scorings is None:
+                episode.scorings = []
+            episode.scorings.append(outline.scored(record))
 
     def _grade(self, episode: _Open, record: SpanRecord) -> None:
-        if episode.grades is None:
-            episode.grades = {}
-        episode.grades.setdefault(record.parent_id, {}).update(outline.grade(record))
-
-    def _other(self, _: _Open, __: SpanRecord) -> None:
-        """Spans that count as seen, and for nothing else."""
+        if outline.scores_whole(record):
+            if episode.grades is None:
+                episode.grades = {}
+            episode.grades.setdefault(record.parent_id, {}).update(outline.grade(record))

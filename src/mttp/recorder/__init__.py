@@ -1,5 +1,5 @@
 """
-Open episodes, steps and calls: what a training loop talks to.
+Open episodes, agents, steps and calls: what a training loop talks to.
 
 A handle starts when it is made and ends by `end()` or by leaving its `with` or `async with` block.
 Inside the block it is the current one; without a block it is passed by hand.
@@ -11,29 +11,35 @@ from __future__ import annotations
 
 from opentelemetry import context as otel_context
 
-from mttp.recorder.handle import EPISODE_KEY, STEP_KEY, Host
+from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host
+from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.open_call import OpenCall
-from mttp.recorder.open_episode import OpenEpisode
+from mttp.recorder.open_episode import OpenEpisode, inert
+from mttp.recorder.open_part import OpenPart
 from mttp.recorder.open_step import OpenStep
+from mttp.recorder.trajectory import Trajectory
 
 __all__ = [
     "Host",
+    "OpenAgent",
     "OpenCall",
     "OpenEpisode",
+    "OpenPart",
     "OpenStep",
+    "Trajectory",
     "current_episode",
     "current_step",
+    "current_trajectory",
     "inert_episode",
     "inert_step",
 ]
 
-_INERT_EPISODE = OpenEpisode(None)
-_INERT_STEP = OpenStep(_INERT_EPISODE, None)
+_INERT_STEP = OpenStep(inert(), None)
 
 
 def inert_episode() -> OpenEpisode:
     """An episode that records nothing."""
-    return _INERT_EPISODE
+    return inert()
 
 
 def inert_step() -> OpenStep:
@@ -41,15 +47,17 @@ def inert_step() -> OpenStep:
     return _INERT_STEP
 
 
+def current_trajectory() -> Trajectory:
+    """The episode, or the agent of one, whose steps come next here; an inert episode elsewhere."""
+    found = otel_context.get_value(TRAJECTORY_KEY)
+    while isinstance(found, Trajectory) and found.ended:
+        found = found.behind
+    return found if isinstance(found, Trajectory) else inert()
+
+
 def current_episode() -> OpenEpisode:
-    """The episode whose block, or whose step's block, this code runs in; an inert, false one elsewhere."""
-    step = otel_context.get_value(STEP_KEY)
-    if isinstance(step, OpenStep) and isinstance(step._owner, OpenEpisode) and not step._owner.ended:
-        return step._owner
-    found = otel_context.get_value(EPISODE_KEY)
-    while isinstance(found, OpenEpisode) and found.ended:
-        found = found._outer
-    return found if isinstance(found, OpenEpisode) else _INERT_EPISODE
+    """The episode whose block, or whose step's or agent's, this runs in; an inert, false one elsewhere."""
+    return current_trajectory().episode
 
 
 def current_step() -> OpenStep:

@@ -18,10 +18,10 @@ from mttp.codec.plain import name_key, number, plain, text
 from mttp.livespan import LiveSpan, Origin, qualified_name
 from mttp.semconv import attributes as a
 
-__all__ = ["EPISODE_KEY", "STEP_KEY", "Handle", "Host", "Markable", "Measured", "quiet"]
+__all__ = ["STEP_KEY", "TRAJECTORY_KEY", "Handle", "Host", "Markable", "Measured", "detach", "quiet"]
 
-EPISODE_KEY = otel_context.create_key("mttp-episode")
-"""Where the OpenTelemetry context holds the current episode."""
+TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
+"""Where the OpenTelemetry context holds whose steps come next: the current episode's, or an agent's."""
 STEP_KEY = otel_context.create_key("mttp-step")
 """Where the OpenTelemetry context holds the current step."""
 
@@ -32,7 +32,7 @@ _ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
 class Markable(Protocol):
-    """What can leave a marker of being open: an episode."""
+    """What can leave a marker of being open: an episode, or a part of one."""
 
     def mark(self) -> None:
         """Record the marker, once."""
@@ -50,11 +50,20 @@ class Host(Protocol):
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault and log the first of its kind."""
 
+    def samples(self, trace_id: int, group: str | None) -> bool:
+        """Whether a new episode is among those that collectors get."""
+
     def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
 
     def finished(self, episode: Markable) -> None:
         """Take note of its end."""
+
+    def joined(self, part: Markable) -> None:
+        """Take note that another process's episode goes on here."""
+
+    def left(self, part: Markable) -> None:
+        """Take note of the end of that part."""
 
     def stepped(self) -> None:
         """Take note of a step that started."""
@@ -121,20 +130,26 @@ class Handle:
         if self._host is not None:
             self._host.fault(kind, detail)
 
+    def _enclose(self, key: str) -> None:
+        """Remember what was current under `key`, but not this handle itself or what is in its block."""
+        outer = otel_context.get_value(key)
+        if outer is not self and not self._attached:
+            self._outer = outer
+
     def __enter__(self) -> Self:
         if self._span is not None:
-            self._attached.append(otel_context.attach(self._as_context(self._span)))
+            self._attached.append(otel_context.attach(self._as_context()))
         return self
 
-    def _as_context(self, span: LiveSpan) -> Context:
+    def _as_context(self) -> Context:
         """The context inside the block."""
-        return trace.set_span_in_context(span)
+        return trace.set_span_in_context(self.span)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
     ) -> None:
         if self._attached:
-            _detach(self._attached.pop())
+            detach(self._attached.pop())
         if not self.ended:
             self._leave(error)
 
@@ -161,7 +176,7 @@ class Handle:
         raise NotImplementedError(f"{type(self).__name__} can't end as {how}")
 
 
-def _detach(token: Token[Context]) -> None:
+def detach(token: Token[Context]) -> None:
     """Put the context back, unless this is another context: an async generator's end may run anywhere."""
     try:
         token.var.reset(token)

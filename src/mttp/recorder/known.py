@@ -6,24 +6,20 @@ from typing import Any
 
 from mttp.codec import episodes as codec
 from mttp.codec.plain import from_json
-from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Host, Measured
-from mttp.recorder.ledger import Ledger
+from mttp.recorder.segment import Segment
+from mttp.recorder.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
 __all__ = ["Known"]
 
 
-class Known(Measured):
+class Known(Trajectory):
     """An episode's identity, and what has come of it so far."""
 
-    def __init__(self, host: Host | None, span: LiveSpan | None = None) -> None:
-        super().__init__(host, span)
+    def __init__(self, segment: Segment | None) -> None:
+        super().__init__(segment)
         self._identity: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
-        self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
-        self._ledger = Ledger()
-        self._next_index = 0
 
     @property
     def trace_id(self) -> str:
@@ -87,31 +83,6 @@ class Known(Measured):
         return str(self._ending.get("outcome", "unknown"))
 
     @property
-    def terminated(self) -> bool | None:
-        """Whether the task itself ended."""
-        return self._stated["terminated"]
-
-    @property
-    def truncated(self) -> bool | None:
-        """Whether a limit cut it off."""
-        return self._stated["truncated"]
-
-    @property
     def length(self) -> int:
         """Environment steps so far."""
         return int(self._ending.get("length", self._next_index))
-
-    @property
-    def step_reward_sum(self) -> float | None:
-        """Sum of the step rewards that are numbers; None when no ended step states one."""
-        return self._ledger.step_sum
-
-    @property
-    def return_basis(self) -> str | None:
-        """episode where a total was stated, steps where rewards were, None where nothing was."""
-        return self._ledger.basis
-
-    @property
-    def return_(self) -> float | None:
-        """What the whole episode was paid so far; None where that is not known."""
-        return self._ledger.paid

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.context import Context
-from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import Link, SpanContext, TraceFlags
 
 from mttp import ids
-from mttp.clock import Clock
-from mttp.codec import content, rewards
+from mttp.codec import content
 from mttp.codec import episodes as episode_codec
 from mttp.codec.plain import Faults, text
-from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import EPISODE_KEY, STEP_KEY, Host, quiet
+from mttp.recorder.handle import Host, quiet
 from mttp.recorder.known import Known
-from mttp.recorder.open_step import OpenStep
+from mttp.recorder.open_agent import OpenAgent
+from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["OpenEpisode"]
-
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+__all__ = ["OpenEpisode", "inert"]
 
 
 class OpenEpisode(Known):
@@ -46,185 +41,92 @@ class OpenEpisode(Known):
         metrics: Mapping[str, float] | None = None,
         **identity: Any,
     ) -> None:
-        super().__init__(host)
-        self._lock = threading.RLock()
-        self._open_steps: dict[int, OpenStep] = {}
-        self._marked = False
         if host is None:
+            self._begin(None)
             return
-        self._children = _Counted(host)
-        self._clock = Clock()
         faults: Faults = []
         trace_id = trace_id or ids.trace_id()
-        self._episode_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
+        own_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
+        self._begin(Segment(host, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id}))
         facts = {**identity, "slices": slices, "seed": seed, "inputs": inputs}
         facts.setdefault("index", host.opened(self))
-        values = episode_codec.identity(
-            run_id=host.run_id, episode_id=self._episode_id, faults=faults, **facts
-        )
-        self._identity = values
-        self._span = self._root(trace_id, values, start_time)
+        self._identity = episode_codec.identity(run_id=host.run_id, episode_id=own_id, faults=faults, **facts)
+        self._span = self._root(trace_id, start_time)
         self._span.note(faults)
         self._describe(metadata, metrics)
 
-    @quiet
-    def _describe(self, metadata: Mapping[str, object] | None, metrics: Mapping[str, float] | None) -> None:
-        for name, fact in (metadata or {}).items():
-            self.set_metadata(name, fact)
-        for name, metric in (metrics or {}).items():
-            self.metric(name, metric)
+    def _begin(self, segment: Segment | None) -> None:
+        """Be an episode of which nothing is known yet."""
+        super().__init__(segment)
+        self._agents: dict[str, OpenAgent] = {}
+        self._marked = False
 
-    def _root(self, trace_id: int, values: dict[str, Any], start_time: int | None) -> LiveSpan:
+    def _root(self, trace_id: int, start_time: int | None) -> LiveSpan:
         """The root: parentless, so that nobody's sampling swallows it, but linked to what is current."""
-        assert self._host is not None
+        host, clock, values = self.segment.host, self.segment.clock, self._identity
         ambient = trace.get_current_span().get_span_context()
         return LiveSpan(
             f"{names.EPISODE} {values[a.ENV_ID]}" if a.ENV_ID in values else names.EPISODE,
-            context=_context(trace_id),
+            context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=self._flags(trace_id)),
             parent=None,
-            clock=self._clock,
-            origin=self._host.origin,
-            sink=self._host,
+            clock=clock,
+            origin=host.origin,
+            sink=host,
             values=dict(values),
-            start_time=self._clock.now() if start_time is None else start_time,
+            start_time=clock.now() if start_time is None else start_time,
             links=[Link(ambient)] if ambient.is_valid else (),
         )
 
-    def _as_context(self, span: LiveSpan) -> Context:
-        self._outer = otel_context.get_value(EPISODE_KEY)
-        context = otel_context.set_value(STEP_KEY, None, super()._as_context(span))
-        return otel_context.set_value(EPISODE_KEY, self, context)
+    def _flags(self, trace_id: int) -> TraceFlags:
+        sampled = self.segment.host.samples(trace_id, self.group)
+        return TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
 
     @property
-    def host(self) -> Host | None:
-        """The session that records; None for an inert handle."""
-        return self._host
+    def episode(self) -> OpenEpisode:
+        """Itself: an agent answers with the episode that it plays in."""
+        return self
+
+    @property
+    def root(self) -> SpanContext:
+        """The episode's root, in whatever process that is."""
+        return self.at
+
+    @property
+    def agents(self) -> list[OpenAgent]:
+        """The agents that were asked for so far, in that order."""
+        return list(self._agents.values())
 
     # What a training loop says.
 
-    def step(self, *, start_time: int | None = None, index: int | None = None) -> OpenStep:
-        """
-        Start the next step.
-
-        `start_time` is in nanoseconds since the Unix epoch, by default now.
-        `index` is by default one after the last.
-        """
-        return self._open_step(start_time, index) or OpenStep(self, None)
-
-    @quiet
-    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep | None:
-        if not self._takes("step"):
-            return None
-        assert self._host is not None
-        with self._lock:
-            if "status" in self._ending:
-                return None
-            position = self._next_index if index is None else int(index)
-            self._next_index = max(self._next_index, position + 1)
-            span = self.child(names.STEP, cast(LiveSpan, self._span), SpanKind.INTERNAL, start_time)
-            span.values[a.STEP_INDEX] = position
-            step = OpenStep(self, span, position)
-            self._open_steps[id(step)] = step
-        self._host.stepped()
-        return step
-
-    def child(
-        self, name: str, parent: LiveSpan, kind: SpanKind = SpanKind.INTERNAL, start_time: int | None = None
-    ) -> LiveSpan:
-        """A new span under `parent`, counted as one of the episode."""
-        assert self._host is not None
-        return LiveSpan(
-            name,
-            context=_context(parent.identity.trace_id),
-            parent=parent.identity,
-            clock=self._clock,
-            origin=self._host.origin,
-            sink=self._children,
-            values={a.RUN_ID: self._host.run_id, a.EPISODE_ID: self._episode_id},
-            start_time=start_time,
-            kind=kind,
-        )
-
-    @quiet
-    def reward(
+    def agent(
         self,
-        value: object,
+        id: object,
         *,
-        components: Mapping[str, object] | None = None,
-        weights: Mapping[str, object] | None = None,
-        status: str | None = None,
-        error: object = None,
-        spec: Spec | None = None,
-        range: tuple[float, float] | None = None,
-        verdict: str | None = None,
-        failed_checks: Sequence[str] = (),
-        grader: str | None = None,
-        grader_kind: str | None = None,
-        grader_version: str | None = None,
-        relative: bool | None = None,
-        label: str | None = None,
-        explanation: str | None = None,
-        **unknown: object,
-    ) -> None:
+        policy: object = None,
+        policy_version: object = None,
+        name: object = None,
+        metadata: Mapping[str, object] | None = None,
+        start_time: int | None = None,
+    ) -> OpenAgent:
         """
-        State what the whole episode is paid, and what that was made of.
+        One of several agents that play the episode; the same id is the same agent, from its first mention on.
 
-        `value` is a number; None means that none is known (status missing, or what `status` says).
-        Whatever is not a finite number is an error, kept as text, and never a zero.
-        A value that differs from its components' weighted sum is recorded as given, and flagged.
+        Its steps, its reward and its end are its own; it ends with the episode at the latest.
+        `start_time` in nanoseconds since the Unix epoch, by default now.
         """
-        if not self._takes("reward"):
-            return
-        for name in unknown:
-            cast(LiveSpan, self._span).fault("argument_unknown", f"reward has no {name}")
-        made = self.score(
-            cast(LiveSpan, self._span),
-            value,
-            components=components,
-            weights=weights,
-            status=status,
-            error=error,
-            spec=spec,
-            range=range,
-            verdict=verdict,
-            failed_checks=failed_checks,
-            grader=grader,
-            grader_kind=grader_kind,
-            grader_version=grader_version,
-            relative=relative,
-            label=label,
-            explanation=explanation,
-        )
-        self._set_total(made)
+        opened = self._find_agent(id, start_time) or OpenAgent(inert(), "")
+        opened._introduce(metadata, policy=policy, policy_version_start=policy_version, name=name)
+        return opened
 
-    def score(self, parent: LiveSpan, value: object, **scoring: Any) -> Reward:
-        """Record one scoring under `parent`, as a value made from what the caller stated."""
-        faults: Faults = []
-        return self.scored(parent, rewards.make(value, faults, **scoring), faults)
-
-    def scored(self, parent: LiveSpan, made: Reward, faults: Faults) -> Reward:
-        """Record a scoring, its components beyond what one span should hold as children."""
-        span = self.child(rewards.span_name(made), parent, start_time=made.start_time)
-        span.note(faults)
-        parent.faults.extend(faults)
-        span.values |= span.checked(rewards.encode, made)
-        for grade in rewards.grades(made):
-            child = self.child(f"{names.GRADE} {grade.grader}", span, start_time=made.start_time)
-            child.values |= child.checked(rewards.encode, grade)
-            child.end(made.end_time)
-        span.end(made.end_time)
-        return made
-
-    def _set_total(self, made: Reward) -> None:
-        """
-        Take a scoring as the episode's total, where it states one.
-
-        Its scalars stand on the root too, where samplers and trace queries look.
-        """
-        self._ledger.total(made)
-        span = cast(LiveSpan, self._span)
-        span.forget(rewards.KEYS)
-        span.values |= {key: value for key, value in rewards.encode(made, []).items() if key in rewards.KEYS}
+    @quiet
+    def _find_agent(self, id: object, start_time: int | None) -> OpenAgent | None:
+        if not self._takes("agent"):
+            return None
+        with self._lock:
+            key = cast(LiveSpan, self._span).checked(text, str(id))
+            if key not in self._agents and not self._closing:
+                self._agents[key] = OpenAgent(self, key, start_time=start_time)
+            return self._agents.get(key)
 
     @quiet
     def final_observation(self, value: object, *, max_bytes: int | None = None) -> None:
@@ -267,13 +169,6 @@ class OpenEpisode(Known):
                 **facts,
             )
 
-    def step_ended(self, step: OpenStep) -> None:
-        """Enter what an ended step paid, and what it said of the end."""
-        with self._lock:
-            self._open_steps.pop(id(step), None)
-            self._ledger.step(step._reward, invalid=step._invalid)
-            self._stated |= step._flags
-
     def _finish(
         self,
         *,
@@ -287,23 +182,24 @@ class OpenEpisode(Known):
         length: int | None = None,
         **facts: Any,
     ) -> None:
-        assert self._host is not None
-        for step in list(self._open_steps.values()):
-            step._finish(end_time=end_time)
-        flags = {"terminated": terminated, "truncated": truncated}
-        self._stated |= {name: bool(flag) for name, flag in flags.items() if flag is not None}
+        for agent in self.agents:
+            if not agent.ended:
+                agent._finish(end_time=end_time)
+        self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
         span = cast(LiveSpan, self._span)
         closing = {
             "status": status,
             "outcome": outcome or "unknown",
-            "length": self._next_index if length is None else length,
+            "length": max([self._next_index, *(agent._next_index for agent in self.agents)]),
             **{name: value for name, value in facts.items() if value is not None},
         }
+        closing |= {} if length is None else {"length": length}
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
+            self._closing = True
             self._ending |= closing
-            self._host.finished(self)
+            self.segment.host.finished(self)
             span.values |= span.checked(self._encode_ending)
         span.end(end_time)
 
@@ -317,8 +213,8 @@ class OpenEpisode(Known):
         return episode_codec.ending(
             faults=faults,
             return_basis=self.return_basis,
-            step_count=self._next_index,
-            span_count=self._children.spans + 1,
+            step_count=self._steps + sum(agent._steps for agent in self.agents),
+            span_count=self.segment.spans + 1,
             **facts,
         )
 
@@ -329,31 +225,16 @@ class OpenEpisode(Known):
         Called by whoever flushes, on any thread.
         """
         with self._lock:
-            if self._marked or self._span is None or self.ended or "status" in self._ending:
+            if self._marked or self._span is None or self.ended or self._closing:
                 return
             self._marked = True
             start = self._span.started
-            marker = self.child(names.EPISODE_START, self._span, start_time=start)
+            marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
             marker.values |= self._span.values.copy()
             marker.end(start)
 
 
-class _Counted:
-    """Where an episode's children go: counted, so that a reader can prove that none is missing."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.spans = 0
-
-    def ended(self, span: LiveSpan) -> None:
-        """Take an ended span."""
-        self.spans += 1
-        self._host.ended(span)
-
-    def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault."""
-        self._host.fault(kind, detail)
-
-
-def _context(trace_id: int) -> SpanContext:
-    return SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=_SAMPLED)
+@functools.cache
+def inert() -> OpenEpisode:
+    """An episode that records nothing."""
+    return OpenEpisode(None)

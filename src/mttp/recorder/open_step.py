@@ -6,33 +6,34 @@ from typing import Any, Protocol, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, text
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import EPISODE_KEY, STEP_KEY, Host, Measured, quiet
+from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
 from mttp.recorder.open_call import OpenCall
+from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 
 __all__ = ["OpenStep"]
 
 
 class Owner(Protocol):
-    """What a step needs of its episode."""
+    """What a step needs of the episode, or of the agent, whose step it is."""
 
     @property
     def host(self) -> Host | None:
         """The session; None where nothing is recorded."""
 
-    def child(
-        self, name: str, parent: LiveSpan, kind: SpanKind = SpanKind.INTERNAL, start_time: int | None = None
-    ) -> LiveSpan:
-        """A new span under `parent`, counted as one of the episode."""
+    @property
+    def segment(self) -> Segment:
+        """Who makes its spans."""
 
-    def score(self, parent: LiveSpan, value: object, **scoring: Any) -> Reward:
-        """Record one scoring under `parent`."""
+    @property
+    def at(self) -> SpanContext:
+        """The span that the step is a child of."""
 
     def step_ended(self, step: OpenStep) -> None:
         """Enter what an ended step paid."""
@@ -50,14 +51,29 @@ class OpenStep(Measured):
         self._flags: dict[str, bool] = {}
         self._calls: list[OpenCall] = []
 
-    def _as_context(self, span: LiveSpan) -> Context:
-        self._outer = otel_context.get_value(STEP_KEY)
-        context = otel_context.set_value(EPISODE_KEY, self._owner, super()._as_context(span))
+    def _as_context(self) -> Context:
+        self._enclose(STEP_KEY)
+        context = otel_context.set_value(TRAJECTORY_KEY, self._owner, super()._as_context())
         return otel_context.set_value(STEP_KEY, self, context)
 
     @property
+    def owner(self) -> Owner:
+        """The episode, or the agent, whose step it is."""
+        return self._owner
+
+    @property
+    def at(self) -> SpanContext:
+        """The span that its scorings and calls are children of."""
+        return cast(LiveSpan, self._span).identity
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What its scorings and calls say of where they belong."""
+        return steps.place(cast(LiveSpan, self._span).values)
+
+    @property
     def index(self) -> int:
-        """Position in the episode, from 0."""
+        """Position in the episode, or among the steps of its agent, from 0."""
         return self._index
 
     @quiet
@@ -107,12 +123,21 @@ class OpenStep(Measured):
             return
         span = cast(LiveSpan, self._span)
         if scoring:
-            self._set_reward(self._owner.score(span, value, **scoring))
+            faults: Faults = []
+            self._score(rewards.make(value, faults, **scoring), faults)
             return
         found, status, raw = rewards.assess(value)
         if status == "error":
             span.fault("reward_invalid", str(raw))
         self._set_reward(Reward(value=found, status=status, raw=raw))
+
+    def _score(self, made: Reward, faults: Faults) -> None:
+        """Record a scoring of the step with all its parts; it is what the step pays."""
+        self._record_scoring(made, faults)
+        self._set_reward(made)
+
+    def _record_scoring(self, made: Reward, faults: Faults) -> None:
+        self._owner.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self.place)
 
     def _set_reward(self, made: Reward) -> None:
         span = cast(LiveSpan, self._span)
@@ -178,7 +203,7 @@ class OpenStep(Measured):
         if not self._takes("a call"):
             return None
         name = text(calls.span_name(str(call.operation), call.name), [])
-        span = self._owner.child(name, cast(LiveSpan, self._span), kind, start_time)
+        span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
         self._calls.append(opened)
         return opened

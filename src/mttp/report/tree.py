@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from mttp.episodes import Call, Episode, Reward, Step, Tokens
+from mttp.episodes import Agent, Call, Episode, Reward, Step, Tokens
 from mttp.reading.jsonable import to_json
 from mttp.report.words import count, duration, moment, number, printed, shortened
 
@@ -30,6 +30,8 @@ _IDENTITY = (
     "advantage",
     "cost_usd",
 )
+_OF_AGENT = ("name", "policy", "policy_version_start", "policy_version_end", "advantage")
+_OF_STEP = ("trained_reward", "value_estimate", "return_target", "logprob", "reward_raw")
 
 
 def tree(episode: Episode, *, limit: int | None = None) -> Tree:
@@ -41,6 +43,8 @@ def tree(episode: Episode, *, limit: int | None = None) -> Tree:
     _add_own(root, episode)
     for reward in episode.rewards:
         _add_reward(root, reward)
+    for agent in episode.agents:
+        _add_agent(root, agent)
     for step in episode.steps[:limit]:
         _add_step(root, step)
     more = len(episode.steps) - len(episode.steps[:limit])
@@ -53,39 +57,47 @@ def _headline(episode: Episode) -> Text:
     flags = [name for name in ("terminated", "truncated") if getattr(episode, name)]
     words = [episode.status, episode.outcome, *flags, f"return {number(episode.return_)}"]
     words += [count(episode.length, "step"), duration(episode.duration)]
-    return printed(f"episode {episode.trace_id} {episode.env}".rstrip(), style="bold").append_text(
-        printed("  " + ", ".join(words), style="not bold")
-    )
+    return _titled(f"episode {episode.trace_id} {episode.env}".rstrip(), words)
+
+
+def _titled(title: str, words: Iterable[str]) -> Text:
+    return printed(title, style="bold").append_text(printed("  " + ", ".join(words), style="not bold"))
 
 
 def _identity(episode: Episode) -> dict[str, str]:
-    named = {name.replace("_", " "): getattr(episode, name) for name in _IDENTITY}
-    found = {
-        name: value if isinstance(value, str) else _brief(value)
-        for name, value in named.items()
-        if value is not None
+    return _stated(episode, _IDENTITY) | ({"slices": ", ".join(episode.slices)} if episode.slices else {})
+
+
+def _stated(value: Episode | Agent | Step, names: Iterable[str]) -> dict[str, str]:
+    """What is known of these, by name as people read it."""
+    named = {name.replace("_", " "): getattr(value, name) for name in names}
+    return {
+        name: found if isinstance(found, str) else _brief(found)
+        for name, found in named.items()
+        if found is not None
     }
-    return found | ({"slices": ", ".join(episode.slices)} if episode.slices else {})
+
+
+def _add_agent(root: Tree, agent: Agent) -> None:
+    words = [name for name in ("terminated", "truncated") if getattr(agent, name)]
+    words += [f"return {number(agent.return_)}", count(agent.length, "step")]
+    branch = root.add(_titled(f"agent {agent.id}", words))
+    if known := _stated(agent, _OF_AGENT):
+        branch.add(_pairs(known))
+    for reward in agent.rewards:
+        _add_reward(branch, reward)
+    _add_own(branch, agent)
 
 
 def _add_step(root: Tree, step: Step) -> None:
     paid = number(step.reward) if step.reward_status == "ok" else step.reward_status
     words = [f"reward {paid}", duration(_seconds(step))]
     words += [name for name in ("terminated", "truncated") if getattr(step, name)]
-    branch = root.add(
-        printed(f"step {step.index}", style="bold").append_text(
-            printed("  " + ", ".join(words), style="not bold")
-        )
-    )
+    of_agent = "" if step.agent is None else f" of {step.agent}"
+    branch = root.add(_titled(f"step {step.index}{of_agent}", words))
     for name in ("observation", "action"):
         _add_content(branch, name, getattr(step, name))
-    facts = ("trained_reward", "value_estimate", "return_target", "logprob", "reward_raw")
-    known = {
-        name.replace("_", " "): _brief(getattr(step, name))
-        for name in facts
-        if getattr(step, name) is not None
-    }
-    if known:
+    if known := _stated(step, _OF_STEP):
         branch.add(_pairs(known))
     if step.tokens is not None:
         branch.add(printed("tokens  " + ", ".join(_token_words(step.tokens))))
@@ -148,18 +160,18 @@ def _add_call(parent: Tree, call: Call) -> None:
     _add_error(branch, call)
 
 
-def _add_own(parent: Tree, value: Episode | Step) -> None:
+def _add_own(parent: Tree, value: Episode | Agent | Step) -> None:
     """The user's own facts, then what went wrong."""
     for name in ("metrics", "metadata", "extra"):
         if items := getattr(value, name):
             parent.add(_pairs({name: ""} | {key: _brief(item) for key, item in items.items()}))
     _add_error(parent, value)
     for name in ("faults", "omissions"):
-        for text in getattr(value, name):
+        for text in getattr(value, name, ()):
             parent.add(printed(f"{name.removesuffix('s')}  {shortened(text)}", style="yellow"))
 
 
-def _add_error(parent: Tree, value: Episode | Step | Call) -> None:
+def _add_error(parent: Tree, value: Episode | Agent | Step | Call) -> None:
     if value.error_type is not None:
         text = f"error  {value.error_type}: {value.error_message or ''}"
         parent.add(printed(shortened(text.removesuffix(": ")), style="red"))

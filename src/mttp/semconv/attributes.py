@@ -24,7 +24,7 @@ AGENT_LENGTH: Final = "mttp.agent.length"
 """Number of steps that the agent took."""
 
 AGENT_RETURN: Final = "mttp.agent.return"
-"""Undiscounted sum of what the agent was paid."""
+"""Undiscounted sum of what the agent was paid; absent where that is not known."""
 
 AGENT_TERMINATED: Final = "mttp.agent.terminated"
 """Whether the task ended for the agent."""
@@ -365,7 +365,7 @@ SPEC_VERSION: Final = "mttp.spec.version"
 """Version of the reward spec."""
 
 STEP_INDEX: Final = "mttp.step.index"
-"""Position of the step in the episode, counted from 0."""
+"""Position of the step in the episode, or among the steps of its agent, counted from 0."""
 
 STEP_LOGPROB: Final = "mttp.step.logprob"
 """Log probability of the action under the policy that acted, in nats."""

@@ -347,10 +347,33 @@ SPANS: Final[dict[str, Span]] = {
             {
                 "mttp.episode.id",
                 "mttp.faults",
+                "mttp.metadata",
+                "mttp.metric",
                 "mttp.omissions",
                 "mttp.run.id",
                 "mttp.segment.id",
                 "mttp.segment.span_count",
+                "error.type",
+            }
+        ),
+    ),
+    "mttp.segment.start": Span(
+        name="segment.start",
+        kind=1,
+        is_root=False,
+        required=frozenset(
+            {
+                "mttp.episode.id",
+                "mttp.run.id",
+                "mttp.segment.id",
+            }
+        ),
+        conditional={},
+        attributes=frozenset(
+            {
+                "mttp.episode.id",
+                "mttp.run.id",
+                "mttp.segment.id",
             }
         ),
     ),
@@ -567,6 +590,7 @@ SPANS: Final[dict[str, Span]] = {
         conditional={},
         attributes=frozenset(
             {
+                "mttp.agent.id",
                 "mttp.episode.id",
                 "mttp.faults",
                 "mttp.omissions",
@@ -613,6 +637,7 @@ SPANS: Final[dict[str, Span]] = {
         conditional={},
         attributes=frozenset(
             {
+                "mttp.agent.id",
                 "mttp.episode.id",
                 "mttp.faults",
                 "mttp.omissions",
@@ -651,6 +676,7 @@ SPANS: Final[dict[str, Span]] = {
         },
         attributes=frozenset(
             {
+                "mttp.agent.id",
                 "mttp.episode.id",
                 "mttp.faults",
                 "mttp.grader.kind",
@@ -710,6 +736,7 @@ SPANS: Final[dict[str, Span]] = {
         },
         attributes=frozenset(
             {
+                "mttp.agent.id",
                 "mttp.component.name",
                 "mttp.episode.id",
                 "mttp.faults",

@@ -18,7 +18,10 @@ EPISODE_START: Final = "episode.start"
 """A marker of zero length that keeps the identity of an episode that has not ended."""
 
 SEGMENT: Final = "segment"
-"""A marker of zero length by which one of several processes closes its part of an episode."""
+"""One process's part of an episode that another process started, from where it took over to its end."""
+
+SEGMENT_START: Final = "segment.start"
+"""A marker of zero length that a part of an episode leaves that has not ended."""
 
 STEP: Final = "step"
 """One decision of the policy and what the environment made of it."""

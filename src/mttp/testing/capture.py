@@ -16,7 +16,7 @@ from mttp.apart import Apart
 from mttp.episodes import Episode, Run
 from mttp.livespan import LiveSpan
 from mttp.reading import Recording, read
-from mttp.recorder.handle import EPISODE_KEY, STEP_KEY
+from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY
 from mttp.session import Session
 from mttp.share import Share
 from mttp.testing.clock import frozen_clock
@@ -101,7 +101,7 @@ def _no_markers() -> Iterator[None]:
 @contextmanager
 def _nothing_current() -> Iterator[None]:
     """Code in the block is in no episode but those of the block."""
-    context = otel_context.set_value(EPISODE_KEY, None)
+    context = otel_context.set_value(TRAJECTORY_KEY, None)
     context = otel_context.set_value(STEP_KEY, None, context)
     if isinstance(trace.get_current_span(), LiveSpan):
         context = trace.set_span_in_context(trace.INVALID_SPAN, context)

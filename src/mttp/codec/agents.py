@@ -1,0 +1,108 @@
+"""One agent of an episode: an agent span's attributes, and all that says something of it as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mttp.codec import rewards, segments, templates
+from mttp.codec.plain import Faults, Plain, number, scalar_text, text
+from mttp.episodes import Agent, Reward, Step
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+__all__ = ["decode", "facts"]
+
+_TEXTS = {
+    "name": a.GEN_AI_AGENT_NAME,
+    "policy": a.POLICY_ID,
+    "policy_version_start": a.POLICY_VERSION_START,
+    "policy_version_end": a.POLICY_VERSION_END,
+}
+_NUMBERS = {"return_": a.AGENT_RETURN, "advantage": a.ADVANTAGE}
+_FLAGS = {"terminated": a.AGENT_TERMINATED, "truncated": a.AGENT_TRUNCATED}
+_KEYS = frozenset(
+    {*_TEXTS.values(), *_NUMBERS.values(), *_FLAGS.values(), *rewards.KEYS}
+    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.AGENT_LENGTH, a.FAULTS, a.ERROR_TYPE}
+)
+_TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
+
+
+def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
+    """Attributes of what is stated of an agent; None is not stated."""
+    attributes: dict[str, Plain] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            attributes |= _fact(name, value, faults)
+        except Exception as error:  # whatever a foreign object raises when it is looked at
+            faults.append(f"{name}_invalid: {error!r}")
+    return attributes
+
+
+def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
+    if name in _TEXTS:
+        return {_TEXTS[name]: text(str(value), faults)}
+    if name in _FLAGS:
+        return {_FLAGS[name]: bool(value)}
+    if name == "length":
+        return {a.AGENT_LENGTH: int(value)}
+    if name not in _NUMBERS:
+        faults.append(f"argument_unknown: an agent has no {name}")
+        return {}
+    found = number(value)
+    if found is None:
+        faults.append(f"{name}_invalid: {scalar_text(value):.80}")
+        return {}
+    return {_NUMBERS[name]: found}
+
+
+def decode(
+    id: str,
+    spans: Sequence[SpanRecord],
+    *,
+    steps: Sequence[tuple[str, Step]],
+    scorings: Sequence[segments.Scoring],
+) -> Agent:
+    """
+    The agent that its spans tell of, one of each process that played it, and its steps and scorings.
+
+    The first span says most.
+    What was paid is what that span says, unless other processes played or paid too.
+    """
+    found: dict[str, Any] = {}
+    for span in reversed(spans):
+        found |= span.attributes
+    values = {name: found.get(key) for name, key in (_TEXTS | _NUMBERS | _FLAGS).items()}
+    first = spans[0] if spans else None
+    owner = segments.OWNER if first is None else segments.segment(first)
+    paid_by, reward = segments.paying(scorings, owner=owner)
+    if {part for part, _ in steps} | {segments.segment(span) for span in spans} > {owner}:
+        found[a.AGENT_LENGTH] = len(steps)
+        values["return_"] = _return(reward, [step for _, step in steps])
+    elif segments.states_total(reward) and paid_by != owner:
+        values["return_"] = reward.value
+    return Agent(
+        id=id,
+        length=found.get(a.AGENT_LENGTH, len(steps)),
+        reward=reward,
+        rewards=tuple(reward for _, reward in scorings),
+        metrics=templates.decode(a.METRIC, found),
+        metadata=templates.decode(a.METADATA, found),
+        error_type=found.get(a.ERROR_TYPE),
+        error_message=next((span.status_message for span in spans if span.status_message), None),
+        faults=tuple(fault for span in spans for fault in span.attributes.get(a.FAULTS) or ()),
+        extra=templates.unknown(found, _KEYS, _TEMPLATES),
+        span_id="" if first is None else first.span_id,
+        start_time=None if first is None else first.start_time,
+        end_time=max((span.end_time for span in spans), default=None),
+        **values,
+    )
+
+
+def _return(reward: Reward, steps: Sequence[Step]) -> float | None:
+    if segments.states_total(reward):
+        return reward.value
+    total, is_known = segments.paid(steps)
+    return total if is_known else None

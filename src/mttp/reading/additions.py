@@ -1,0 +1,115 @@
+"""What processes add to episodes that another one started, in one pass: it may come long after the end."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from mttp.codec import outline, segments
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = ["Addition", "Additions"]
+
+
+class _Part:
+    """One process's part, of which not all spans were seen."""
+
+    __slots__ = ("seen", "stated")
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.stated: int | None = None
+
+
+class Addition:
+    """What all other processes add to one episode."""
+
+    __slots__ = ("_grades", "_last", "_open", "_total", "_whole", "length", "paid", "start", "steps", "sum")
+
+    def __init__(self) -> None:
+        self.start = 0
+        """When the first of it began."""
+        self.steps: Counter[str | None] = Counter()
+        """By agent."""
+        self.length = 0
+        """One more than the highest index of a step."""
+        self.paid = False
+        """Whether steps of nobody in particular were paid."""
+        self.sum = 0.0
+        """What they were paid; NaN where that can't be known."""
+        self._open: dict[str, _Part] = {}
+        self._whole: set[str] = set()
+        self._last: outline.Scored | None = None
+        self._total: outline.Scored | None = None
+        self._grades: dict[str, dict[str, float]] | None = None
+
+    def lacking(self) -> list[str]:
+        """What each part lacks, in words."""
+        return [segments.lack(name, len(part.seen), part.stated) for name, part in self._open.items()]
+
+    def scoring(self) -> outline.Scored | None:
+        """The scoring of the whole that counts: the last that states a total, else the last."""
+        scoring = self._total or self._last
+        grades = (self._grades or {}).get(scoring.span, {}) if scoring else {}
+        return scoring and scoring._replace(scores=scoring.scores | grades)
+
+    def add(self, kind: str, record: SpanRecord) -> bool:
+        """Count a span; whether it is new."""
+        name = segments.segment(record)
+        part = self._open.get(name)
+        if part is None:
+            if name in self._whole:
+                return False
+            part = self._open[name] = _Part()
+        if record.span_id in part.seen:
+            return False
+        part.seen.add(record.span_id)
+        self.start = min(self.start or record.start_time, record.start_time)
+        self._take(kind, record, part)
+        if part.stated is not None and len(part.seen) >= part.stated:
+            del self._open[name]
+            self._whole.add(name)
+        return True
+
+    def _take(self, kind: str, record: SpanRecord, part: _Part) -> None:
+        if kind == names.SEGMENT:
+            part.stated = outline.closing(record)
+        elif kind in (names.STEP, names.STEPS):
+            self._step(outline.played(record))
+        elif kind == names.REWARD and outline.scores_whole(record):
+            self._score(outline.scored(record))
+        elif kind == names.GRADE and outline.scores_whole(record):
+            self._grades = self._grades or {}
+            self._grades.setdefault(record.parent_id, {}).update(outline.grade(record))
+
+    def _step(self, played: outline.Played) -> None:
+        self.steps[played.agent] += played.steps
+        self.length = max(self.length, played.position + 1)
+        if played.agent is None and (played.reward is not None or played.invalid):
+            self.paid = True
+            self.sum += math.nan if played.reward is None else played.reward
+
+    def _score(self, scoring: outline.Scored) -> None:
+        if self._last is None or scoring.when > self._last.when:
+            self._last = scoring
+        if scoring.states_total and (self._total is None or scoring.when > self._total.when):
+            self._total = scoring
+
+
+class Additions:
+    """Such additions, by the episode's trace."""
+
+    def __init__(self) -> None:
+        self.traces: dict[str, Addition] = {}
+
+    def add(self, kind: str, record: SpanRecord) -> bool:
+        """Count a span; whether it is new."""
+        addition = self.traces.get(record.trace_id)
+        if addition is None:
+            addition = self.traces[record.trace_id] = Addition()
+        return addition.add(kind, record)
+
+    def pop(self, trace_id: str) -> Addition:
+        """What was added to that episode, an empty addition where nothing was; it is taken out."""
+        return self.traces.pop(trace_id, None) or Addition()

@@ -1,0 +1,95 @@
+"""One process's part of an episode's trace: who makes its spans, and counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.trace import SpanContext, SpanKind
+
+from mttp import ids
+from mttp.clock import Clock
+from mttp.codec import rewards
+from mttp.codec.plain import Faults
+from mttp.episodes import Reward
+from mttp.livespan import LiveSpan
+from mttp.recorder.handle import Host
+from mttp.semconv import spans as names
+
+__all__ = ["Segment", "context"]
+
+
+class Segment:
+    """
+    Makes the spans that one process adds to an episode.
+
+    Those that end are counted, so that a reader can prove that none is missing.
+    """
+
+    def __init__(self, host: Host, identity: Mapping[str, Any]) -> None:
+        self.host = host
+        self.clock = Clock()
+        self.spans = 0
+        """How many have ended."""
+        self._identity = identity
+
+    def span(
+        self,
+        name: str,
+        parent: SpanContext,
+        kind: SpanKind = SpanKind.INTERNAL,
+        start_time: int | None = None,
+        *,
+        place: Mapping[str, Any],
+    ) -> LiveSpan:
+        """A new span under `parent`; `place` says whose it is within the episode."""
+        return LiveSpan(
+            name,
+            context=context(parent.trace_id, like=parent),
+            parent=parent,
+            clock=self.clock,
+            origin=self.host.origin,
+            sink=self,
+            values={**self._identity, **place},
+            start_time=start_time,
+            kind=kind,
+        )
+
+    def score(
+        self,
+        scored: LiveSpan,
+        parent: SpanContext,
+        made: Reward,
+        faults: Faults,
+        *,
+        place: Mapping[str, Any],
+    ) -> None:
+        """
+        Record a scoring under `parent`, its components beyond what one span should hold as children.
+
+        What is wrong with it is said on the span `scored` too.
+        """
+        span = self.span(rewards.span_name(made), parent, start_time=made.start_time, place=place)
+        span.note(faults)
+        scored.faults.extend(faults)
+        span.values |= span.checked(rewards.encode, made)
+        for grade in rewards.grades(made):
+            name = f"{names.GRADE} {grade.grader}"
+            child = self.span(name, span.identity, start_time=made.start_time, place=place)
+            child.values |= child.checked(rewards.encode, grade)
+            child.end(made.end_time)
+        span.end(made.end_time)
+
+    def ended(self, span: LiveSpan) -> None:
+        """Take an ended span."""
+        self.spans += 1
+        self.host.ended(span)
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault."""
+        self.host.fault(kind, detail)
+
+
+def context(trace_id: int, *, like: SpanContext) -> SpanContext:
+    """A new span's identity, sampled as another is."""
+    return SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=like.trace_flags)

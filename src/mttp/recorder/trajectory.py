@@ -1,0 +1,223 @@
+"""Steps in order and what is paid for them: an episode's, or those of one agent in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext
+
+from mttp.codec import rewards
+from mttp.codec.plain import Faults
+from mttp.episodes import Reward, Spec
+from mttp.livespan import LiveSpan
+from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
+from mttp.recorder.ledger import Ledger
+from mttp.recorder.open_step import OpenStep
+from mttp.recorder.segment import Segment
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+if TYPE_CHECKING:
+    from mttp.recorder.open_episode import OpenEpisode
+
+__all__ = ["Trajectory"]
+
+
+class Trajectory(Measured):
+    """What opens steps, is scored as a whole, and knows what it was paid."""
+
+    def __init__(
+        self, segment: Segment | None, span: LiveSpan | None = None, *, place: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(None if segment is None else segment.host, span)
+        self._segment = segment
+        self._place = place or {}
+        self._lock = threading.RLock()
+        self._open_steps: dict[int, OpenStep] = {}
+        self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
+        self._ledger = Ledger()
+        self._steps = 0
+        self._next_index = 0
+        self._closing = False
+
+    @property
+    def episode(self) -> OpenEpisode:
+        """The episode that it is part of."""
+        raise NotImplementedError
+
+    @property
+    def behind(self) -> object:
+        """What is current where this was, once it has ended."""
+        return self._outer
+
+    @property
+    def host(self) -> Host | None:
+        """The session that records; None for an inert handle."""
+        return self._host
+
+    @property
+    def segment(self) -> Segment:
+        """Who makes its spans."""
+        return cast(Segment, self._segment)
+
+    @property
+    def at(self) -> SpanContext:
+        """The span that its steps and scorings are children of."""
+        return cast(LiveSpan, self._span).identity
+
+    def _as_context(self) -> Context:
+        self._enclose(TRAJECTORY_KEY)
+        context = otel_context.set_value(STEP_KEY, None, super()._as_context())
+        return otel_context.set_value(TRAJECTORY_KEY, self, context)
+
+    # What is known so far.
+
+    @property
+    def terminated(self) -> bool | None:
+        """Whether the task itself ended."""
+        return self._stated["terminated"]
+
+    @property
+    def truncated(self) -> bool | None:
+        """Whether a limit cut it off."""
+        return self._stated["truncated"]
+
+    @property
+    def length(self) -> int:
+        """Steps so far."""
+        return self._next_index
+
+    @property
+    def step_reward_sum(self) -> float | None:
+        """Sum of the step rewards that are numbers; None when no ended step states one."""
+        return self._ledger.step_sum
+
+    @property
+    def return_basis(self) -> str | None:
+        """episode where a total was stated, steps where rewards were, None where nothing was."""
+        return self._ledger.basis
+
+    @property
+    def return_(self) -> float | None:
+        """What was paid in all so far; None where that is not known."""
+        return self._ledger.paid
+
+    # What a training loop says.
+
+    def step(self, *, start_time: int | None = None, index: int | None = None) -> OpenStep:
+        """
+        Start the next step.
+
+        `start_time` is in nanoseconds since the Unix epoch, by default now.
+        `index` is by default one after the last.
+        """
+        return self._open_step(start_time, index) or OpenStep(self, None)
+
+    @quiet
+    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep | None:
+        if not self._takes("step"):
+            return None
+        with self._lock:
+            if self._closing:
+                return None
+            position = self._next_index if index is None else int(index)
+            self._next_index = max(self._next_index, position + 1)
+            self._steps += 1
+            place = {**self._place, a.STEP_INDEX: position}
+            span = self.segment.span(names.STEP, self.at, start_time=start_time, place=place)
+            step = OpenStep(self, span, position)
+            self._open_steps[id(step)] = step
+        self.segment.host.stepped()
+        return step
+
+    @quiet
+    def reward(
+        self,
+        value: object,
+        *,
+        components: Mapping[str, object] | None = None,
+        weights: Mapping[str, object] | None = None,
+        status: str | None = None,
+        error: object = None,
+        spec: Spec | None = None,
+        range: tuple[float, float] | None = None,
+        verdict: str | None = None,
+        failed_checks: Sequence[str] = (),
+        grader: str | None = None,
+        grader_kind: str | None = None,
+        grader_version: str | None = None,
+        relative: bool | None = None,
+        label: str | None = None,
+        explanation: str | None = None,
+        **unknown: object,
+    ) -> None:
+        """
+        State what the whole is paid, and what that was made of.
+
+        `value` is a number; None means that none is known (status missing, or what `status` says).
+        Whatever is not a finite number is an error, kept as text, and never a zero.
+        A value that differs from its components' weighted sum is recorded as given, and flagged.
+        """
+        if not self._takes("reward"):
+            return
+        for name in unknown:
+            cast(LiveSpan, self._span).fault("argument_unknown", f"reward has no {name}")
+        faults: Faults = []
+        made = rewards.make(
+            value,
+            faults,
+            components=components,
+            weights=weights,
+            status=status,
+            error=error,
+            spec=spec,
+            range=range,
+            verdict=verdict,
+            failed_checks=failed_checks,
+            grader=grader,
+            grader_kind=grader_kind,
+            grader_version=grader_version,
+            relative=relative,
+            label=label,
+            explanation=explanation,
+        )
+        self._score(made, faults)
+
+    def _score(self, made: Reward, faults: Faults) -> None:
+        """Record a scoring of the whole."""
+        self.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self._place)
+        self._ledger.total(made)
+        self._show(made)
+
+    def _show(self, made: Reward) -> None:
+        """Have the total's scalars on the whole's own span too, where samplers and trace queries look."""
+        span = cast(LiveSpan, self._span)
+        span.forget(rewards.KEYS)
+        span.values |= {key: value for key, value in rewards.encode(made, []).items() if key in rewards.KEYS}
+
+    def step_ended(self, step: OpenStep) -> None:
+        """Enter what an ended step paid, and what it said of the end."""
+        with self._lock:
+            self._open_steps.pop(id(step), None)
+            self._ledger.step(step._reward, invalid=step._invalid)
+            self._stated |= step._flags
+
+    def _settle(
+        self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
+    ) -> None:
+        """End the steps that are still open, and enter what is said of the end."""
+        for step in list(self._open_steps.values()):
+            step._finish(end_time=end_time)
+        flags = {"terminated": terminated, "truncated": truncated}
+        self._stated |= {name: bool(flag) for name, flag in flags.items() if flag is not None}
+
+    @quiet
+    def _describe(self, metadata: Mapping[str, object] | None, metrics: Mapping[str, float] | None) -> None:
+        for name, fact in (metadata or {}).items():
+            self.set_metadata(name, fact)
+        for name, metric in (metrics or {}).items():
+            self.metric(name, metric)

@@ -1,0 +1,979 @@
+"""An episode goes on in other threads, tasks and processes, and is one episode when it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import email.message
+import functools
+import itertools
+import os
+import pickle
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opentelemetry import baggage, trace
+from opentelemetry import context as otel_context
+from reading.test_summary import figures, figures_of_values
+from reading.traces import write
+
+import mttp
+from mttp import carriers
+from mttp.spans import SpanRecord
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def only(session: mttp.Session) -> mttp.Episode:
+    """The one episode that was recorded."""
+    (episode,) = mttp.read(session).episodes
+    return episode
+
+
+def carried(session: mttp.Session) -> dict[str, str]:
+    """A carrier from within the first step of an episode that is over."""
+    with mttp.episode(env="e"), mttp.step():
+        return mttp.inject()
+
+
+# The carrier.
+
+
+def test_a_carrier_is_traceparent_and_baggage(session: mttp.Session) -> None:
+    """
+    In the W3C's words: the current span, and what the other side must know.
+    """
+    with mttp.episode(group="g") as episode, mttp.step() as step:
+        carrier = mttp.inject()
+
+    assert {"traceparent", "baggage"} == carrier.keys()
+    assert f"00-{episode.trace_id}-{step.span_id}-01" == carrier["traceparent"]
+    entries = dict(entry.split("=") for entry in carrier["baggage"].split(","))
+    assert {
+        "run_id": session.run_id,
+        "group": "g",
+        "root": episode.span_id,
+        "next_index": "1",
+        "step_index": "0",
+        "step": step.span_id,
+    } == {name: entries[key] for name, key in carriers.KEYS.items() if key in entries}
+
+
+def test_where_nothing_is_current_nothing_is_written(session: mttp.Session) -> None:
+    """
+    That is no fault.
+    """
+    assert {} == mttp.inject()
+    assert {"x": "y"} == mttp.inject({"x": "y"}, environment=True)
+    assert not mttp.extract({})
+    assert not mttp.extract()
+    assert {} == dict(session.stats.faults)
+
+
+def test_environment_variables_are_upper_case(session: mttp.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    In `os.environ`, or where it is said that the carrier becomes one; any case is read.
+    """
+    monkeypatch.setenv("TRACEPARENT", "")
+    monkeypatch.setenv("BAGGAGE", "")
+    with mttp.episode() as episode:
+        assert {"PATH", "TRACEPARENT", "BAGGAGE"} == mttp.inject({"PATH": ""}, environment=True).keys()
+        assert os.environ is mttp.inject(os.environ)
+    with mttp.extract() as part, mttp.step():
+        assert episode.trace_id == part.trace_id
+
+    assert 1 == len(only(session).steps)
+
+
+def headers_of_email(carrier: dict[str, str]) -> Any:
+    message = email.message.Message()
+    for name, value in carrier.items():
+        message[name.title()] = value
+    return message
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        dict,
+        lambda carrier: {name.upper(): value for name, value in carrier.items()},
+        httpx.Headers,
+        headers_of_email,
+        lambda carrier: [(name.encode(), value.encode()) for name, value in carrier.items()],
+        lambda carrier: [*carrier.items(), *carrier.items(), ("traceparents", "x")],
+    ],
+    ids=["dict", "upper case", "httpx", "http.server", "asgi", "twice"],
+)
+def test_headers_of_any_library_are_read(session: mttp.Session, headers: Any) -> None:
+    """
+    Whatever the case of their names.
+    """
+    with mttp.extract(headers(carried(session))):
+        mttp.step().end()
+
+    assert (2, True) == (len(only(session).steps), only(session).complete)
+    assert {} == dict(session.stats.faults)
+
+
+def test_headers_of_any_library_are_written(session: mttp.Session) -> None:
+    """
+    Whatever takes items by name; what does not is a fault, and comes back.
+    """
+    with mttp.episode():
+        assert {"traceparent", "baggage"} <= set(mttp.inject(httpx.Headers()))
+        assert mttp.inject(5) == 5  # type: ignore[type-var]
+
+    assert 1 == session.stats.faults["carrier_invalid"]
+
+
+IDS = ["plain", " spaced  out ", "ü, 日本;a=b", '"%20+"', "\n", "x" * 1000]
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_any_id_survives_the_way(session: mttp.Session, name: str) -> None:
+    """
+    Episode, group and agent are the same on the other side, whatever is in their names.
+    """
+    with mttp.episode(id=name, group=name) as episode, episode.agent(name):
+        carrier = mttp.inject()
+    with mttp.extract(carrier) as part:
+        assert (name, name, [name]) == (part.id, part.group, [agent.id for agent in part.agents])
+        mttp.step().end()
+
+    assert ([name], 1) == ([agent.id for agent in only(session).agents], only(session).agents[0].length)
+    assert all(carrier_text.isascii() and carrier_text.isprintable() for carrier_text in carrier.values())
+
+
+def test_ids_that_fit_no_baggage_are_a_fault(session: mttp.Session) -> None:
+    """
+    Then the trace goes on, and the episode does not.
+    """
+    with mttp.episode(id="x" * 5000):
+        carrier = mttp.inject()
+
+    assert {"traceparent"} == carrier.keys()
+    assert not mttp.extract(carrier)
+    assert {"carrier_invalid": 1} == dict(session.stats.faults)
+
+
+def test_the_user_s_baggage_goes_along(session: mttp.Session) -> None:
+    """
+    It is in the carrier and in the part's block; ours is in the carrier alone.
+    """
+    token = otel_context.attach(baggage.set_baggage("tenant", "blue"))
+    with mttp.episode():
+        carrier = mttp.inject()
+        assert {"tenant": "blue"} == dict(baggage.get_all())
+    otel_context.detach(token)
+
+    with mttp.extract(carrier):
+        assert {"tenant": "blue"} == dict(baggage.get_all())
+        assert carrier["baggage"].count("tenant=blue") == mttp.inject()["baggage"].count("tenant=blue") == 1
+    assert {} == dict(baggage.get_all())
+
+
+def test_much_baggage_of_the_user_s_does_not_displace_ours(session: mttp.Session) -> None:
+    """
+    The baggage has room for some eight kilobytes: what does not fit is the user's.
+    """
+    context = otel_context.get_current()
+    for number in range(20):
+        context = baggage.set_baggage(f"k{number}", "x" * 1000, context)
+    token = otel_context.attach(context)
+    with mttp.episode():
+        carrier = mttp.inject()
+    otel_context.detach(token)
+
+    with mttp.extract(carrier) as part:
+        assert part
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    [
+        {"traceparent": PARENT},
+        {"traceparent": PARENT, "baggage": "tenant=blue"},
+        {"traceparent": PARENT, "tracestate": "vendor=1", "baggage": ""},
+        {"baggage": "tenant=blue"},
+        {"unrelated": "x", "mttp.carrier.run_id": "x"},
+    ],
+)
+def test_a_trace_of_somebody_else_is_no_fault(session: mttp.Session, carrier: dict[str, str]) -> None:
+    """
+    The handle is inert, and nothing is current.
+    """
+    with mttp.extract(carrier) as part:
+        assert not mttp.current_episode()
+        part.reward(1.0)
+
+    assert not part
+    assert ({}, 0) == (dict(session.stats.faults), session.stats.spans)
+
+
+GOOD = {
+    "run_id": "r",
+    "root": "00f067aa0ba902b7",
+    "next_index": "1",
+}
+
+
+def baggage_of(entries: dict[str, str]) -> str:
+    return ",".join(f"{carriers.KEYS[name]}={value}" for name, value in entries.items())
+
+
+BROKEN = [
+    {"traceparent": "nonsense"},
+    {"traceparent": ""},
+    {"traceparent": PARENT.replace("00f067aa0ba902b7", "0" * 16)},
+    {"traceparent": PARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32)},
+    {"traceparent": PARENT + "0" * 10_000_000},
+    {"traceparent": "ff" + PARENT[2:]},
+    {"traceparent": 5},
+    {"traceparent": None, "baggage": None},
+    {"traceparent": PARENT, "baggage": "=,;"},
+    {"traceparent": PARENT, "baggage": "x" * 10_000_000},
+    {"baggage": baggage_of(GOOD)},
+    {"traceparent": PARENT, "baggage": baggage_of({"run_id": "r"})},
+    *(
+        {"traceparent": PARENT, "baggage": baggage_of(GOOD | {"root": bad})}
+        for bad in ("0" * 16, "x", "é", "F")
+    ),
+    *({"traceparent": PARENT, "baggage": baggage_of(GOOD | {"next_index": bad})} for bad in ("-1", "9" * 30)),
+    {"traceparent": PARENT, "baggage": baggage_of(GOOD | {"run_id": ""})},
+    {"traceparent": PARENT, "baggage": baggage_of(GOOD | {"step": GOOD["root"]})},
+    {"traceparent": PARENT, "baggage": baggage_of(GOOD | {"step_index": "1"})},
+    {"traceparent": PARENT, "baggage": baggage_of(GOOD | {"agent_id": "a"})},
+    [("traceparent", PARENT), ("traceparent", PARENT.replace("4b", "4c"))],
+    [1, 2],
+    "text",
+    7,
+]
+
+
+@pytest.mark.parametrize("carrier", BROKEN, ids=lambda carrier: str(carrier)[:80])
+def test_a_malformed_carrier_is_one_fault(session: mttp.Session, carrier: Any) -> None:
+    """
+    The handle is inert, nothing is current, and nothing is recorded.
+    """
+    with mttp.extract(carrier) as part:
+        assert not mttp.current_episode()
+        part.step().reward(1.0)
+
+    assert not part
+    assert ({"carrier_invalid": 1}, 0) == (dict(session.stats.faults), session.stats.spans)
+
+
+pieces = st.one_of(
+    st.text(max_size=20),
+    st.binary(max_size=20),
+    st.none() | st.integers(),
+    st.sampled_from([PARENT, baggage_of(GOOD), baggage_of(GOOD | {"step": "1", "agent": "2"})]),
+)
+odd_carriers = st.one_of(
+    st.dictionaries(st.sampled_from(["traceparent", "Baggage", "tracestate", b"baggage"]) | pieces, pieces),
+    st.lists(st.tuples(pieces, pieces)),
+    pieces,
+)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(odd_carriers)
+def test_no_carrier_ever_raises(session: mttp.Session, carrier: Any) -> None:
+    """
+    Whatever it is, there is a handle, at most one fault, and nothing is left current.
+    """
+    before = session.stats.faults.total()
+    with mttp.extract(carrier) as part:
+        part.reward(1.0)
+
+    assert session.stats.faults.total() - before in (0, 1)
+    assert not mttp.current_episode()
+
+
+def test_a_carrier_starts_a_session_like_an_episode_does() -> None:
+    """
+    In a process that configured none; one that tells of nothing starts nothing.
+    """
+    with mttp.configure(transport="file://runs/"), mttp.episode():
+        carrier = mttp.inject()
+    mttp.configuration.forget()
+    assert not mttp.extract({"traceparent": PARENT})
+    assert mttp.current_session() is None
+
+    with mttp.extract(carrier):
+        pass
+
+    assert mttp.current_session() is not None
+
+
+# A part of an episode.
+
+
+def test_a_part_is_read_with_the_rest(session: mttp.Session) -> None:
+    """
+    Its steps follow, and what it adds by name is the episode's, unless the root says so itself.
+    """
+    with mttp.episode(id="mine", env="e") as episode:
+        with mttp.step() as step:
+            step.reward(1.0)
+        episode.metric("both", 1)
+        carrier = mttp.inject()
+    with mttp.extract(carrier) as part:
+        assert part
+        assert mttp.current_episode() is part
+        assert (episode.id, episode.run_id, episode.trace_id) == (part.id, part.run_id, part.trace_id)
+        with mttp.step() as step:
+            step.action("a")
+            step.reward(2.0)
+            step.model_call("tiny").end()
+        part.metric("both", 2)
+        part.metric("latency", 3)
+        part.set_metadata("host", "b")
+
+    read = only(session)
+
+    assert [(0, 1.0), (1, 2.0)] == [(step.index, step.reward) for step in read.steps]
+    assert (3.0, "steps", 3.0, 2, 2) == (
+        read.return_,
+        read.return_basis,
+        read.step_reward_sum,
+        read.length,
+        read.step_count,
+    )
+    assert ({"both": 1.0, "latency": 3.0}, {"host": "b"}) == (read.metrics, read.metadata)
+    assert ((part.segment_id,), True) == (read.segments, read.complete)
+    assert {"mine"} == {str(span.attributes["mttp.episode.id"]) for span in of_episode(session)}
+
+
+def of_episode(session: mttp.Session) -> list[SpanRecord]:
+    """The spans of episodes."""
+    return [span for span in session.records() if "mttp.episode.id" in span.attributes]
+
+
+def test_a_reward_service_pays(session: mttp.Session) -> None:
+    """
+    Where the process that plays states no total, the other's is the return.
+    """
+    with mttp.episode() as episode:
+        with mttp.step() as step:
+            step.reward(0.25)
+        carrier = mttp.inject()
+        with mttp.extract(carrier) as part:
+            part.reward(None, status="abstained", grader="first")
+            part.reward(0.9, components={f"part_{number}": 0.1 for number in range(40)}, grader="judge")
+            part.reward(None, status="abstained", grader="last")
+        episode.end(outcome="success")
+
+    read = only(session)
+
+    assert (0.9, "episode", 0.25, "judge") == (
+        read.return_,
+        read.return_basis,
+        read.step_reward_sum,
+        read.reward.grader,
+    )
+    assert (3, 40) == (len(read.rewards), len(read.reward.components))
+
+
+def test_the_owner_s_total_stands(session: mttp.Session) -> None:
+    """
+    Another's scoring is kept beside it.
+    """
+    with mttp.episode() as episode:
+        episode.reward(0.5)
+        carrier = mttp.inject()
+    with mttp.extract(carrier) as part:
+        part.reward(0.9)
+
+    read = only(session)
+
+    assert (0.5, 0.5, [0.5, 0.9]) == (
+        read.return_,
+        read.reward.value,
+        [reward.value for reward in read.rewards],
+    )
+
+
+def test_a_step_can_be_scored_from_elsewhere(session: mttp.Session) -> None:
+    """
+    With calls made in it; what it paid, saw and did is its owner's to say.
+    """
+    with mttp.episode(), mttp.step() as step:
+        carrier = mttp.inject()
+        with mttp.extract(carrier) as part:
+            remote = mttp.current_step()
+            assert (step.span_id, 0) == (remote.span_id, remote.index)
+            with remote:
+                remote.reward(0.5, grader="judge")
+                with remote.model_call("judge-1") as call:
+                    call.response(output_tokens=3)
+                remote.tool_call("left open")
+                remote.observation("x")
+                remote.action("x")
+                remote.tokens([1])
+                remote.record(logprob=-1.0)
+                remote.metric("x", 1)
+                remote.end(terminated=True)
+            assert not mttp.current_step()
+            part.final_observation("x")
+            part.end(terminated=True, outcome="success", length=7)
+
+    read = only(session)
+
+    (found,) = read.steps
+    assert [("judge", 0.5)] == [(reward.grader, reward.value) for reward in found.rewards]
+    assert ["judge-1", "left open"] == [call.name for call in found.calls]
+    assert (None, None, None, None, None) == (
+        found.reward,
+        found.observation,
+        found.tokens,
+        found.terminated,
+        read.outcome if read.outcome != "unknown" else None,
+    )
+    assert ({"not_the_owner": 10}, 9) == (dict(session.stats.faults), len(read.faults))
+    assert read.complete
+
+
+def test_an_agent_goes_on_elsewhere(session: mttp.Session) -> None:
+    """
+    Where it was current, the steps on the other side are its own, and so is what is paid for them.
+    """
+    with mttp.episode() as episode, episode.agent("a") as agent:
+        with mttp.step() as step:
+            step.reward(1.0)
+        with mttp.extract(mttp.inject()) as part:
+            with mttp.step() as step:
+                step.reward(2.0)
+            with part.agent("b", policy="new"), mttp.step() as step:
+                step.reward(5.0)
+            part.agent("a").metric("x", 1)
+            part.agent("a", policy="x").end(terminated=True)
+            with mttp.step():
+                pass
+        agent.end(truncated=True)
+
+    read = only(session)
+
+    assert [(0, "a"), (0, "b"), (0, None), (1, "a")] == sorted(
+        ((step.index, step.agent) for step in read.steps), key=lambda place: (place[0], place[1] or "~")
+    )
+    assert [("a", 3.0, 2, True), ("b", 5.0, 1, None)] == [
+        (agent.id, agent.return_, agent.length, agent.truncated) for agent in read.agents
+    ]
+    assert 3 == session.stats.faults["not_the_owner"]
+    assert (None, True) == (read.return_, read.complete)
+
+
+def test_an_agent_is_scored_elsewhere(session: mttp.Session) -> None:
+    """
+    The total is the agent's return, where its owner states none.
+    """
+    with mttp.episode() as episode, episode.agent("a"), mttp.step() as step:
+        step.reward(1.0)
+        with mttp.extract(mttp.inject()) as part:
+            part.agent("a").reward(0.5, grader="judge")
+
+    read = only(session)
+
+    assert (0.5, "judge") == (read.agents[0].return_, read.agents[0].reward.grader)
+    assert (None, ()) == (read.return_, read.rewards)
+
+
+def test_an_invalid_reward_elsewhere_leaves_the_return_unknown(session: mttp.Session) -> None:
+    """
+    A sum with a hole in it is not what the episode was paid, whoever made the hole.
+    """
+    with mttp.episode():
+        with mttp.step() as step:
+            step.reward(1.0)
+        carrier = mttp.inject()
+    with mttp.extract(carrier), mttp.step() as step:
+        step.reward(float("nan"))
+
+    assert (None, "steps", 1.0) == (
+        only(session).return_,
+        only(session).return_basis,
+        only(session).step_reward_sum,
+    )
+
+
+def test_two_parts_may_use_one_index(session: mttp.Session) -> None:
+    """
+    Both steps are kept, in order of start.
+    """
+    with mttp.episode():
+        mttp.step().end()
+        carrier = mttp.inject()
+    for name in ("first", "second"):
+        with mttp.extract(carrier), mttp.step() as step:
+            step.action(name)
+
+    read = only(session)
+
+    assert [(0, None), (1, "first"), (1, "second")] == [(step.index, step.action) for step in read.steps]
+    assert (2, 2) == (read.length, len(read.segments))
+
+
+def test_a_part_of_a_part_is_one_more(session: mttp.Session) -> None:
+    """
+    Whoever has a part can pass it on.
+    """
+    with mttp.episode(), mttp.step():
+        carrier = mttp.inject()
+    with mttp.extract(carrier), mttp.extract(mttp.inject()) as inner, mttp.step():
+        assert mttp.current_episode() is inner
+
+    read = only(session)
+
+    assert (2, [0, 1], True) == (len(read.segments), [step.index for step in read.steps], read.complete)
+
+
+def test_a_part_that_does_not_end_is_said() -> None:
+    """
+    By the session when it closes, and when the episode is read: it is not complete.
+    """
+    with mttp.configure(transport="memory://") as session:
+        with mttp.episode():
+            carrier = mttp.inject()
+        part = mttp.extract(carrier)
+        part.step().end()
+
+    recording = mttp.read(session)
+    (episode,) = recording.episodes
+    assert (False, "completed", 1) == (episode.complete, episode.status, len(episode.steps))
+    message = f"episode {episode.trace_id} lacks spans: the end of its part {part.segment_id} was not found"
+    assert [message] == [str(problem) for problem in recording.problems]
+    assert [message] == [str(problem) for problem in mttp.summarize(session).problems]
+    assert 1 == session.stats.faults["part_never_ended"]
+
+
+def test_a_part_that_lacks_spans_is_said(session: mttp.Session) -> None:
+    """
+    With the part's name: the spans that are missing are known by their number.
+    """
+    with mttp.episode():
+        carrier = mttp.inject()
+    with mttp.extract(carrier) as part:
+        mttp.step().end()
+    kept = [span for span in session.records() if span.name != "step"]
+    write("a.jsonl", kept)
+
+    recording, summary = mttp.read("a.jsonl"), mttp.summarize("a.jsonl")
+
+    assert [f"1 of 2 of its part {part.segment_id} were found"] == [
+        str(problem).partition("lacks spans: ")[2] for problem in recording.problems
+    ]
+    assert recording.problems == summary.problems
+
+
+def test_a_part_that_is_open_leaves_a_marker(session: mttp.Session) -> None:
+    """
+    A process that dies before it ended a span has taken part: the episode is not complete.
+    """
+    with mttp.episode():
+        carrier = mttp.inject()
+    part = mttp.extract(carrier)
+    session.flush()
+    before = mttp.read(session).episodes[0].complete
+    part.end()
+
+    assert (False, True) == (before, only(session).complete)
+    assert ["segment.start", "segment"] == [s.name for s in of_episode(session) if s.name.startswith("seg")]
+
+
+def test_parts_without_their_root_are_an_unfinished_episode() -> None:
+    """
+    It is known by what the carrier said.
+    """
+    with mttp.configure(transport="memory://"), mttp.episode(id="mine"), mttp.step():
+        carrier = mttp.inject()
+    with mttp.configure(transport="file://a.jsonl"), mttp.extract(carrier) as part:
+        mttp.current_step().reward(0.5)
+        mttp.step().end()
+        part.reward(0.75)
+
+    recording, summary = mttp.read("a.jsonl"), mttp.summarize("a.jsonl")
+
+    (read,) = recording.episodes
+    assert ("unfinished", "mine", part.run_id, part.trace_id, part.span_id, 0.75, 1) == (
+        read.status,
+        read.id,
+        read.run_id,
+        read.trace_id,
+        read.span_id,
+        read.reward.value,
+        len(read.steps),
+    )
+    assert [f"episode {part.trace_id} has no end: 1 steps were found"] == list(map(str, recording.problems))
+    assert recording.problems == summary.problems
+    assert figures_of_values(recording) == figures(summary)
+
+
+def test_a_part_takes_nothing_after_its_end(session: mttp.Session) -> None:
+    """
+    As any handle; what is current is what was around it.
+    """
+    carrier = carried(session)
+    with mttp.episode() as around, mttp.extract(carrier) as part:
+        part.end()
+        assert mttp.current_episode() is around
+        part.reward(1.0)
+        part.step().end()
+
+    assert 2 == session.stats.faults["after_end"]
+    assert all(episode.complete for episode in mttp.read(session))
+
+
+def test_an_exception_ends_a_part_and_goes_on(session: mttp.Session) -> None:
+    """
+    It is said where it happened; the episode itself had none.
+    """
+    carrier = carried(session)
+    with pytest.raises(KeyError), mttp.extract(carrier):
+        raise KeyError("x")
+
+    closing = next(span for span in session.records() if span.name == "segment")
+    assert ("KeyError", "'x'") == (closing.attributes["error.type"], closing.status_message)
+    assert ("completed", None, True) == (
+        only(session).status,
+        only(session).error_type,
+        only(session).complete,
+    )
+
+
+def test_whether_it_is_sampled_goes_along(session: mttp.Session) -> None:
+    """
+    The part's spans have the flag of the span that the carrier was made in.
+    """
+    carrier = carried(session)
+    carrier["traceparent"] = carrier["traceparent"][:-2] + "00"
+    with mttp.extract(carrier) as part, mttp.step() as step:
+        assert 0 == step.span.get_span_context().trace_flags == part.span.get_span_context().trace_flags
+
+
+def test_spans_of_others_are_children_of_what_was_current(session: mttp.Session) -> None:
+    """
+    The ambient span in the part's block is the one that the carrier names.
+    """
+    with mttp.episode(), mttp.step() as step:
+        carrier = mttp.inject()
+    with mttp.extract(carrier):
+        ambient = trace.get_current_span().get_span_context()
+        with mttp.step() as own:
+            assert trace.get_current_span() is own.span
+
+    assert (step.span_id, True) == (f"{ambient.span_id:016x}", ambient.is_remote)
+
+
+def test_a_span_of_somebody_else_s_within_the_step_is_what_is_named(session: mttp.Session) -> None:
+    """
+    Another instrumentation's request is the parent of what the other side does; the step stays the step.
+    """
+    with mttp.episode(), mttp.step() as step:
+        mine = step.span.get_span_context()
+        request = trace.SpanContext(mine.trace_id, 77, is_remote=False, trace_flags=mine.trace_flags)
+        with trace.use_span(trace.NonRecordingSpan(request)):
+            carrier = mttp.inject()
+        foreign = trace.SpanContext(5, 77, is_remote=False, trace_flags=mine.trace_flags)
+        with trace.use_span(trace.NonRecordingSpan(foreign)):
+            assert step.span_id in mttp.inject()["traceparent"]
+    with mttp.extract(carrier):
+        assert 77 == trace.get_current_span().get_span_context().span_id
+        mttp.current_step().reward(1.0)
+
+    assert 1 == len(only(session).steps[0].rewards)
+
+
+def shuffles(records: list[SpanRecord]) -> Iterator[list[SpanRecord]]:
+    """Orders in which files of several processes may be read."""
+    yield records
+    yield records[::-1]
+    for seed in range(8):
+        shuffled = [*records, *random.Random(seed).sample(records, 5)]
+        random.Random(seed).shuffle(shuffled)
+        yield shuffled
+
+
+def test_a_summary_of_parts_says_what_the_values_say(session: mttp.Session) -> None:
+    """
+    In whatever order their spans come, late or more than once.
+    """
+    for number, owner, payer in itertools.product(range(2), ("nothing", "steps", "total"), range(5)):
+        with mttp.episode(env="e") as episode:
+            for _ in range(2):
+                with mttp.step() as step:
+                    if owner == "steps":
+                        step.reward(0.5)
+            with episode.agent("a").step() as step:
+                step.reward(8.0)
+            if owner == "total":
+                episode.reward(3.0, components={"own": 1.0})
+            elif number:
+                episode.reward(None, components={"own": 0.5}, status="abstained")
+            carrier = mttp.inject()
+        for _ in range(payer % 3):
+            with mttp.extract(carrier) as part:
+                for _ in range(number * payer):
+                    with mttp.step() as step:
+                        step.reward(float("nan") if payer == 4 else 0.25)
+                        step.tokens([1, 2])
+                part.agent("a").step().end()
+                if payer > 1:
+                    part.reward(payer / 4, components={f"part_{index}": 0.1 for index in range(34)})
+                elif number:
+                    part.reward(None, components={"own": 0.25}, status="abstained")
+    records = list(session.records())
+    lacking = [span for index, span in enumerate(records) if index % 17 or span.name.startswith("run")]
+
+    for index, kept in enumerate((*shuffles(records), *shuffles(lacking))):
+        path = write(f"{index}.jsonl", kept, per_line=9)
+        recording, summary = mttp.read(path), mttp.summarize(path)
+
+        assert figures_of_values(recording) == figures(summary)
+        assert sorted(map(str, recording.problems)) == sorted(map(str, summary.problems))
+        assert recording.duplicates == summary.duplicates
+        scores = [episode.reward.components for episode in recording]
+        counts = {name: sum(name in one for one in scores) for name in summary.components}
+        assert counts == {name: found.count for name, found in summary.components.items()}
+
+
+# Threads and tasks of one process.
+
+
+def test_a_thread_goes_on_with_the_episode(session: mttp.Session) -> None:
+    """
+    A new thread has no context of its own: `carry` gives it one, and the step is in one part with the rest.
+    """
+
+    def work() -> None:
+        with mttp.step() as step:
+            step.reward(1.0)
+
+    with mttp.episode():
+        bare = threading.Thread(target=work)
+        carried = threading.Thread(target=mttp.carry(work))
+        for thread in (bare, carried):
+            thread.start()
+            thread.join()
+
+    assert (1.0, ()) == (only(session).return_, only(session).segments)
+    assert {"step_outside_episode": 1} == dict(session.stats.faults)
+
+
+def test_a_pool_of_threads_goes_on_with_each_episode(session: mttp.Session) -> None:
+    """
+    One carried function runs many times at once; every episode gets its own steps.
+    """
+
+    def work(number: int) -> str:
+        with mttp.step() as step:
+            step.reward(float(number))
+        return mttp.current_episode().env
+
+    with ThreadPoolExecutor(8) as pool:
+        for env in ("a", "b"):
+            with mttp.episode(env=env):
+                assert {env} == set(pool.map(mttp.carry(work), range(100)))
+
+    assert [("a", 4950.0, 100), ("b", 4950.0, 100)] == [
+        (episode.env, episode.return_, len({step.index for step in episode.steps}))
+        for episode in mttp.read(session)
+    ]
+
+
+def test_an_executor_of_a_loop_goes_on_with_the_episode(session: mttp.Session) -> None:
+    """
+    `run_in_executor` takes a carried function like any other; `to_thread` carries by itself.
+    """
+
+    def work(reward: float) -> None:
+        mttp.current_step().reward(reward)
+
+    async def main() -> None:
+        async with mttp.episode():
+            for run in (
+                functools.partial(asyncio.get_running_loop().run_in_executor, None),
+                asyncio.to_thread,
+            ):
+                async with mttp.step():
+                    await run(mttp.carry(work) if run is not asyncio.to_thread else work, 1.0)
+
+    asyncio.run(main())
+
+    assert (2.0, {}) == (only(session).return_, dict(session.stats.faults))
+
+
+def test_tasks_have_what_was_current_when_they_began(session: mttp.Session) -> None:
+    """
+    Nested, gathered or in a group: each step is where it was begun.
+    """
+
+    async def act(depth: int) -> None:
+        async with mttp.step() as step:
+            step.set_metadata("depth", depth)
+            await asyncio.sleep(0)
+            assert mttp.current_step() is step
+            if depth:
+                await asyncio.gather(*(asyncio.create_task(act(depth - 1)) for _ in range(2)))
+            assert mttp.current_step() is step
+
+    async def play(env: str) -> None:
+        async with mttp.episode(env=env) as episode:
+            await act(3)
+            assert mttp.current_episode() is episode
+
+    async def main() -> None:
+        await asyncio.gather(*(play(str(number)) for number in range(4)))
+
+    asyncio.run(main())
+
+    assert [(15, True)] * 4 == [(len(episode.steps), episode.complete) for episode in mttp.read(session)]
+    assert {} == dict(session.stats.faults)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="task groups came with Python 3.11")
+def test_a_cancelled_task_leaves_the_others_whole(session: mttp.Session) -> None:
+    """
+    Its step is aborted with the failure of its group, and nothing is left current.
+    """
+
+    async def act(fails: bool) -> None:
+        async with mttp.step() as step:
+            step.reward(1.0)
+            await asyncio.sleep(0 if fails else 60)
+            raise KeyError("x")
+
+    async def play() -> None:
+        async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
+            for fails in (False, True, False):
+                group.create_task(act(fails))
+
+    async def main() -> None:
+        async with mttp.episode():
+            with pytest.raises(BaseExceptionGroup):  # noqa: F821 - it came with Python 3.11
+                await play()
+            assert not mttp.current_step()
+        assert not mttp.current_episode()
+
+    asyncio.run(main())
+
+    read = only(session)
+    assert [None, "KeyError", None] == [step.error_type for step in read.steps]
+    assert (3.0, True) == (read.return_, read.complete)
+
+
+def test_a_carried_coroutine_function_stays_one(session: mttp.Session) -> None:
+    """
+    It runs in what was current, in whatever task it is awaited.
+    """
+
+    async def act(reward: float) -> float:
+        await asyncio.sleep(0)
+        with mttp.step() as step:
+            step.reward(reward)
+        return reward
+
+    async def main() -> None:
+        with mttp.episode():
+            acting = mttp.carry(act)
+        assert not mttp.current_episode()
+        assert [0.0, 0.0] == await asyncio.gather(acting(0.0), asyncio.create_task(acting(0.0)))
+        assert not mttp.current_episode()
+
+    asyncio.run(main())
+
+    assert {"after_end", "step_outside_episode"} >= set(session.stats.faults)
+    assert only(session).complete
+
+
+def module_level(number: int) -> int:
+    """Something that can be pickled."""
+    with mttp.step() as step:
+        step.reward(float(number))
+    return number + 1
+
+
+async def module_level_coroutine(number: int) -> int:
+    """Something that can be pickled."""
+    return module_level(number)
+
+
+def test_what_comes_out_of_a_pickle_makes_a_part(session: mttp.Session) -> None:
+    """
+    As in another process: the part is closed and written when the function returns.
+    """
+    with mttp.episode():
+        carried = pickle.dumps(mttp.carry(module_level))
+        coroutine = pickle.dumps(mttp.carry(module_level_coroutine))
+    assert 4 == pickle.loads(carried)(3)
+    assert 5 == asyncio.run(pickle.loads(coroutine)(4))
+
+    assert 0 == session.stats.pending
+    read = only(session)
+    assert (7.0, 2, True) == (read.return_, len(read.segments), read.complete)
+
+
+def test_what_cannot_be_pickled_still_cannot(session: mttp.Session) -> None:
+    """
+    A carried function is as portable as the function itself.
+    """
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(mttp.carry(lambda: None))
+
+
+def test_a_carried_function_looks_like_the_function() -> None:
+    """
+    Its name, its documentation and what it wraps are the function's.
+    """
+    carried = mttp.carry(module_level)
+
+    assert ("module_level", module_level.__doc__, module_level) == (
+        carried.__name__,
+        carried.__doc__,
+        carried.__wrapped__,  # type: ignore[attr-defined]
+    )
+    assert "module_level" in repr(carried)
+
+
+def test_where_nothing_is_current_a_carried_function_just_runs(session: mttp.Session) -> None:
+    """
+    Here and out of a pickle.
+    """
+    carried = mttp.carry(len)
+
+    assert 3 == carried("abc") == pickle.loads(pickle.dumps(carried))("abc")
+    assert ({}, 0) == (dict(session.stats.faults), session.stats.spans)
+
+
+def test_a_subprocess_finds_the_episode_in_its_environment() -> None:
+    """
+    `mttp.extract()` reads the variables that `mttp.inject` wrote for it.
+    """
+    program = """
+import mttp
+
+with mttp.extract() as part, mttp.step() as step:
+    step.action("there")
+    part.reward(0.5)
+"""
+    with mttp.configure(transport="file://runs/"), mttp.episode(env="e"), mttp.step() as step:
+        environment = {**os.environ, **mttp.inject(environment=True)}
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
+        step.action("here")
+
+    recording = mttp.read("runs")
+    (episode,) = recording.episodes
+    assert (["here", "there"], 0.5, True) == (
+        [step.action for step in episode.steps],
+        episode.return_,
+        episode.complete,
+    )
+    assert ([], {episode.run_id}) == (recording.problems, {run.id for run in recording.runs})
