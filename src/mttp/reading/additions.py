@@ -39,7 +39,7 @@ class Addition:
         self.sum = 0.0
         """What they were paid; NaN where that can't be known."""
         self._open: dict[str, _Part] = {}
-        self._whole: set[str] = set()
+        self._whole: tuple[str, ...] = ()
         self._last: outline.Scored | None = None
         self._total: outline.Scored | None = None
         self._grades: dict[str, dict[str, float]] | None = None
@@ -68,8 +68,8 @@ class Addition:
         self.start = min(self.start or record.start_time, record.start_time)
         self._take(kind, record, part)
         if part.stated is not None and len(part.seen) >= part.stated:
-            del self._open[name]
-            self._whole.add(name)
+            self._open = {other: left for other, left in self._open.items() if other != name}
+            self._whole += (name,)
         return True
 
     def _take(self, kind: str, record: SpanRecord, part: _Part) -> None:
