@@ -13,10 +13,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mttp import errors
     from mttp.configuration import configure, current_session, episode, step
-    from mttp.episodes import Call, Episode, Reward, Run, Spec, Step, Tokens
+    from mttp.episodes import (
+        Annotation,
+        Call,
+        Episode,
+        Group,
+        Reward,
+        Run,
+        Spec,
+        Step,
+        Tokens,
+        Update,
+    )
     from mttp.instrumentation import instrument, wrap
+    from mttp.late import annotate, prefer, score
+    from mttp.learning import group, update
     from mttp.reading import Recording, read, scan, summarize
     from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
+    from mttp.recorder.open_group import OpenGroup
     from mttp.session import Session
 
 __version__ = "0.1.0"
@@ -35,6 +49,12 @@ __all__ = [
     "current_step",
     "OpenEpisode",
     "OpenStep",
+    "group",
+    "OpenGroup",
+    "update",
+    "score",
+    "annotate",
+    "prefer",
     # read
     "read",
     "scan",
@@ -48,6 +68,9 @@ __all__ = [
     "Reward",
     "Spec",
     "Call",
+    "Group",
+    "Update",
+    "Annotation",
     # faults
     "errors",
 ]
@@ -64,6 +87,12 @@ _HOMES = {
     "current_step": "recorder",
     "OpenEpisode": "recorder",
     "OpenStep": "recorder",
+    "group": "learning",
+    "OpenGroup": "recorder.open_group",
+    "update": "learning",
+    "score": "late",
+    "annotate": "late",
+    "prefer": "late",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
@@ -75,6 +104,9 @@ _HOMES = {
     "Reward": "episodes",
     "Spec": "episodes",
     "Call": "episodes",
+    "Group": "episodes",
+    "Update": "episodes",
+    "Annotation": "episodes",
 }
 
 

@@ -119,6 +119,7 @@ class Tally:
         self.call_tokens = [0, 0]
         self.duplicates = 0
         self.runs: dict[str, dict[str, SpanRecord]] = {}
+        self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
         self._open: dict[str, _Open] = {}
         self._finished: set[int] = set()
         self._take: dict[str, Any] = {
@@ -137,8 +138,15 @@ class Tally:
         kind = outline.kind(record)
         if kind == names.RUN:
             self.runs.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
+        elif kind in self.apart:
+            self._add_apart(self.apart[kind], int(record.trace_id, 16))
         elif kind:
             self._add(kind, record)
+
+    def _add_apart(self, seen: set[int], trace_id: int) -> None:
+        """Count what has a trace of its own."""
+        self.duplicates += trace_id in seen
+        seen.add(trace_id)
 
     def _add(self, kind: str, record: SpanRecord) -> None:
         episode = self._open.get(record.trace_id)

@@ -9,7 +9,7 @@ import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from mttp.episodes import Call, Episode, Reward, Step, Tokens
+from mttp.episodes import Annotation, Call, Episode, Reward, Step, Tokens
 from mttp.reading.jsonable import to_json
 from mttp.report.words import count, duration, moment, number, printed, shortened
 
@@ -41,6 +41,8 @@ def tree(episode: Episode, *, limit: int | None = None) -> Tree:
     _add_own(root, episode)
     for reward in episode.rewards:
         _add_reward(root, reward)
+    for annotation in episode.annotations:
+        _add_annotation(root, annotation, episode)
     for step in episode.steps[:limit]:
         _add_step(root, step)
     more = len(episode.steps) - len(episode.steps[:limit])
@@ -65,7 +67,8 @@ def _identity(episode: Episode) -> dict[str, str]:
         for name, value in named.items()
         if value is not None
     }
-    return found | ({"slices": ", ".join(episode.slices)} if episode.slices else {})
+    lists = {"slices": episode.slices, "consumed by": episode.consumed_by, "discarded": episode.discarded_by}
+    return found | {name: ", ".join(map(str, items)) for name, items in lists.items() if items}
 
 
 def _add_step(root: Tree, step: Step) -> None:
@@ -91,6 +94,8 @@ def _add_step(root: Tree, step: Step) -> None:
         branch.add(printed("tokens  " + ", ".join(_token_words(step.tokens))))
     for reward in step.rewards:
         _add_reward(branch, reward)
+    for annotation in step.annotations:
+        _add_annotation(branch, annotation)
     for call in step.calls:
         _add_call(branch, call)
     _add_own(branch, step)
@@ -113,10 +118,30 @@ def _token_words(tokens: Tokens) -> Iterator[str]:
         yield f"left out: {tokens.omitted_reason}"
 
 
+def _add_annotation(parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:
+    """What was stated later, by whom and when."""
+    if annotation.reward is not None:
+        said = _paid(annotation.reward)
+    elif annotation.rejected:
+        is_chosen = episode is None or annotation.episode == episode.trace_id
+        others = annotation.rejected if is_chosen else (annotation.episode,)
+        said = ("to " if is_chosen else "of ") + ", ".join(other[:8] for other in others)
+    else:
+        said = _brief(annotation.value)
+    by = "" if annotation.by is None else f" by {annotation.by}"
+    words = [said + by, *([annotation.explanation] if annotation.explanation else [])]
+    if annotation.reward is not None and annotation.reward.label:
+        words.insert(1, annotation.reward.label)
+    text = f"{annotation.key}  {', '.join(map(shortened, words))}  {moment(annotation.start_time)}"
+    parent.add(printed(text, style="magenta"))
+
+
+def _paid(reward: Reward) -> str:
+    return number(reward.value) if reward.status == "ok" else f"{reward.status} {reward.raw or ''}".rstrip()
+
+
 def _add_reward(parent: Tree, reward: Reward) -> None:
-    words = [
-        number(reward.value) if reward.status == "ok" else f"{reward.status} {reward.raw or ''}".rstrip()
-    ]
+    words = [_paid(reward)]
     if reward.spec is not None:
         words.append(f"by {reward.spec.name} {reward.spec.version or ''}".rstrip())
     words += [text for text in (reward.grader, reward.verdict, reward.label) if text]
