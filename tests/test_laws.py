@@ -52,7 +52,7 @@ WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses
 WRITE |= {"learning", "late"}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
-SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}
+SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.files", "cli.app"}
 
 
 def modules() -> dict[str, Path]:

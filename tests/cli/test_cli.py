@@ -106,7 +106,7 @@ def test_show_prints_json(good: str):
     """
     found, limited = document("show", good), document("show", good, "--limit", "2")
 
-    assert ({"runs", "episodes", "problems"}, 30, 2) == (
+    assert ({"runs", "groups", "updates", "annotations", "episodes", "problems"}, 30, 2) == (
         set(found),
         len(found["episodes"]),
         len(limited["episodes"]),
@@ -230,7 +230,7 @@ def test_convert_knows_formats_by_name(good: str):
     """
     result = invoke("convert", good, "out.csv")
 
-    assert (2, True) == (result.exit_code, "out.csv: OUT must end in .parquet, .jsonl" in result.stderr)
+    assert (2, True) == (result.exit_code, "out.csv: its name must end in .parquet, .jsonl" in result.stderr)
 
 
 # What all share.
@@ -320,7 +320,7 @@ def test_every_option_is_documented(command: str):
     page = (ROOT / "docs" / "cli.md").read_text()
     section = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
     help_text = invoke(command, "--help").stdout
-    options = set(re.findall(r"^  (--\w+)", help_text, re.MULTILINE))
+    options = set(re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE))
     documented = {word.strip("`,") for word in section.split() if word.startswith("`--")}
 
     assert options == documented

@@ -60,16 +60,20 @@ def test_every_field_of_an_episode_has_a_column():
     """
     names = {field.name.rstrip("_") for field in fields(Episode)}
 
-    assert names - {"steps", "rewards"} | {"reward_status", "duration"} == set(EPISODES)
+    assert names - {"steps", "rewards", "annotations"} | {"reward_status", "duration", "scores"} == set(
+        EPISODES
+    )
 
 
 def test_every_field_of_a_step_has_a_column():
     """
-    So it is with steps; tokens, scorings and calls aside.
+    So it is with steps; tokens, scorings, calls and annotations aside.
     """
     names = {field.name for field in fields(Step)}
 
-    assert names - {"tokens", "rewards", "calls"} | {"trace_id", "run_id"} == set(STEPS)
+    assert names - {"tokens", "rewards", "calls", "annotations"} | {"trace_id", "run_id", "scores"} == set(
+        STEPS
+    )
 
 
 def test_every_field_of_a_scoring_has_a_column():

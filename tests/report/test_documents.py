@@ -49,6 +49,9 @@ def test_a_summary_is_a_document():
     assert {
         "sources": ["a.jsonl"],
         "runs": ["run-1"],
+        "groups": 0,
+        "updates": 0,
+        "annotations": 0,
         "episodes": 5,
         "steps": 11,
         "status": {"completed": 4, "unfinished": 1},

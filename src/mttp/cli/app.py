@@ -16,7 +16,7 @@ from mttp.errors import MttpError
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("demo", "show", "summary", "convert")
+COMMANDS = ("demo", "show", "summary", "convert", "annotate")
 """Each names a module here, and the function in it."""
 
 _EPILOG = "Exit codes: 0 fine, 1 problems under --strict, 2 wrong usage or input that can't be read."
