@@ -6,6 +6,7 @@ Each is a span of its own, so that it can be stated while the episode goes on, a
 
 from __future__ import annotations
 
+import os
 import threading
 import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -247,3 +248,13 @@ def _now() -> int:
     with _lock:
         _latest = max(_latest + 1, clock.time_ns())
         return _latest
+
+
+def _renew() -> None:
+    """After a fork, in the child: who held the lock there is not here to release it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

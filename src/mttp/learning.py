@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -329,3 +330,13 @@ def _numbers(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
         f"{name}_invalid: {scalar_text(given[name]):.80}" for name, value in found.items() if value is None
     )
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _renew() -> None:
+    """After a fork, in the child: who held the lock there is not here to release it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

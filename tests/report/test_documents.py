@@ -292,7 +292,7 @@ def test_an_episode_is_a_document():
     document = episode_report.document(EPISODE)
     names = {field.name.rstrip("_") for field in fields(mttp.Episode)}
 
-    assert names - {"steps"} | {"duration"} == set(document)
+    assert names - {"steps"} | {"duration", "scores"} == set(document)
     assert document == json.loads(to_json(document))
 
 
