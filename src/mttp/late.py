@@ -26,7 +26,7 @@ from mttp.session import Session
 
 __all__ = ["annotate", "prefer", "score"]
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _latest = 0
 
 
@@ -253,7 +253,7 @@ def _now() -> int:
 def _renew() -> None:
     """After a fork, in the child: who held the lock there is not here to release it."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

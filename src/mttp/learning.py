@@ -26,7 +26,7 @@ from mttp.session import Session
 
 __all__ = ["group", "update"]
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _open: WeakKeyDictionary[Session, dict[int, OpenGroup]] = WeakKeyDictionary()
 """Groups that are still open, by session: they are recorded when it closes."""
 _last: dict[tuple[str, str | None], int] = {}
@@ -335,7 +335,7 @@ def _numbers(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
 def _renew() -> None:
     """After a fork, in the child: who held the lock there is not here to release it."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from reading.traces import SECOND, START, episode, run, trace_id, write
+from rich.console import Console, RenderableType
 from specimen import EVERYTHING
 
 import mttp
 from mttp import Annotation, Group, Reward, Update
 from mttp.codec import annotations, groups, updates
 from mttp.errors import ReadError
+from mttp.report import summary as summary_report
+from mttp.report.tree import tree
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
@@ -65,6 +69,13 @@ def read(*records: SpanRecord | Sequence[SpanRecord], **how: Any) -> mttp.Record
     """The recording that these spans make."""
     flat = [record for item in records for record in ([item] if isinstance(item, SpanRecord) else item)]
     return mttp.read(write("a.jsonl", flat), **how)
+
+
+def text_of(renderable: RenderableType) -> str:
+    """What is printed, without colours."""
+    console = Console(width=160, file=io.StringIO(), color_system=None)
+    console.print(renderable)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]  # it is a StringIO
 
 
 def kinds(recording: mttp.Recording) -> list[str]:
@@ -457,6 +468,24 @@ def test_a_summary_counts_them_and_takes_them_for_nothing_else():
         list(found.returns),
     )
     assert [] == found.problems
+
+
+def test_reports_say_what_was_learned_and_stated():
+    """
+    A summary counts; an episode's tree has the statements, each with who made it.
+    """
+    found = read(everything())
+    summary = mttp.summarize("a.jsonl")
+
+    trees = [text_of(tree(one)) for one in found]
+    headline = text_of(summary_report.render(summary, terminal=False)).splitlines()[0]
+
+    assert headline.endswith("1 run, 1 group, 1 update, 4 annotations")
+    for words in ("advantage 0.5", "consumed by 3", "score  1 by a  ", f"preference  to {OTHER[:8]} by me  "):
+        assert words in trees[0]
+    assert "comment  fine by me  2025-06-15 15:06:41" in trees[0]
+    assert "score  0.5  " in trees[0].partition("step 1")[2]
+    assert f"preference  of {TRACE[:8]} by me  " in trees[1]
 
 
 def test_tables_have_a_row_for_each():
