@@ -15,10 +15,25 @@ if TYPE_CHECKING:
     from mttp.carriers import carry, extract, inject
     from mttp.checking import check
     from mttp.configuration import configure, current_session, episode, step
-    from mttp.episodes import Agent, Call, Episode, Reward, Run, Spec, Step, Tokens
+    from mttp.episodes import (
+        Agent,
+        Annotation,
+        Call,
+        Episode,
+        Group,
+        Reward,
+        Run,
+        Spec,
+        Step,
+        Tokens,
+        Update,
+    )
     from mttp.instrumentation import instrument, wrap
+    from mttp.late import annotate, prefer, score
+    from mttp.learning import group, update
     from mttp.reading import Recording, read, scan, summarize
     from mttp.recorder import OpenAgent, OpenEpisode, OpenPart, OpenStep, current_episode, current_step
+    from mttp.recorder.open_group import OpenGroup
     from mttp.routes import Route
     from mttp.sampling import Sampling
     from mttp.session import Session
@@ -47,6 +62,13 @@ __all__ = [
     "extract",
     "carry",
     "OpenPart",
+    # learn, and state later
+    "group",
+    "OpenGroup",
+    "update",
+    "score",
+    "annotate",
+    "prefer",
     # read
     "read",
     "scan",
@@ -62,6 +84,9 @@ __all__ = [
     "Reward",
     "Spec",
     "Call",
+    "Group",
+    "Update",
+    "Annotation",
     # faults
     "errors",
 ]
@@ -85,6 +110,12 @@ _HOMES = {
     "inject": "carriers",
     "extract": "carriers",
     "carry": "carriers",
+    "group": "learning",
+    "OpenGroup": "recorder.open_group",
+    "update": "learning",
+    "score": "late",
+    "annotate": "late",
+    "prefer": "late",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
@@ -98,6 +129,9 @@ _HOMES = {
     "Reward": "episodes",
     "Spec": "episodes",
     "Call": "episodes",
+    "Group": "episodes",
+    "Update": "episodes",
+    "Annotation": "episodes",
 }
 
 

@@ -1,5 +1,5 @@
 """
-Run, episode, agent, step, tokens, reward and call as frozen values: no I/O, no attribute names.
+Run, episode and their parts, group, update and annotation as frozen values: no I/O, no attribute names.
 
 They are what reading returns and what `session.record` takes.
 Times are nanoseconds since the Unix epoch; arrays are numpy arrays of the stated shape.
@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     IntArray: TypeAlias = NDArray[np.int64]
     FloatArray: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
-__all__ = ["Agent", "Call", "Episode", "Reward", "Run", "Spec", "Step", "Tokens"]
+__all__ = [
+    "Agent",
+    "Annotation",
+    "Call",
+    "Episode",
+    "Group",
+    "Reward",
+    "Run",
+    "Spec",
+    "Step",
+    "Tokens",
+    "Update",
+]
 
 
 def same(left: object, right: object) -> bool:
@@ -337,6 +349,67 @@ class Call(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Annotation(_Value):
+    """A statement about an episode or a step, made apart from it: meanwhile, after its end, or days later."""
+
+    kind: str = "fact"
+    """score, outcome, advantage, label, comment, preference, or fact where the key is the user's own."""
+    key: str = ""
+    """What it states: the kind itself, or a name of the user's own."""
+    value: Any = None
+    """What it states that to be; None for a preference, and for a score that is no number."""
+    episode: str = ""
+    """Trace id of the episode that it is about; of a preference, of the chosen one."""
+    step: int | None = None
+    """Index of the step that it is about; None for the whole episode, or where only the span is known."""
+    step_span_id: str = ""
+    """Span of that step, 16 hex digits, where it is known."""
+    by: str | None = None
+    """Who or what states it."""
+    revision: int = 0
+    """Of statements about one key of one target the highest wins; by default nanoseconds since 1970."""
+    reward: Reward | None = None
+    """The whole scoring, where it is a score."""
+    rejected: tuple[str, ...] = ()
+    """Trace ids of the episodes that the chosen one is preferred to."""
+    explanation: str | None = None
+    """Why."""
+    run_id: str = ""
+    """The run in which it was stated."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with what was stated, `kind: detail` each."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that this version does not know."""
+    trace_id: str = field(default="", compare=False)
+    """The annotation's own trace, 32 hex digits."""
+    span_id: str = field(default="", compare=False)
+    """Its span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When it was stated."""
+    end_time: int | None = field(default=None, compare=False)
+    """The same."""
+
+    @property
+    def on_step(self) -> bool:
+        """Whether it is about a step."""
+        return self.step is not None or bool(self.step_span_id)
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """By what the winning statement is found: revision, then start, then span id; the highest wins."""
+        return self.revision, self.start_time or 0, self.span_id
+
+
+def _scores(scorings: Sequence[Reward], annotations: Sequence[Annotation]) -> dict[str, Reward]:
+    """The last word of each grader: a later statement over a scoring of the run."""
+    scores = {scoring.grader: scoring for scoring in scorings if scoring.grader is not None}
+    for annotation in sorted(annotations, key=lambda annotation: annotation.order):
+        if annotation.reward is not None:
+            scores[annotation.reward.grader or ""] = annotation.reward
+    return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Step(_Value):
     """One decision of the policy: what it saw, did, and was paid."""
 
@@ -385,7 +458,9 @@ class Step(_Value):
     omissions: tuple[str, ...] = ()
     """What was left out and why, `attribute: reason` each."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes that this version does not know."""
+    """Attributes that this version does not know, and what the step said where a later statement won."""
+    annotations: tuple[Annotation, ...] = field(default=(), compare=False)
+    """What was stated about it apart from it, in order of time."""
     span_id: str = field(default="", compare=False)
     """The step's span, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
@@ -396,6 +471,11 @@ class Step(_Value):
     def __post_init__(self) -> None:
         if self.reward is not None and self.reward_status == "missing":
             object.__setattr__(self, "reward_status", "ok")
+
+    @property
+    def scores(self) -> dict[str, Reward]:
+        """The winning scoring by grader, late ones included; "" is a late one whose grader is not known."""
+        return _scores(self.rewards, self.annotations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -481,7 +561,7 @@ class Episode(_Value):
     slices: list[str] = field(default_factory=list)
     """Named subsets that the task belongs to."""
     group: str | None = None
-    """The group that it is compared within."""
+    """The group that it is compared within: what the episode says, else the group that has it as a member."""
     seed: int | str | None = None
     """The environment's seed."""
     policy: str | None = None
@@ -517,7 +597,7 @@ class Episode(_Value):
     discount: float | None = None
     """The discount factor that the trainer uses."""
     advantage: float | None = None
-    """The advantage, where it was known in time."""
+    """The advantage: what was stated about it later, else what the episode says, else its group."""
     length: int = 0
     """Environment steps."""
     step_count: int = 0
@@ -537,9 +617,9 @@ class Episode(_Value):
     agents: tuple[Agent, ...] = ()
     """The agents, in order of start, where there are several; empty otherwise."""
     reward: Reward = field(default_factory=Reward)
-    """The last scoring of the whole episode; status missing where there is none."""
+    """The last scoring of the whole episode, else a late score where nothing was paid; else missing."""
     rewards: tuple[Reward, ...] = ()
-    """All scorings of the whole episode, in order of start."""
+    """All scorings of the whole episode while it went on, in order of start."""
     complete: bool = True
     """Whether every recorded span was found."""
     segments: tuple[str, ...] = field(default=(), compare=False)
@@ -553,7 +633,13 @@ class Episode(_Value):
     omissions: tuple[str, ...] = ()
     """What was left out and why, `attribute: reason` each."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes that this version does not know."""
+    """Attributes that this version does not know, and what the episode said where a later statement won."""
+    annotations: tuple[Annotation, ...] = field(default=(), compare=False)
+    """What was stated about it apart from it, in order of time; statements about its steps are theirs."""
+    consumed_by: tuple[int, ...] = field(default=(), compare=False)
+    """Indices of the updates that learned from it."""
+    discarded_by: tuple[str, ...] = field(default=(), compare=False)
+    """Why updates did not learn from it, a reason each."""
     span_id: str = field(default="", compare=False)
     """The root span, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
@@ -567,6 +653,123 @@ class Episode(_Value):
         if self.start_time is None or self.end_time is None:
             return None
         return (self.end_time - self.start_time) / 1e9
+
+    @property
+    def scores(self) -> dict[str, Reward]:
+        """The winning scoring by grader, late ones included; "" is a late one whose grader is not known."""
+        return _scores(self.rewards, [found for found in self.annotations if not found.on_step])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Group(_Value):
+    """Episodes that are compared with each other: what they were paid, and what their advantages are."""
+
+    id: str = ""
+    """The group's id, unique in the run."""
+    run_id: str = ""
+    """The run that it belongs to."""
+    episodes: tuple[str, ...] = ()
+    """Trace ids of the members, in the trainer's order."""
+    rewards: tuple[float, ...] = ()
+    """Reward of each member in that order; NaN where a member has no valid one."""
+    advantages: tuple[float, ...] = ()
+    """Advantage of each member in that order, NaN where there is none; empty where none is known."""
+    size: int = 0
+    """How many members it has, or should have where it never completed."""
+    valid_count: int = 0
+    """How many rewards are finite numbers."""
+    reward_mean: float | None = None
+    """Mean of the valid rewards; None where there is none."""
+    reward_std: float | None = None
+    """Their standard deviation; None where there are no more than `ddof`."""
+    ddof: int | None = None
+    """What was subtracted from the count in that standard deviation, 0 or 1."""
+    scope: str | None = None
+    """Which rewards that deviation is taken over: group, batch, or none where advantages are not scaled."""
+    normalization: str | None = None
+    """How advantages are made from rewards: none, mean, mean_std or leave_one_out."""
+    task: str | None = None
+    """The members' task."""
+    env: str | None = None
+    """The members' environment."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The user's own numbers by name."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own facts by name."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with what was recorded, `kind: detail` each."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that this version does not know."""
+    trace_id: str = field(default="", compare=False)
+    """The group's own trace, 32 hex digits."""
+    span_id: str = field(default="", compare=False)
+    """Its span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When it was opened."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it was complete, or given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Update(_Value):
+    """One update of a policy: how it went, and what it learned from. Its numbers may be NaN or infinite."""
+
+    index: int | None = None
+    """Position in the run, from 0."""
+    run_id: str = ""
+    """The run that it belongs to."""
+    policy: str | None = None
+    """The policy that was updated."""
+    loss: float | None = None
+    """Value of the loss."""
+    kl: float | None = None
+    """Divergence from the policy that sampled, or from the reference, in nats."""
+    entropy: float | None = None
+    """Mean entropy of the policy, in nats."""
+    grad_norm: float | None = None
+    """Norm of the gradient before clipping."""
+    learning_rate: float | None = None
+    """The learning rate."""
+    clip_fraction: float | None = None
+    """Share of samples whose probability ratio was clipped, from 0 to 1."""
+    policy_version_before: str | None = None
+    """Version of the policy that it started from."""
+    policy_version_after: str | None = None
+    """Version of the policy that it made."""
+    groups: tuple[str, ...] = ()
+    """Ids of the groups that it learned from."""
+    episodes: tuple[str, ...] = ()
+    """Trace ids of the episodes that it learned from, other than as members of `groups`."""
+    consumed: int | None = None
+    """How many episodes it learned from."""
+    discarded: Mapping[str, int] = field(default_factory=dict)
+    """How many episodes were generated and not learned from, by reason."""
+    discarded_episodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Trace ids of these by reason, where they were named."""
+    sampled_versions: tuple[str, str] | None = None
+    """Oldest and newest policy version among the samples, where a replay buffer can't name its episodes."""
+    lag_min: int | None = None
+    """Fewest updates between sampling an episode and learning from it."""
+    lag_mean: float | None = None
+    """Mean number of updates between them."""
+    lag_max: int | None = None
+    """Most updates between them."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The user's own numbers by name."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own facts by name."""
+    faults: tuple[str, ...] = ()
+    """What was wrong with what was recorded, `kind: detail` each."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that this version does not know."""
+    trace_id: str = field(default="", compare=False)
+    """The update's own trace, 32 hex digits."""
+    span_id: str = field(default="", compare=False)
+    """Its span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When it began."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

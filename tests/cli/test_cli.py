@@ -108,7 +108,7 @@ def test_show_prints_json(good: str):
     """
     found, limited = document("show", good), document("show", good, "--limit", "2")
 
-    assert ({"runs", "episodes", "problems"}, 30, 2) == (
+    assert ({"runs", "groups", "updates", "annotations", "episodes", "problems"}, 30, 2) == (
         set(found),
         len(found["episodes"]),
         len(limited["episodes"]),
@@ -232,7 +232,7 @@ def test_convert_knows_formats_by_name(good: str):
     """
     result = invoke("convert", good, "out.csv")
 
-    assert (2, True) == (result.exit_code, "out.csv: OUT must end in .parquet, .jsonl" in result.stderr)
+    assert (2, True) == (result.exit_code, "out.csv: its name must end in .parquet, .jsonl" in result.stderr)
 
 
 # check

@@ -60,7 +60,8 @@ def test_every_field_of_an_episode_has_a_column():
     """
     names = {field.name.rstrip("_") for field in fields(Episode)}
 
-    assert names - {"steps", "agents", "rewards"} | {"reward_status", "duration"} == set(EPISODES)
+    own = {"reward_status", "duration", "scores"}
+    assert names - {"steps", "agents", "rewards", "annotations"} | own == set(EPISODES)
 
 
 def test_every_field_of_an_agent_has_a_column():
@@ -74,11 +75,13 @@ def test_every_field_of_an_agent_has_a_column():
 
 def test_every_field_of_a_step_has_a_column():
     """
-    So it is with steps; tokens, scorings and calls aside.
+    So it is with steps; tokens, scorings, calls and annotations aside.
     """
     names = {field.name for field in fields(Step)}
 
-    assert names - {"tokens", "rewards", "calls"} | {"trace_id", "run_id"} == set(STEPS)
+    assert names - {"tokens", "rewards", "calls", "annotations"} | {"trace_id", "run_id", "scores"} == set(
+        STEPS
+    )
 
 
 def test_every_field_of_a_scoring_has_a_column():

@@ -49,6 +49,9 @@ def test_a_summary_is_a_document():
     assert {
         "sources": ["a.jsonl"],
         "runs": ["run-1"],
+        "groups": 0,
+        "updates": 0,
+        "annotations": 0,
         "episodes": 5,
         "steps": 11,
         "status": {"completed": 4, "unfinished": 1},
@@ -292,7 +295,7 @@ def test_an_episode_is_a_document():
     document = episode_report.document(EPISODE)
     names = {field.name.rstrip("_") for field in fields(mttp.Episode)}
 
-    assert names - {"steps"} | {"duration"} == set(document)
+    assert names - {"steps"} | {"duration", "scores"} == set(document)
     assert document == json.loads(to_json(document))
 
 

@@ -16,7 +16,7 @@ from mttp.errors import MttpError
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("demo", "show", "summary", "check", "convert")
+COMMANDS = ("demo", "show", "summary", "check", "convert", "annotate")
 """Each names a module here, and the function in it."""
 
 _EPILOG = (

@@ -14,6 +14,7 @@ from mttp.reading.jsonable import jsonable
 from mttp.report.episodes import document, episodes_table, runs_table, sorted_by
 from mttp.report.problems import problem_lines
 from mttp.report.tree import tree
+from mttp.report.words import counted
 
 __all__ = ["show"]
 
@@ -83,12 +84,16 @@ def _show_all(recording: Recording, sort: str, *, reverse: bool, limit: int | No
     episodes = sorted_by(recording.episodes, sort, reverse=reverse)
     if json:
         shown = [document(episode) for episode in episodes[: limit or None]]
-        print_json({"runs": recording.runs, "episodes": shown, "problems": recording.problems})
+        facts = {name: getattr(recording, name) for name in ("runs", "groups", "updates", "annotations")}
+        print_json(facts | {"episodes": shown, "problems": recording.problems})
         return
     out = console()
     if recording.runs:
         out.print(runs_table(recording.runs, limit=_rows(limit)), "")
     out.print(episodes_table(episodes, limit=_rows(limit)))
+    apart = {"group": len(recording.groups), "update": len(recording.updates)}
+    if counts := counted(apart | {"annotation": len(recording.annotations)}):
+        out.print("", ", ".join(counts), sep="\n")
     _print_problems(out, recording)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mttp.codec import runs, templates
+from mttp.codec import annotations as annotation_codec
+from mttp.codec import groups, runs, templates, updates
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -94,16 +95,23 @@ def kind(record: SpanRecord) -> str:
     """
     What the span is to an episode: the word that its name begins with, `CALL` or `OTHER`.
 
-    `run` for the span of a run, and empty for a span that is not ours.
+    `run`, `group`, `update` or `annotate` for such a span, and empty for one that is not ours.
     """
     if a.RUN_ID not in record.attributes:
         return ""
     if a.EPISODE_ID not in record.attributes:
-        return names.RUN if runs.is_run(record) else ""
+        return _apart(record)
     word = record.name.partition(" ")[0]
     if word in _OF_EPISODES:
         return word
     return CALL if a.GEN_AI_OPERATION_NAME in record.attributes else OTHER
+
+
+def _apart(record: SpanRecord) -> str:
+    """What a span is that belongs to no episode."""
+    if groups.is_group(record) or updates.is_update(record) or annotation_codec.is_annotation(record):
+        return record.name
+    return names.RUN if runs.is_run(record) else ""
 
 
 def ending(record: SpanRecord) -> Ending:

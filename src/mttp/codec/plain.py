@@ -18,7 +18,9 @@ import numpy as np
 __all__ = [
     "Faults",
     "Plain",
+    "count",
     "from_json",
+    "listed",
     "name_key",
     "named",
     "nanoseconds",
@@ -151,6 +153,28 @@ def number(value: object) -> float | None:
         array = as_array(value)
         return float(array.item()) if array is not None and array.size == 1 else None
     except Exception:  # whatever a foreign object raises when it is asked
+        return None
+
+
+def count(given: Any) -> int | None:
+    """A whole number of any library, from 0 to what OTLP can hold; None for anything else."""
+    try:
+        found = None if isinstance(given, bool) else int(given.__index__())
+    except (AttributeError, TypeError):
+        return None
+    return found if found is not None and 0 <= found < 2**63 else None
+
+
+def listed(what: str, given: Any, faults: Faults) -> list[Any] | None:
+    """The elements of a list, an array or the like; None, said in `faults`, of anything else."""
+    if given is None:
+        return None
+    try:
+        if isinstance(given, (str, bytes, bytearray, Mapping)):
+            raise TypeError
+        return list(given.tolist() if hasattr(given, "tolist") else given)
+    except Exception:  # whatever a foreign object raises when it is looked at
+        faults.append(f"{what}_invalid: {scalar_text(given):.80} is no list")
         return None
 
 

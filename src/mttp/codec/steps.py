@@ -55,6 +55,7 @@ def facts(**given: Any) -> dict[str, Plain]:
 def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
     """The step that this span, its scorings and its calls hold."""
     found: Mapping[str, Any] = record.attributes
+    stated: dict[str, Any] = {name: found.get(key) for name, key in (_FACTS | _FLAGS).items()}
     return Step(
         index=found.get(a.STEP_INDEX, 0),
         agent=found.get(a.AGENT_ID),
@@ -76,5 +77,5 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
         span_id=record.span_id,
         start_time=record.start_time,
         end_time=record.end_time,
-        **{name: found.get(key) for name, key in (_FACTS | _FLAGS).items()},
+        **stated,
     )

@@ -21,6 +21,9 @@ Kind: TypeAlias = Literal[
     "incomplete_episode",
     "broken_trace",
     "conflicting_spans",
+    "conflicting_updates",
+    "incomplete_group",
+    "unknown_target",
     "lost_spans",
     "newer_convention",
 ]

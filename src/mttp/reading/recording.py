@@ -10,10 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from mttp.codec import annotations as annotation_codec
 from mttp.codec import episodes as episode_codec
+from mttp.codec import groups as group_codec
 from mttp.codec import runs as run_codec
-from mttp.episodes import Episode, Run, ordered
+from mttp.codec import updates as update_codec
+from mttp.episodes import Annotation, Episode, Group, Run, Update, ordered
 from mttp.errors import ReadError
+from mttp.reading.folding import fold, in_order
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -36,6 +40,12 @@ class Recording:
     """In order of start, then trace id."""
     runs: list[Run] = field(default_factory=list)
     """In order of start; one per process of a run."""
+    groups: list[Group] = field(default_factory=list)
+    """In order of start; what they say is on the episodes too."""
+    updates: list[Update] = field(default_factory=list)
+    """Likewise."""
+    annotations: list[Annotation] = field(default_factory=list)
+    """Likewise; those whose target is not in the recording are only here."""
     problems: list[Problem] = field(default_factory=list)
     """What is wrong with the recording; whatever a problem does not touch was read."""
     sources: list[Path] = field(default_factory=list)
@@ -50,7 +60,10 @@ class Recording:
         return iter(self.episodes)
 
     def __repr__(self) -> str:
-        counted = {"episode": len(self.episodes), "run": len(self.runs), "problem": len(self.problems)}
+        known = {"group": len(self.groups), "update": len(self.updates), "annotation": len(self.annotations)}
+        counted = {"episode": len(self.episodes), "run": len(self.runs)}
+        counted |= {noun: count for noun, count in known.items() if count}
+        counted["problem"] = len(self.problems)
         counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
         return f"<Recording of {counts}, from {_named(self.sources)}>"
 
@@ -70,10 +83,10 @@ class Recording:
 
     @cached_property
     def tables(self) -> Tables:
-        """The same as Arrow tables: episodes, agents, steps, rewards and tokens; needs `mttp[study]`."""
+        """The same as Arrow tables, such as episodes, steps and rewards; needs `mttp[study]`."""
         from mttp.reading.tables import Tables
 
-        return Tables(self.episodes)
+        return Tables(self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations)
 
 
 def read(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Recording:
@@ -88,10 +101,16 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
     scan = Scan(source, arrays=True, strict=strict, progress=progress)
     with _uncollected():
         traces, duplicates = _traces(scan)
-        episodes, runs = _decoded(scan, traces)
+        found = _decoded(scan, traces)
+        groups, updates = in_order(found.groups), in_order(found.updates)
+        annotations = in_order(found.annotations)
+        episodes = fold(ordered(found.episodes), groups, updates, annotations, add_problem=scan.add_problem)
     return Recording(
-        episodes=ordered(episodes),
-        runs=sorted(runs, key=lambda run: (run.start_time or 0, run.id)),
+        episodes=episodes,
+        runs=sorted(found.runs, key=lambda run: (run.start_time or 0, run.id)),
+        groups=groups,
+        updates=updates,
+        annotations=annotations,
         problems=scan.problems,
         sources=scan.sources,
         duplicates=duplicates,
@@ -131,23 +150,46 @@ def _is_same(first: SpanRecord, second: SpanRecord) -> bool:
     return (first.name, first.start_time, first.end_time) == (second.name, second.start_time, second.end_time)
 
 
-def _decoded(scan: Scan, traces: _Traces) -> tuple[list[Episode], list[Run]]:
+@dataclass(slots=True)
+class _Found:
+    """What the traces of a recording hold, in the order in which they were found."""
+
+    episodes: list[Episode] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    annotations: list[Annotation] = field(default_factory=list)
+
+    def take(self, records: Sequence[SpanRecord]) -> None:
+        """Take what the spans of a trace, which is no episode's, hold; other people's hold nothing."""
+        if of_run := [record for record in records if run_codec.is_run(record)]:
+            self.runs.append(run_codec.decode(of_run))
+            return
+        for record in records:
+            if group_codec.is_group(record):
+                self.groups.append(group_codec.decode(record))
+            elif update_codec.is_update(record):
+                self.updates.append(update_codec.decode(record, records))
+            elif annotation_codec.is_annotation(record):
+                self.annotations.append(annotation_codec.decode(record, records))
+
+
+def _decoded(scan: Scan, traces: _Traces) -> _Found:
     """What the traces hold, other people's left out; one that can't be made sense of is a problem."""
-    episodes: list[Episode] = []
-    runs: list[Run] = []
+    found = _Found()
     for trace_id in list(traces):
         records = list(traces.pop(trace_id).values())
         try:
             if episode_codec.is_episode(records):
-                episodes.append(_episode(scan, records))
-            elif of_run := [record for record in records if run_codec.is_run(record)]:
-                runs.append(run_codec.decode(of_run))
+                found.episodes.append(_episode(scan, records))
+            else:
+                found.take(records)
         except ReadError:
             raise
         except Exception as error:
             message = f"trace {trace_id} can't be decoded: {type(error).__name__}: {error}"
             scan.add_problem("broken_trace", message, trace_id=trace_id)
-    return episodes, runs
+    return found
 
 
 def _episode(scan: Scan, records: Sequence[SpanRecord]) -> Episode:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from mttp.errors import ReadError
 from mttp.spans import SpanRecord
 
-__all__ = ["File", "Recorded", "Source", "find", "size"]
+__all__ = ["File", "Recorded", "Source", "find", "part", "size", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
 """What a recording's name ends in, where a directory is searched."""
@@ -134,11 +134,17 @@ def _in_order(files: Sequence[Path]) -> Iterator[File]:
     """The files as found rather than named; a rotated part follows the file that it is a part of."""
     known = set(files)
     for path in files:
-        if _whole(path) not in known:
+        if whole(path) not in known:
             yield from (File(part, named=False) for part in _with_parts(path) if part in known)
 
 
-def _whole(part: Path) -> Path | None:
+def part(path: Path, number: int) -> Path:
+    """The file's `number`th part."""
+    stem, suffix = _split(path.name)
+    return path.with_name(f"{stem}.{number}{suffix}")
+
+
+def whole(part: Path) -> Path | None:
     """The file that this one would be a part of: `a.jsonl` for `a.2.jsonl`."""
     stem, suffix = _split(part.name)
     base, dot, number = stem.rpartition(".")

@@ -14,6 +14,7 @@ from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.reading.tally import Codes, Missing, Tally
+from mttp.semconv import spans as names
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
@@ -87,8 +88,14 @@ class Summary:
     """Tokens that called models wrote, by their own account."""
     runs: list[Run] = field(default_factory=list)
     """The runs, in order of start; lists such as the installed packages are not read."""
+    groups: int = 0
+    """How many groups there are."""
+    updates: int = 0
+    """How many updates."""
+    annotations: int = 0
+    """How many annotations."""
     problems: list[Problem] = field(default_factory=list)
-    """What is wrong with the recording."""
+    """What is wrong with the recording, but for what only whole episodes show."""
     sources: list[Path] = field(default_factory=list)
     """The files that it was read from."""
     duplicates: int = 0
@@ -156,6 +163,9 @@ def _summary(tally: Tally, scan: Scan) -> Summary:
         call_input_tokens=tally.call_tokens[0],
         call_output_tokens=tally.call_tokens[1],
         runs=_runs(tally, scan),
+        groups=len(tally.apart[names.GROUP]),
+        updates=len(tally.apart[names.UPDATE]),
+        annotations=len(tally.apart[names.ANNOTATE]),
         problems=scan.problems,
         sources=scan.sources,
         duplicates=tally.duplicates,

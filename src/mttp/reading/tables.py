@@ -1,5 +1,5 @@
 """
-Episodes as Arrow tables: one row per episode, agent, step, scoring and token block.
+A recording as Arrow tables: a row per episode, agent, step, scoring, token block, group, update, statement.
 
 Columns are named as the fields of the values, and are there even where nothing fills them.
 What is absent is null.
@@ -12,11 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mttp.episodes import Agent, Episode, Reward, Tokens
+from mttp.episodes import Agent, Annotation, Episode, Group, Reward, Tokens, Update
 from mttp.errors import MissingExtra
 from mttp.reading.jsonable import to_json
 
-__all__ = ["AGENTS", "EPISODES", "REWARDS", "STEPS", "TOKENS", "Tables"]
+__all__ = [
+    "AGENTS",
+    "ANNOTATIONS",
+    "EPISODES",
+    "GROUPS",
+    "PREFERENCES",
+    "REWARDS",
+    "STEPS",
+    "TOKENS",
+    "UPDATES",
+    "Tables",
+]
 
 _TIMES = {"start_time": "timestamp[us, UTC]", "end_time": "timestamp[us, UTC]"}
 _NOTES = {
@@ -76,9 +87,12 @@ EPISODES: dict[str, str] = {
     "complete": "bool",
     "segments": "list<string>",
     "duration": "double",
+    "scores": "map<string, double>",
+    "consumed_by": "list<int64>",
+    "discarded_by": "list<string>",
     **_NOTES,
 }
-"""Columns of `episodes` and their types; `reward` and `reward_status` are those of the last scoring."""
+"""Columns of `episodes` and their types; `reward` and `reward_status` are those of the episode's `reward`."""
 
 _OF_EPISODE = {"trace_id": "string", "run_id": "string"}
 
@@ -115,6 +129,7 @@ STEPS: dict[str, str] = {
     "value_estimate": "double",
     "return_target": "double",
     "logprob": "double",
+    "scores": "map<string, double>",
     **_NOTES,
 }
 """Columns of `steps` and their types."""
@@ -169,15 +184,111 @@ TOKENS: dict[str, str] = {
 }
 """Columns of `tokens` and their types."""
 
+_OWN_TRACE = {"trace_id": "string", "span_id": "string", **_TIMES}
+
+GROUPS: dict[str, str] = {
+    "id": "string",
+    "run_id": "string",
+    "episodes": "list<string>",
+    "rewards": "list<double>",
+    "advantages": "list<double>",
+    "size": "int64",
+    "valid_count": "int64",
+    "reward_mean": "double",
+    "reward_std": "double",
+    "ddof": "int64",
+    "scope": "string",
+    "normalization": "string",
+    "task": "string",
+    "env": "string",
+    "metrics": "map<string, double>",
+    "metadata": "json",
+    "faults": "list<string>",
+    "extra": "json",
+    **_OWN_TRACE,
+}
+"""Columns of `groups` and their types."""
+
+UPDATES: dict[str, str] = {
+    "index": "int64",
+    "run_id": "string",
+    "policy": "string",
+    "loss": "double",
+    "kl": "double",
+    "entropy": "double",
+    "grad_norm": "double",
+    "learning_rate": "double",
+    "clip_fraction": "double",
+    "policy_version_before": "string",
+    "policy_version_after": "string",
+    "groups": "list<string>",
+    "episodes": "list<string>",
+    "consumed": "int64",
+    "discarded": "map<string, int64>",
+    "discarded_episodes": "json",
+    "sampled_versions": "list<string>",
+    "lag_min": "int64",
+    "lag_mean": "double",
+    "lag_max": "int64",
+    "metrics": "map<string, double>",
+    "metadata": "json",
+    "faults": "list<string>",
+    "extra": "json",
+    **_OWN_TRACE,
+}
+"""Columns of `updates` and their types."""
+
+_SCORING = ("status", "raw", "components", "label", "grader", "grader_kind", "grader_version")
+ANNOTATIONS: dict[str, str] = {
+    "kind": "string",
+    "key": "string",
+    "value": "json",
+    "number": "double",
+    "episode": "string",
+    "step": "int64",
+    "step_span_id": "string",
+    "by": "string",
+    "revision": "int64",
+    **{name: REWARDS[name] for name in _SCORING},
+    "rejected": "list<string>",
+    "explanation": "string",
+    "run_id": "string",
+    "faults": "list<string>",
+    "extra": "json",
+    **_OWN_TRACE,
+}
+"""Columns of `annotations` and their types; `number` is the value where it is one."""
+
+PREFERENCES: dict[str, str] = {
+    "chosen": "string",
+    "rejected": "string",
+    "by": "string",
+    "revision": "int64",
+    "explanation": "string",
+    "run_id": "string",
+    **_OWN_TRACE,
+}
+"""Columns of `preferences` and their types."""
+
 _Cells = Mapping[str, Any]
 _FIELDS = {"return": "return_"}
 
 
 class Tables:
-    """Episodes as `pyarrow.Table`s, each made when it is asked for."""
+    """A recording as `pyarrow.Table`s, each made when it is asked for."""
 
-    def __init__(self, episodes: Sequence[Episode]) -> None:
+    def __init__(
+        self,
+        episodes: Sequence[Episode],
+        *,
+        groups: Sequence[Group] = (),
+        updates: Sequence[Update] = (),
+        annotations: Sequence[Annotation] = (),
+    ) -> None:
         self._episodes = episodes
+        self._groups = groups
+        self._updates = updates
+        self._annotations = annotations
         _pyarrow()
 
     @cached_property
@@ -212,10 +323,35 @@ class Tables:
         """One row per token block."""
         return _table(TOKENS, (cells for episode in self._episodes for cells in _tokens(episode)))
 
+    @cached_property
+    def groups(self) -> Any:
+        """One row per group."""
+        return _table(GROUPS, (_cells(GROUPS, group) for group in self._groups))
+
+    @cached_property
+    def updates(self) -> Any:
+        """One row per update."""
+        return _table(UPDATES, (_cells(UPDATES, update) for update in self._updates))
+
+    @cached_property
+    def annotations(self) -> Any:
+        """One row per annotation, winning or not."""
+        return _table(ANNOTATIONS, map(_annotation, self._annotations))
+
+    @cached_property
+    def preferences(self) -> Any:
+        """One row per pair of a chosen episode and a rejected one."""
+        return _table(PREFERENCES, (cells for found in self._annotations for cells in _preferences(found)))
+
+
+def _cells(columns: Iterable[str], value: object) -> dict[str, Any]:
+    return {name: getattr(value, name, None) for name in columns}
+
 
 def _episode(episode: Episode) -> _Cells:
     cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name != "reward_status"}
-    return cells | {"reward": episode.reward.value, "reward_status": episode.reward.status}
+    paid = {"reward": episode.reward.value, "reward_status": episode.reward.status}
+    return cells | paid | {"scores": _numbers(episode.scores)}
 
 
 def _agent(agent: Agent) -> dict[str, Any]:
@@ -225,7 +361,25 @@ def _agent(agent: Agent) -> dict[str, Any]:
 
 def _steps(episode: Episode) -> Iterator[_Cells]:
     for step in episode.steps:
-        yield {name: getattr(step, name) for name in STEPS if name not in _OF_EPISODE} | _of(episode)
+        cells = {name: getattr(step, name) for name in STEPS if name not in _OF_EPISODE}
+        yield cells | _of(episode) | {"scores": _numbers(step.scores)}
+
+
+def _numbers(scores: Mapping[str, Reward]) -> dict[str, float]:
+    return {grader: scoring.value for grader, scoring in scores.items() if scoring.value is not None}
+
+
+def _annotation(annotation: Annotation) -> _Cells:
+    cells = _cells(ANNOTATIONS, annotation) | _cells(_SCORING, annotation.reward)
+    value = annotation.value
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return cells | {"components": cells["components"] or {}, "number": float(value) if is_number else None}
+
+
+def _preferences(annotation: Annotation) -> Iterator[_Cells]:
+    cells = _cells(PREFERENCES, annotation) | {"chosen": annotation.episode}
+    for rejected in annotation.rejected:
+        yield cells | {"rejected": rejected}
 
 
 def _of(episode: Episode) -> dict[str, Any]:
@@ -301,6 +455,7 @@ _PREPARED: dict[str, Callable[[Any], Any]] = {
     "string": _as_text,
     "map<string, double>": _as_items,
     "map<string, string>": _as_items,
+    "map<string, int64>": _as_items,
     "list<double>": _as_doubles,
     "timestamp[us, UTC]": _as_microseconds,
 }

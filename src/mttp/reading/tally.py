@@ -136,6 +136,7 @@ class Tally:
         self._undecided: dict[int, outline.Scored] = {}
         self._additions = Additions()
         self.runs: dict[str, dict[str, SpanRecord]] = {}
+        self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
         self._open: dict[str, _Open] = {}
         self._finished: set[int] = set()
         self._take: dict[str, Any] = {
@@ -152,12 +153,19 @@ class Tally:
         kind = outline.kind(record)
         if kind == names.RUN:
             self.runs.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
+        elif kind in self.apart:
+            self._add_apart(self.apart[kind], int(record.trace_id, 16))
         elif kind:
             is_own = segments.segment(record) == segments.OWNER
             if self._add(kind, record) if is_own else self._additions.add(kind, record):
                 self._count_tokens(kind, record)
             else:
                 self.duplicates += 1
+
+    def _add_apart(self, seen: set[int], trace_id: int) -> None:
+        """Count what has a trace of its own."""
+        self.duplicates += trace_id in seen
+        seen.add(trace_id)
 
     def _add(self, kind: str, record: SpanRecord) -> bool:
         """Count a span of the process that started the episode; whether it is new."""

@@ -62,6 +62,11 @@ class Known(Trajectory):
         return self._identity.get(a.POLICY_ID)
 
     @property
+    def policy_update_index(self) -> int | None:
+        """The optimizer update that made the policy."""
+        return self._identity.get(a.POLICY_UPDATE_INDEX)
+
+    @property
     def slices(self) -> list[str]:
         """Named subsets that the task belongs to."""
         return list(self._identity.get(a.TASK_SLICES, ()))

@@ -47,7 +47,7 @@ def document(episode: Episode) -> dict[str, Any]:
     """An episode as an object of plain data, without its steps."""
     found: dict[str, Any] = jsonable(episode)
     del found["steps"]
-    return found | {"duration": episode.duration}
+    return found | {"duration": episode.duration, "scores": jsonable(episode.scores)}
 
 
 def runs_table(runs: Sequence[Run], *, limit: int | None) -> Table:

@@ -15,7 +15,7 @@ from mttp.reading.summary import Labels, Summary
 from mttp.report.blocks import plot, sparkline
 from mttp.report.figures import INTERVAL, curve, figures, t_interval
 from mttp.report.problems import problem_lines
-from mttp.report.words import count, duration, number, printed, shares
+from mttp.report.words import count, counted, duration, number, printed, shares
 
 __all__ = ["document", "render"]
 
@@ -27,6 +27,9 @@ def document(summary: Summary) -> dict[str, Any]:
     facts = {
         "sources": summary.sources,
         "runs": [run.id for run in summary.runs],
+        "groups": summary.groups,
+        "updates": summary.updates,
+        "annotations": summary.annotations,
         "episodes": len(summary),
         "steps": summary.lengths.sum(),
         "return": returns | {"interval": interval, "interval_method": INTERVAL if interval else None},
@@ -84,6 +87,7 @@ def _headline(facts: Mapping[str, Any]) -> Text:
         count(facts["episodes"], "episode"),
         count(facts["steps"], "step"),
         count(len(facts["runs"]), "run"),
+        *counted({"group": facts["groups"], "update": facts["updates"], "annotation": facts["annotations"]}),
     )
     return Text(", ".join(counts), style="bold")
 

@@ -9,7 +9,7 @@ import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from mttp.episodes import Agent, Call, Episode, Reward, Step, Tokens
+from mttp.episodes import Agent, Annotation, Call, Episode, Reward, Step, Tokens
 from mttp.reading.jsonable import to_json
 from mttp.report.words import count, duration, moment, number, printed, shortened
 
@@ -45,6 +45,8 @@ def tree(episode: Episode, *, limit: int | None = None) -> Tree:
         _add_reward(root, reward)
     for agent in episode.agents:
         _add_agent(root, agent)
+    for annotation in episode.annotations:
+        _add_annotation(root, annotation, episode)
     for step in episode.steps[:limit]:
         _add_step(root, step)
     more = len(episode.steps) - len(episode.steps[:limit])
@@ -65,7 +67,9 @@ def _titled(title: str, words: Iterable[str]) -> Text:
 
 
 def _identity(episode: Episode) -> dict[str, str]:
-    return _stated(episode, _IDENTITY) | ({"slices": ", ".join(episode.slices)} if episode.slices else {})
+    lists = {"slices": episode.slices, "consumed by": episode.consumed_by, "discarded": episode.discarded_by}
+    known = {name: ", ".join(map(str, items)) for name, items in lists.items() if items}
+    return _stated(episode, _IDENTITY) | known
 
 
 def _stated(value: Episode | Agent | Step, names: Iterable[str]) -> dict[str, str]:
@@ -103,6 +107,8 @@ def _add_step(root: Tree, step: Step) -> None:
         branch.add(printed("tokens  " + ", ".join(_token_words(step.tokens))))
     for reward in step.rewards:
         _add_reward(branch, reward)
+    for annotation in step.annotations:
+        _add_annotation(branch, annotation)
     for call in step.calls:
         _add_call(branch, call)
     _add_own(branch, step)
@@ -125,10 +131,30 @@ def _token_words(tokens: Tokens) -> Iterator[str]:
         yield f"left out: {tokens.omitted_reason}"
 
 
+def _add_annotation(parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:
+    """What was stated later, by whom and when."""
+    if annotation.reward is not None:
+        said = _paid(annotation.reward)
+    elif annotation.rejected:
+        is_chosen = episode is None or annotation.episode == episode.trace_id
+        others = annotation.rejected if is_chosen else (annotation.episode,)
+        said = ("to " if is_chosen else "of ") + ", ".join(other[:8] for other in others)
+    else:
+        said = _brief(annotation.value)
+    by = "" if annotation.by is None else f" by {annotation.by}"
+    words = [said + by, *([annotation.explanation] if annotation.explanation else [])]
+    if annotation.reward is not None and annotation.reward.label:
+        words.insert(1, annotation.reward.label)
+    text = f"{annotation.key}  {', '.join(map(shortened, words))}  {moment(annotation.start_time)}"
+    parent.add(printed(text, style="magenta"))
+
+
+def _paid(reward: Reward) -> str:
+    return number(reward.value) if reward.status == "ok" else f"{reward.status} {reward.raw or ''}".rstrip()
+
+
 def _add_reward(parent: Tree, reward: Reward) -> None:
-    words = [
-        number(reward.value) if reward.status == "ok" else f"{reward.status} {reward.raw or ''}".rstrip()
-    ]
+    words = [_paid(reward)]
     if reward.spec is not None:
         words.append(f"by {reward.spec.name} {reward.spec.version or ''}".rstrip())
     words += [text for text in (reward.grader, reward.verdict, reward.label) if text]

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from rich.text import Text
 
-__all__ = ["NOTHING", "count", "duration", "moment", "number", "printed", "shares", "shortened"]
+__all__ = ["NOTHING", "count", "counted", "duration", "moment", "number", "printed", "shares", "shortened"]
 
 NOTHING = "-"
 """What stands where nothing is known."""
@@ -28,6 +28,11 @@ def number(value: float | None) -> str:
 def count(items: int, noun: str) -> str:
     """`1 episode`, `1,445 episodes`."""
     return f"{items:,} {noun}" if items == 1 else f"{items:,} {noun}s"
+
+
+def counted(items: Mapping[str, int]) -> list[str]:
+    """`count` of each noun that there is any of."""
+    return [count(number, noun) for noun, number in items.items() if number]
 
 
 def duration(seconds: float | None) -> str:

@@ -45,7 +45,7 @@ ANNOTATION_REJECTED_TRACE_IDS: Final = "mttp.annotation.rejected_trace_ids"
 """Trace ids of the episodes that the target is preferred to, 32 hexadecimal digits each."""
 
 ANNOTATION_REVISION: Final = "mttp.annotation.revision"
-"""Counts from 0 the statements of one source about one key of one target; the highest wins, all are kept."""
+"""Orders the statements about one key of one target; the highest wins, all are kept."""
 
 ANNOTATION_SOURCE: Final = "mttp.annotation.source"
 """Who or what states the fact."""
@@ -192,7 +192,7 @@ GRADER_VERSION: Final = "mttp.grader.version"
 """Version of the grader; for a judge, of its model and prompt."""
 
 GROUP_ADVANTAGES: Final = "mttp.group.advantages"
-"""Advantage of each member, in the order of `mttp.group.episodes`."""
+"""Advantage of each member, in the order of `mttp.group.episodes`; NaN where there is none."""
 
 GROUP_DDOF: Final = "mttp.group.ddof"
 """What was subtracted from the count in that standard deviation, 0 or 1."""
@@ -212,11 +212,14 @@ GROUP_REWARD_MEAN: Final = "mttp.group.reward_mean"
 GROUP_REWARD_STD: Final = "mttp.group.reward_std"
 """Standard deviation of the valid rewards, as the trainer computed it."""
 
+GROUP_REWARDS: Final = "mttp.group.rewards"
+"""Reward of each member, in the order of `mttp.group.episodes`; NaN where a member has no valid one."""
+
 GROUP_SCOPE: Final = "mttp.group.scope"
 """Which rewards the standard deviation that scales the advantages is taken over."""
 
 GROUP_SIZE: Final = "mttp.group.size"
-"""Number of members of the group."""
+"""Number of members that the group has, or should have where it never completed."""
 
 GROUP_VALID_COUNT: Final = "mttp.group.valid_count"
 """Number of members whose reward is a finite number."""
@@ -505,17 +508,26 @@ TRANSPORT_NAME: Final = "mttp.transport.name"
 UPDATE_CLIP_FRACTION: Final = "mttp.update.clip_fraction"
 """Share of samples whose probability ratio was clipped, from 0 to 1."""
 
+UPDATE_DISCARD_REASON: Final = "mttp.update.discard_reason"
+"""Why these episodes were not learned from, as in `mttp.update.discarded`; absent where they were."""
+
 UPDATE_DISCARDED: Final = "mttp.update.discarded"
 """Number of episodes that were generated and not learned from, by reason."""
 
 UPDATE_ENTROPY: Final = "mttp.update.entropy"
 """Mean entropy of the policy, in nats."""
 
+UPDATE_EPISODES: Final = "mttp.update.episodes"
+"""Trace ids of episodes that the update learned from or discarded, 32 hexadecimal digits each."""
+
 UPDATE_EPISODES_CONSUMED: Final = "mttp.update.episodes_consumed"
 """Number of episodes that the update learned from."""
 
 UPDATE_GRAD_NORM: Final = "mttp.update.grad_norm"
 """Norm of the gradient before clipping."""
+
+UPDATE_GROUPS: Final = "mttp.update.groups"
+"""Ids of groups that the update learned from."""
 
 UPDATE_INDEX: Final = "mttp.update.index"
 """Position of the update in the run, counted from 0."""

@@ -547,6 +547,10 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.agent.truncated",
                 "mttp.episode.id",
                 "mttp.faults",
+                "mttp.grader.kind",
+                "mttp.grader.name",
+                "mttp.grader.relative",
+                "mttp.grader.version",
                 "mttp.metadata",
                 "mttp.metric",
                 "mttp.omissions",
@@ -573,6 +577,8 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.spec.version",
                 "error.type",
                 "gen_ai.agent.name",
+                "gen_ai.evaluation.explanation",
+                "gen_ai.evaluation.score.label",
             }
         ),
     ),
@@ -793,6 +799,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.group.normalization",
                 "mttp.group.reward_mean",
                 "mttp.group.reward_std",
+                "mttp.group.rewards",
                 "mttp.group.scope",
                 "mttp.group.size",
                 "mttp.group.valid_count",
@@ -856,6 +863,9 @@ SPANS: Final[dict[str, Span]] = {
         attributes=frozenset(
             {
                 "mttp.run.id",
+                "mttp.update.discard_reason",
+                "mttp.update.episodes",
+                "mttp.update.groups",
                 "mttp.update.index",
             }
         ),
@@ -866,15 +876,27 @@ SPANS: Final[dict[str, Span]] = {
         is_root=True,
         required=frozenset(
             {
-                "mttp.annotation.key",
                 "mttp.annotation.kind",
                 "mttp.annotation.revision",
-                "mttp.annotation.source",
                 "mttp.annotation.target_trace_id",
                 "mttp.run.id",
             }
         ),
         conditional={
+            "mttp.annotation.key": (
+                "mttp.annotation.kind",
+                frozenset(
+                    {
+                        "advantage",
+                        "comment",
+                        "eval",
+                        "fact",
+                        "label",
+                        "outcome",
+                        "score",
+                    }
+                ),
+            ),
             "mttp.annotation.rejected_trace_ids": (
                 "mttp.annotation.kind",
                 frozenset(
@@ -890,14 +912,24 @@ SPANS: Final[dict[str, Span]] = {
                         "advantage",
                         "comment",
                         "eval",
+                        "fact",
                         "label",
-                        "score",
+                        "outcome",
+                    }
+                ),
+            ),
+            "mttp.reward.value": (
+                "mttp.reward.status",
+                frozenset(
+                    {
+                        "ok",
                     }
                 ),
             ),
         },
         attributes=frozenset(
             {
+                "mttp.agent.id",
                 "mttp.annotation.key",
                 "mttp.annotation.kind",
                 "mttp.annotation.rejected_trace_ids",
@@ -906,7 +938,6 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.annotation.target_span_id",
                 "mttp.annotation.target_trace_id",
                 "mttp.annotation.value",
-                "mttp.episode.id",
                 "mttp.eval.baseline_score",
                 "mttp.eval.delta",
                 "mttp.eval.outcome",
@@ -919,7 +950,24 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.grader.version",
                 "mttp.metadata",
                 "mttp.omissions",
+                "mttp.reward.error",
+                "mttp.reward.failed_checks",
+                "mttp.reward.mismatch",
+                "mttp.reward.range",
+                "mttp.reward.raw",
+                "mttp.reward.score",
+                "mttp.reward.score_status",
+                "mttp.reward.status",
+                "mttp.reward.value",
+                "mttp.reward.verdict",
+                "mttp.reward.weight",
                 "mttp.run.id",
+                "mttp.spec.code_coverage",
+                "mttp.spec.code_sha256",
+                "mttp.spec.name",
+                "mttp.spec.sha256",
+                "mttp.spec.version",
+                "mttp.step.index",
                 "mttp.task.id",
                 "gen_ai.evaluation.explanation",
                 "gen_ai.evaluation.name",
@@ -1006,6 +1054,8 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
             "label",
             "preference",
             "advantage",
+            "outcome",
+            "fact",
             "eval",
             "comment",
         }

@@ -48,7 +48,7 @@ UPDATE: Final = "update"
 """What one update of the policy learned from, and how it went."""
 
 UPDATE_LINKS: Final = "update.links"
-"""A marker of zero length that links an update to at most 100 of the groups that it learned from."""
+"""A marker of zero length that joins an update to at most 100 groups or episodes."""
 
 ANNOTATE: Final = "annotate"
 """A fact about an episode that was learned after its root had ended."""

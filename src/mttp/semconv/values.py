@@ -21,6 +21,12 @@ class AnnotationKind:
     ADVANTAGE: Final = "advantage"
     """An advantage that was computed after the episode had ended."""
 
+    OUTCOME: Final = "outcome"
+    """Whether the task was solved, as found out later."""
+
+    FACT: Final = "fact"
+    """A fact under a name of the user's own."""
+
     EVAL: Final = "eval"
     """The result of an evaluation."""
 

@@ -1,0 +1,120 @@
+"""A statement about an episode or a step, made apart from it: its span's attributes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mttp.codec import rewards, templates
+from mttp.codec.plain import Faults, Plain, plain, text
+from mttp.episodes import Annotation, Reward
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = ["OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "is_annotation", "kind"]
+
+PREFERENCE = "preference"
+STATED = {
+    "score": a.REWARD_VALUE,
+    "outcome": a.EPISODE_OUTCOME,
+    "advantage": a.ADVANTAGE,
+    "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
+    "comment": a.GEN_AI_EVALUATION_EXPLANATION,
+}
+"""Attribute that each kind of statement states; a fact of the user's own is one of their metadata."""
+OUTCOMES = ("success", "failure", "unknown")
+"""What an outcome can be."""
+
+_KINDS = {key: name for name, key in STATED.items()}
+_OWN = f"{a.METADATA}."
+_TEXTS = {"run_id": a.RUN_ID, "by": a.ANNOTATION_SOURCE}
+_IDS = {"episode": a.ANNOTATION_TARGET_TRACE_ID, "step_span_id": a.ANNOTATION_TARGET_SPAN_ID}
+KEYS = frozenset(
+    {*_TEXTS.values(), *_IDS.values(), *rewards.KEYS, a.STEP_INDEX, a.FAULTS}
+    | {a.ANNOTATION_KIND, a.ANNOTATION_KEY, a.ANNOTATION_VALUE, a.ANNOTATION_REVISION}
+    | {a.ANNOTATION_REJECTED_TRACE_IDS}
+)
+"""Every attribute of an annotation, but for the templates."""
+TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
+
+
+def kind(key: str) -> str:
+    """The kind of a statement of `key`."""
+    return key if key in STATED or key == PREFERENCE else "fact"
+
+
+def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
+    """The statement's attributes; a scoring's components beyond the first are left to `rewards.grades`."""
+    attributes: dict[str, Plain] = {
+        a.ANNOTATION_KIND: annotation.kind,
+        a.ANNOTATION_REVISION: annotation.revision,
+    }
+    if annotation.reward is not None:
+        attributes |= rewards.encode(annotation.reward, faults)
+    if annotation.explanation is not None:
+        attributes[a.GEN_AI_EVALUATION_EXPLANATION] = text(str(annotation.explanation), faults)
+    attributes |= {key: value for name, key in _IDS.items() if (value := getattr(annotation, name))}
+    attributes |= {
+        key: text(str(value), faults)
+        for name, key in _TEXTS.items()
+        if (value := getattr(annotation, name)) is not None
+    }
+    if annotation.step is not None:
+        attributes[a.STEP_INDEX] = annotation.step
+    if annotation.kind == PREFERENCE:
+        attributes[a.ANNOTATION_REJECTED_TRACE_IDS] = list(annotation.rejected)
+    else:
+        attributes[a.ANNOTATION_KEY] = STATED.get(annotation.kind, f"{_OWN}{annotation.key}")
+    if annotation.value is not None:
+        value = plain(annotation.value, faults)
+        attributes[a.ANNOTATION_VALUE] = value.tolist() if hasattr(value, "tolist") else value
+    return attributes
+
+
+def is_annotation(record: SpanRecord) -> bool:
+    """Whether the span is an annotation's."""
+    return record.name == names.ANNOTATE and a.ANNOTATION_TARGET_TRACE_ID in record.attributes
+
+
+def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
+    """The statement that this span holds, its components' grades among the other spans of the trace."""
+    found: Mapping[str, Any] = record.attributes
+    stated = found.get(a.ANNOTATION_KIND, "fact")
+    reward = _reward(record, others) if stated == "score" else None
+    return Annotation(
+        kind=stated,
+        key=_key(stated, found.get(a.ANNOTATION_KEY)),
+        value=found.get(a.ANNOTATION_VALUE),
+        step=found.get(a.STEP_INDEX),
+        revision=found.get(a.ANNOTATION_REVISION, 0),
+        reward=reward,
+        rejected=tuple(found.get(a.ANNOTATION_REJECTED_TRACE_IDS) or ()),
+        explanation=found.get(a.GEN_AI_EVALUATION_EXPLANATION),
+        faults=tuple(found.get(a.FAULTS) or ()),
+        extra=templates.unknown(found, KEYS, TEMPLATES),
+        trace_id=record.trace_id,
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
+        **{name: found[key] for name, key in (_TEXTS | _IDS).items() if key in found},
+    )
+
+
+def _key(stated: str, key: str | None) -> str:
+    """What is stated: the kind itself, or the user's own name; a key that is neither stays as it is."""
+    if key is None or _KINDS.get(key) == stated:
+        return stated
+    return key.removeprefix(_OWN)
+
+
+def _reward(record: SpanRecord, others: Sequence[SpanRecord]) -> Reward:
+    """The scoring; one by a recorder that states a number and no status is ok."""
+    found = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
+    return rewards.decode(
+        found,
+        grades=[other.attributes for other in others if other.name.startswith(f"{names.GRADE} ")],
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
+    )

@@ -1,0 +1,111 @@
+"""One update of a policy: attributes of its span, and of the markers that say what it learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from mttp.codec import templates
+from mttp.codec.plain import Faults, Plain, text
+from mttp.episodes import Update
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = ["MAX_LINKS", "decode", "encode", "is_update", "markers"]
+
+MAX_LINKS = 100
+"""Groups or episodes that one marker names: a span of most SDKs keeps its latest 128 links."""
+
+_TEXTS = {
+    "run_id": a.RUN_ID,
+    "policy": a.POLICY_ID,
+    "policy_version_before": a.UPDATE_POLICY_VERSION_BEFORE,
+    "policy_version_after": a.UPDATE_POLICY_VERSION_AFTER,
+}
+_NUMBERS = {
+    "index": a.UPDATE_INDEX,
+    "loss": a.UPDATE_LOSS,
+    "kl": a.UPDATE_KL,
+    "entropy": a.UPDATE_ENTROPY,
+    "grad_norm": a.UPDATE_GRAD_NORM,
+    "learning_rate": a.UPDATE_LEARNING_RATE,
+    "clip_fraction": a.UPDATE_CLIP_FRACTION,
+    "consumed": a.UPDATE_EPISODES_CONSUMED,
+    "lag_min": a.UPDATE_LAG_MIN,
+    "lag_mean": a.UPDATE_LAG_MEAN,
+    "lag_max": a.UPDATE_LAG_MAX,
+}
+KEYS = frozenset({*_TEXTS.values(), *_NUMBERS.values(), a.UPDATE_SAMPLED_VERSIONS, a.FAULTS})
+"""Every attribute of an update, but for the templates."""
+TEMPLATES = (a.UPDATE_DISCARDED, a.METRIC, a.METADATA)
+
+
+def encode(update: Update, faults: Faults) -> dict[str, Plain]:
+    """The update's attributes, but for the user's own metrics and metadata."""
+    attributes: dict[str, Plain] = {
+        key: text(str(value), faults)
+        for name, key in _TEXTS.items()
+        if (value := getattr(update, name)) is not None
+    }
+    attributes |= {
+        key: value for name, key in _NUMBERS.items() if (value := getattr(update, name)) is not None
+    }
+    if update.sampled_versions is not None:
+        attributes[a.UPDATE_SAMPLED_VERSIONS] = [text(version, faults) for version in update.sampled_versions]
+    return attributes | templates.encode(a.UPDATE_DISCARDED, update.discarded)
+
+
+def markers(update: Update) -> Iterator[dict[str, Plain]]:
+    """Attributes of the markers that name its groups, its episodes, and by reason those it discarded."""
+    ours: dict[str, Plain] = {a.RUN_ID: update.run_id, a.UPDATE_INDEX: update.index}
+    for part in _parts(update.groups):
+        yield ours | {a.UPDATE_GROUPS: part}
+    for part in _parts(update.episodes):
+        yield ours | {a.UPDATE_EPISODES: part}
+    for reason, episodes in update.discarded_episodes.items():
+        for part in _parts(episodes):
+            yield ours | {a.UPDATE_EPISODES: part, a.UPDATE_DISCARD_REASON: reason}
+
+
+def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
+    return (list(ids[at : at + MAX_LINKS]) for at in range(0, len(ids), MAX_LINKS))
+
+
+def is_update(record: SpanRecord) -> bool:
+    """Whether the span is an update's."""
+    return (
+        record.name == names.UPDATE and a.UPDATE_INDEX in record.attributes and a.RUN_ID in record.attributes
+    )
+
+
+def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
+    """The update that this span holds, and its markers among the other spans of the trace."""
+    found: Mapping[str, Any] = record.attributes
+    marks = [other.attributes for other in others if other.name == names.UPDATE_LINKS]
+    discarded: dict[str, tuple[str, ...]] = {}
+    for mark in marks:
+        if (reason := mark.get(a.UPDATE_DISCARD_REASON)) is not None:
+            discarded[reason] = (*discarded.get(reason, ()), *mark.get(a.UPDATE_EPISODES, ()))
+    learned = [mark for mark in marks if a.UPDATE_DISCARD_REASON not in mark]
+    versions = found.get(a.UPDATE_SAMPLED_VERSIONS)
+    return Update(
+        **{name: found[key] for name, key in (_TEXTS | _NUMBERS).items() if key in found},
+        groups=_all(learned, a.UPDATE_GROUPS),
+        episodes=_all(learned, a.UPDATE_EPISODES),
+        discarded=templates.decode(a.UPDATE_DISCARDED, found),
+        discarded_episodes=discarded,
+        sampled_versions=None if versions is None else (str(versions[0]), str(versions[-1])),
+        metrics=templates.decode(a.METRIC, found),
+        metadata=templates.decode(a.METADATA, found),
+        faults=tuple(found.get(a.FAULTS) or ()),
+        extra=templates.unknown(found, KEYS, TEMPLATES),
+        trace_id=record.trace_id,
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
+    )
+
+
+def _all(marks: Sequence[Mapping[str, Any]], key: str) -> tuple[str, ...]:
+    return tuple(name for mark in marks for name in mark.get(key) or ())

@@ -1,0 +1,240 @@
+"""
+What was learned of episodes later, folded into them: groups, updates and annotations.
+
+What an episode was paid is never changed; of an outcome, an advantage or a fact of the user's own the latest
+statement wins, and what the episode itself says of it goes to `extra`, under the name of its attribute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from mttp.codec import annotations as codec
+from mttp.episodes import Annotation, Episode, Group, Step, Update
+from mttp.reading.problems import Kind
+from mttp.semconv import attributes as a
+
+__all__ = ["fold", "in_order"]
+
+_Groups = Mapping[tuple[str, str], set[str]]
+
+
+class _AddProblem(Protocol):
+    def __call__(self, kind: Kind, message: str, *, trace_id: str | None = None) -> None: ...
+
+
+class _Timed(Protocol):
+    @property
+    def start_time(self) -> int | None: ...
+
+    @property
+    def span_id(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Timed)
+
+
+def in_order(found: Iterable[_T]) -> list[_T]:
+    """In order of start, then span id."""
+    return sorted(found, key=lambda item: (item.start_time or 0, item.span_id))
+
+
+def fold(
+    episodes: list[Episode],
+    groups: Sequence[Group],
+    updates: Sequence[Update],
+    annotations: Sequence[Annotation],
+    *,
+    add_problem: _AddProblem,
+) -> list[Episode]:
+    """The episodes with what groups, updates and annotations (each in order of start) say of them."""
+    known = {episode.trace_id: episode for episode in episodes}
+    changes: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    _note(known, groups, updates, add_problem)
+    for group in groups:
+        _compare(group, known, changes)
+    if updates:
+        members = _members(episodes, groups)
+        for update in updates:
+            _learn(update, members, changes)
+        for change in changes.values():
+            change |= {
+                name: tuple(change[name]) for name in ("consumed_by", "discarded_by") if name in change
+            }
+    for trace_id, about in _by_episode(annotations, known, add_problem).items():
+        changes[trace_id] |= _stated(known[trace_id], about, changes[trace_id], add_problem)
+    if not changes:
+        return episodes
+    return [
+        replace(episode, **found) if (found := changes.get(episode.trace_id)) else episode
+        for episode in episodes
+    ]
+
+
+def _note(
+    known: Mapping[str, Episode],
+    groups: Sequence[Group],
+    updates: Sequence[Update],
+    add_problem: _AddProblem,
+) -> None:
+    """Say which groups lack members, and which updates claim one place."""
+    for group in groups:
+        found = sum(trace_id in known for trace_id in group.episodes)
+        if found < max(group.size, len(group.episodes)):
+            size = max(group.size, len(group.episodes))
+            message = f"group {group.id} lacks members: {found} of {size} were found"
+            add_problem("incomplete_group", message, trace_id=group.trace_id)
+    places = Counter((update.run_id, update.policy, update.index) for update in updates)
+    for (run_id, policy, index), count in places.items():
+        if count > 1:
+            whose = "" if policy is None else f" of policy {policy}"
+            message = f"{count} updates{whose} in run {run_id} have the index {index}; all were kept"
+            add_problem("conflicting_updates", message)
+
+
+def _compare(group: Group, known: Mapping[str, Episode], changes: Mapping[str, dict[str, Any]]) -> None:
+    """What a group says of its members, where they don't say it themselves."""
+    aligned = len(group.advantages) == len(group.episodes)
+    for position, trace_id in enumerate(group.episodes):
+        episode = known.get(trace_id)
+        if episode is None:
+            continue
+        if episode.group is None:
+            changes[trace_id]["group"] = group.id
+        if aligned and episode.advantage is None:
+            changes[trace_id]["advantage"] = group.advantages[position]
+
+
+def _members(episodes: Iterable[Episode], groups: Iterable[Group]) -> _Groups:
+    """Trace ids by run and group, as the episodes and the groups say."""
+    members: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for episode in episodes:
+        if episode.group is not None:
+            members[episode.run_id, episode.group].add(episode.trace_id)
+    for group in groups:
+        members[group.run_id, group.id].update(group.episodes)
+    return members
+
+
+def _learn(update: Update, members: _Groups, changes: Mapping[str, dict[str, Any]]) -> None:
+    """What an update says of the episodes that it learned from, and of those that it discarded, each once."""
+    discarded = {trace_id for found in update.discarded_episodes.values() for trace_id in found}
+    consumed = {*update.episodes}.union(*(members.get((update.run_id, id), ()) for id in update.groups))
+    if update.index is not None:
+        for trace_id in consumed - discarded:
+            changes[trace_id].setdefault("consumed_by", {})[update.index] = None
+    for reason, found in update.discarded_episodes.items():
+        for trace_id in found:
+            changes[trace_id].setdefault("discarded_by", {})[reason] = None
+
+
+def _by_episode(
+    annotations: Iterable[Annotation], known: Mapping[str, Episode], add_problem: _AddProblem
+) -> dict[str, list[Annotation]]:
+    """Annotations by the episodes that they are about; a preference is about all that it names."""
+    about: defaultdict[str, list[Annotation]] = defaultdict(list)
+    for annotation in annotations:
+        for trace_id in (annotation.episode, *annotation.rejected):
+            if trace_id in known:
+                about[trace_id].append(_on_root(annotation, known[trace_id]))
+            else:
+                _unknown(annotation, f"episode {trace_id or 'without an id'}", add_problem)
+    return about
+
+
+def _on_root(annotation: Annotation, episode: Episode) -> Annotation:
+    """The annotation; one of the root's span is about the whole episode."""
+    is_root = annotation.step_span_id and annotation.step_span_id == episode.span_id
+    return replace(annotation, step_span_id="") if is_root else annotation
+
+
+def _unknown(annotation: Annotation, what: str, add_problem: _AddProblem) -> None:
+    by = "" if annotation.by is None else f" by {annotation.by}"
+    message = f"the {annotation.key}{by} is about {what}, which is not in the recording"
+    add_problem("unknown_target", message, trace_id=annotation.trace_id)
+
+
+def _stated(
+    episode: Episode, about: Sequence[Annotation], change: Mapping[str, Any], add_problem: _AddProblem
+) -> dict[str, Any]:
+    """What annotations change of an episode, over what groups and updates do."""
+    on_steps = _by_step(episode, about, add_problem)
+    stepped = {id(annotation) for found in on_steps.values() for annotation in found}
+    kept = tuple(annotation for annotation in about if id(annotation) not in stepped)
+    whole = _latest(annotation for annotation in kept if not annotation.on_step)
+    said: dict[str, Any] = {"annotations": kept}
+    said |= _facts(episode, whole)
+    for kind, key, nothing in (("outcome", a.EPISODE_OUTCOME, "unknown"), ("advantage", a.ADVANTAGE, None)):
+        found = whole.get((kind, kind))
+        if found is None or not _is_valid(found):
+            continue
+        said[kind] = found.value
+        if (before := getattr(episode, kind)) != nothing:
+            said["extra"] = {**said.get("extra", episode.extra), key: before}
+    score = whole.get(("score", "score"))
+    if score is not None and score.reward is not None and _is_unpaid(episode):
+        said["reward"] = score.reward
+    if on_steps:
+        said["steps"] = tuple(
+            _step(step, on_steps[position]) if position in on_steps else step
+            for position, step in enumerate(episode.steps)
+        )
+    return {**change, **said}
+
+
+def _latest(annotations: Iterable[Annotation]) -> dict[tuple[str, str], Annotation]:
+    """The winning statement by kind and key."""
+    return {
+        (annotation.kind, annotation.key): annotation
+        for annotation in sorted(annotations, key=lambda annotation: annotation.order)
+    }
+
+
+def _facts(value: Episode | Step, latest: Mapping[tuple[str, str], Annotation]) -> dict[str, Any]:
+    """The user's own facts, and what was said of them before."""
+    stated = {key: found.value for (kind, key), found in latest.items() if kind == "fact"}
+    if not stated:
+        return {}
+    before = {f"{a.METADATA}.{key}": value.metadata[key] for key in stated if key in value.metadata}
+    return {"metadata": {**value.metadata, **stated}, "extra": {**value.extra, **before}}
+
+
+def _is_valid(annotation: Annotation) -> bool:
+    """Whether it states something of the type that it should have."""
+    if annotation.kind == "outcome":
+        return annotation.value in codec.OUTCOMES
+    return isinstance(annotation.value, (int, float)) and not isinstance(annotation.value, bool)
+
+
+def _is_unpaid(episode: Episode) -> bool:
+    """Whether nothing at all is known of what the trainer paid."""
+    return not episode.rewards and episode.return_basis is None and episode.step_reward_sum is None
+
+
+def _by_step(
+    episode: Episode, about: Iterable[Annotation], add_problem: _AddProblem
+) -> dict[int, list[Annotation]]:
+    """Annotations by the position of the step that they are about."""
+    on_steps = [annotation for annotation in about if annotation.on_step]
+    if not on_steps:
+        return {}
+    spans = {step.span_id: position for position, step in enumerate(episode.steps)}
+    indices = {step.index: position for position, step in enumerate(episode.steps)}
+    found: defaultdict[int, list[Annotation]] = defaultdict(list)
+    for annotation in on_steps:
+        position = spans.get(annotation.step_span_id)
+        if position is None and annotation.step is not None:
+            position = indices.get(annotation.step)
+        if position is None:
+            which = annotation.step_span_id if annotation.step is None else annotation.step
+            _unknown(annotation, f"step {which} of episode {episode.trace_id}", add_problem)
+        else:
+            found[position].append(annotation)
+    return found
+
+
+def _step(step: Step, about: Sequence[Annotation]) -> Step:
+    return replace(step, annotations=tuple(about), **_facts(step, _latest(about)))

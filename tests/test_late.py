@@ -1,0 +1,471 @@
+"""Scores, labels and preferences that are stated apart from their episode."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from specimen import finite, int64s, names, optional, plain, texts
+
+import mttp
+from mttp import Annotation, Reward, configuration
+from mttp.codec.plain import name_key
+from mttp.episodes import differences
+
+TRACE, OTHER = "ab" * 16, "cd" * 16
+SPAN = "12" * 8
+
+
+def play(reward: object = None, steps: int = 1, **facts: Any) -> mttp.OpenEpisode:
+    """An ended episode."""
+    with mttp.episode(**facts) as episode:
+        for _ in range(steps):
+            episode.step().end()
+        if reward is not None:
+            episode.reward(reward)
+    return episode
+
+
+def stated(session: mttp.Session) -> list[Annotation]:
+    """What was stated, in order."""
+    return mttp.read(session).annotations
+
+
+def test_a_score_is_a_whole_scoring(session: mttp.Session):
+    """
+    It says whatever `episode.reward` can say.
+    """
+    mttp.score(
+        TRACE,
+        0.75,
+        grader="judge",
+        grader_kind="judge",
+        grader_version="2",
+        explanation="fine",
+        label="good",
+        components={"a": 1.0, "b/c": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
+        weights={"a": 0.5, "b/c": 0.5},
+        range=(0, 1),
+        spec=mttp.Spec(name="math", version="1"),
+        verdict="pass",
+        failed_checks=["leak"],
+        relative=True,
+        revision=3,
+        time=1_000,
+    )
+
+    (found,) = stated(session)
+    reward = Reward(
+        value=0.75,
+        components={"a": 1.0, "b_c": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
+        weights={"a": 0.5, "b_c": 0.5},
+        range=(0.0, 1.0),
+        spec=mttp.Spec(name="math", version="1"),
+        verdict="pass",
+        failed_checks=("leak",),
+        relative=True,
+        grader="judge",
+        grader_kind="judge",
+        grader_version="2",
+        explanation="fine",
+        label="good",
+    )
+    expected = Annotation(
+        kind="score",
+        key="score",
+        value=0.75,
+        episode=TRACE,
+        by="judge",
+        revision=3,
+        reward=reward,
+        explanation="fine",
+        run_id=session.run_id,
+    )
+    assert [] == differences(expected, found)
+    assert found.reward is not None
+    assert [] == differences(reward, found.reward)
+    assert (1_000, 1_000) == (found.start_time, found.end_time)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "0.5", [1, 2], object])
+def test_a_score_that_is_no_number_is_an_error(session: mttp.Session, value: object):
+    """
+    Its text is kept, and it is never a zero.
+    """
+    mttp.score(TRACE, value, grader="judge")
+
+    (found,) = stated(session)
+    assert found.reward is not None
+    assert (None, "error", None) == (found.value, found.reward.status, found.reward.value)
+    assert found.reward.raw is not None
+    assert {"reward_invalid": 1} == dict(session.stats.faults)
+    assert 1 == len(found.faults)
+
+
+def test_a_grader_may_abstain(session: mttp.Session):
+    """
+    That is a statement too.
+    """
+    mttp.score(TRACE, None, grader="judge", status="abstained")
+
+    assert "abstained" == stated(session)[0].reward.status  # type: ignore[union-attr]  # it is a score
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (lambda ep, step: ep, (None, "")),
+        (lambda ep, step: ep.trace_id, (None, "")),
+        (lambda ep, step: ep.trace_id.upper(), (None, "")),
+        (lambda ep, step: mttp.Episode(trace_id=ep.trace_id), (None, "")),
+        (lambda ep, step: step, (0, "span")),
+        (lambda ep, step: (ep, 0), (0, "")),
+        (lambda ep, step: (ep.trace_id, np.int32(0)), (0, "")),
+        (lambda ep, step: [ep.trace_id, step.span_id], (None, "span")),
+        (lambda ep, step: (mttp.Episode(trace_id=ep.trace_id), mttp.Step(index=0)), (0, "")),
+        (lambda ep, step: (ep, step), (0, "span")),
+    ],
+)
+def test_targets(session: mttp.Session, target: Callable[..., object], expected: tuple[int | None, str]):
+    """
+    An episode or a step by its handle, its value or its ids.
+    """
+    with mttp.episode() as episode:
+        step = episode.step()
+
+    mttp.annotate(target(episode, step), "label", "good")
+
+    (found,) = stated(session)
+    index, span = expected
+    assert (episode.trace_id, index, step.span_id if span else "") == (
+        found.episode,
+        found.step,
+        found.step_span_id,
+    )
+    assert {} == dict(session.stats.faults)
+
+
+def test_a_statement_is_linked_to_its_target_where_its_span_is_known(session: mttp.Session):
+    """
+    Of a bare trace id it is not.
+    """
+    with mttp.episode() as episode:
+        step = episode.step()
+    for target in (episode, step, episode.trace_id):
+        mttp.score(target, 1.0)
+
+    links = [
+        [(link.trace_id, link.span_id) for link in record.links]
+        for record in session.records()
+        if record.name == "annotate"
+    ]
+    assert [[(episode.trace_id, episode.span_id)], [(episode.trace_id, step.span_id)], []] == links
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(None, 42, "", "abc", "0" * 32, "g" * 32, mttp.Episode(), mttp.Step()),
+        *((TRACE,), (TRACE, -1), (TRACE, True), (TRACE, "abc"), (TRACE, 1.5), (None, 1)),
+    ],
+    ids=repr,
+)
+def test_a_malformed_target_is_a_fault(session: mttp.Session, target: object):
+    """
+    Nothing is recorded, and nothing is raised.
+    """
+    mttp.score(target, 1.0)
+    mttp.annotate(target, "outcome", "success")
+    mttp.prefer(target, TRACE)
+
+    assert ({"target_invalid": 3}, []) == (dict(session.stats.faults), stated(session))
+
+
+def test_whole_episodes_are_preferred(session: mttp.Session):
+    """
+    One, or several; what is no episode is left out and said.
+    """
+    chosen, worse = play(), play()
+    mttp.prefer(chosen, worse, by="me", explanation="shorter")
+    mttp.prefer(TRACE, [worse, worse.trace_id, OTHER, "xyz"])
+    mttp.prefer(TRACE, (TRACE, OTHER))
+    mttp.prefer((TRACE, 1), OTHER)
+    mttp.prefer(TRACE, [(OTHER, 1)])
+    mttp.prefer(TRACE, [])
+
+    first, second = stated(session)
+    assert ("preference", "me", "shorter", chosen.trace_id, (worse.trace_id,)) == (
+        first.kind,
+        first.by,
+        first.explanation,
+        first.episode,
+        first.rejected,
+    )
+    assert ((worse.trace_id, OTHER), None) == (second.rejected, second.value)
+    assert {"annotation_invalid": 4, "target_invalid": 1} == dict(session.stats.faults)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("", 1, "annotation_invalid"),
+        ("preference", TRACE, "annotation_invalid"),
+        ("label", None, "annotation_invalid"),
+        ("outcome", "maybe", "outcome_invalid"),
+        ("outcome", True, "outcome_invalid"),
+        ("advantage", "high", "advantage_invalid"),
+        ("topic", object(), "kept_as_text"),
+        ("topic", 2**70, "int_out_of_range"),
+    ],
+)
+def test_a_fact_that_makes_no_sense_is_a_fault(session: mttp.Session, key: str, value: object, fault: str):
+    """
+    It is kept as text where it says anything at all.
+    """
+    mttp.annotate(TRACE, key, value)
+
+    assert {fault: 1} == dict(session.stats.faults)
+    assert (fault == "annotation_invalid") == (not stated(session))
+
+
+def test_a_wrong_revision_or_time_is_replaced(session: mttp.Session):
+    """
+    By the present.
+    """
+    before = time.time_ns()
+    mttp.score(TRACE, 1, revision="new", time=-4)  # type: ignore[arg-type]  # what users do
+
+    (found,) = stated(session)
+    assert before <= found.revision == found.start_time
+    assert {"revision_invalid": 1, "time_invalid": 1} == dict(session.stats.faults)
+
+
+def test_revisions_rise(session: mttp.Session):
+    """
+    However fast statements follow each other, each is later than the last; a stated time is its own revision.
+    """
+    for _ in range(200):
+        mttp.score(TRACE, 1.0)
+    mttp.score(TRACE, 1.0, time=5)
+
+    revisions = [found.revision for found in stated(session)]
+    assert 5 == revisions[0]
+    assert sorted(set(revisions)) == revisions
+
+
+def test_without_a_session_statements_do_nothing():
+    """
+    Not even a fault.
+    """
+    mttp.configure("memory://").close()
+
+    assert [None, None, None] == [
+        mttp.score("x", 1),  # type: ignore[func-returns-value]  # that it is None is the point
+        mttp.annotate("x", "label", "y"),  # type: ignore[func-returns-value]
+        mttp.prefer("x", "y"),  # type: ignore[func-returns-value]
+    ]
+
+
+class Hostile:
+    """Whatever is done with it raises."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __str__(self) -> str:
+        raise RuntimeError("str")
+
+
+def test_nothing_in_a_judge_s_hands_raises(session: mttp.Session):
+    """
+    Objects that raise at every touch are faults.
+    """
+    odd: Any = Hostile()
+    mttp.score(odd, odd)
+    mttp.score(TRACE, odd, components=odd, failed_checks=odd, grader=odd, revision=odd)
+    mttp.annotate(TRACE, odd, odd, by=odd)
+    mttp.annotate(TRACE, "topic", odd)
+    mttp.prefer(TRACE, odd)
+
+    assert session.stats.faults
+
+
+def test_another_process_scores_days_later_in_the_same_directory():
+    """
+    The statement is folded into an episode that somebody else recorded.
+    """
+    with mttp.configure("file://runs/"):
+        episode = play(0.0)
+    program = (
+        "import mttp, sys\nwith mttp.configure('file://runs/', run='review'): mttp.score(sys.argv[1], 1)"
+    )
+    subprocess.run([sys.executable, "-c", program, episode.trace_id], check=True)
+
+    found = mttp.read("runs/")
+    assert (1.0, 0.0, []) == (
+        found.episodes[0].scores[""].value,
+        found.episodes[0].reward.value,
+        found.problems,
+    )
+    assert found.annotations[0].run_id == next(run.id for run in found.runs if run.name == "review")
+
+
+@pytest.mark.parametrize("file", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_a_second_session_scores_into_the_same_file(file: str):
+    """
+    It is appended, compressed or not.
+    """
+    with mttp.configure(f"file://{file}"):
+        episode = play()
+    with mttp.configure(f"file://{file}"):
+        mttp.score(episode, 0.5)
+
+    (found,) = mttp.read(file).episodes
+    assert (0.5, 1) == (found.reward.value, len(found.annotations))
+
+
+def test_a_running_episode_can_be_scored(session: mttp.Session):
+    """
+    Before its end, and again after it.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        mttp.score(step, 0.25, grader="a")
+        mttp.score(episode, 0.5, grader="a")
+    mttp.score(episode, 0.75, grader="a")
+
+    (found,) = mttp.read(session).episodes
+    assert (0.75, 0.25, 2) == (
+        found.scores["a"].value,
+        found.steps[0].scores["a"].value,
+        len(found.annotations),
+    )
+    assert found.complete
+
+
+# What is recorded is what is read.
+
+trace_ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
+steps = st.integers(0, 2**40) | st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
+own_names = names.filter(
+    lambda name: name not in ("score", "outcome", "advantage", "label", "comment", "preference")
+)
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> tuple[Callable[..., None], dict[str, Any], Annotation]:
+    """A call that states something, its arguments, and what it should be read as."""
+    common = {
+        "by": draw(optional(texts)),
+        "explanation": draw(optional(texts)),
+        "revision": draw(int64s),
+        "time": draw(st.integers(0, 2**62)),
+    }
+    trace_id, step = draw(trace_ids), draw(optional(steps))
+    about = Annotation(
+        episode=trace_id,
+        step=step if isinstance(step, int) else None,
+        step_span_id=step if isinstance(step, str) else "",
+        by=common["by"],
+        explanation=common["explanation"],
+        revision=common["revision"],
+    )
+    where = {"target": trace_id if step is None else (trace_id, step)}
+    kind = draw(st.sampled_from(["score", "outcome", "advantage", "label", "comment", "fact", "preference"]))
+    if kind == "score":
+        components = draw(st.dictionaries(names, finite, max_size=40))
+        value = draw(optional(finite))
+        reward = Reward(
+            value=value,
+            components=components,
+            explanation=common["explanation"],
+            grader=draw(optional(texts)),
+        )
+        about = replace(about, by=reward.grader if about.by is None else about.by)
+        facts = {"value": value, "components": components, "grader": reward.grader}
+        return (
+            mttp.score,
+            common | where | facts,
+            replace(about, kind=kind, key=kind, value=value, reward=reward),
+        )
+    if kind == "preference":
+        rejected = draw(st.lists(trace_ids.filter(lambda other: other != trace_id), min_size=1, unique=True))
+        about = replace(about, step=None, step_span_id="", rejected=tuple(rejected))
+        return (
+            mttp.prefer,
+            common | {"chosen": trace_id, "rejected": rejected},
+            replace(about, kind=kind, key=kind),
+        )
+    values = {
+        "outcome": st.sampled_from(["success", "failure", "unknown"]),
+        "advantage": st.floats(),
+        "fact": plain,
+    }
+    key = draw(own_names) if kind == "fact" else kind
+    value = draw(values.get(kind, texts))
+    return (
+        mttp.annotate,
+        common | where | {"key": key, "value": value},
+        replace(about, kind=kind, key=key, value=value),
+    )
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(statements())
+def test_any_statement_comes_back_equal_from_memory_and_file(
+    statement: tuple[Callable[..., None], dict[str, Any], Annotation],
+):
+    """
+    Whatever can be said without fault is read as it was said, and alike from memory and file.
+    """
+    state, arguments, expected = statement
+    with TemporaryDirectory() as directory:
+        for transport in ("memory://", f"file://{directory}/a.jsonl"):
+            with mttp.configure(transport) as session:
+                state(**arguments)
+            found = mttp.read(session if transport == "memory://" else transport).annotations
+            configuration.forget()
+
+            assert {} == dict(session.stats.faults)
+            assert [] == differences(replace(expected, run_id=session.run_id), found[0])
+
+
+def test_a_name_of_one_s_own_is_kept_as_names_are(session: mttp.Session):
+    """
+    In lower case letters, digits and underscores.
+    """
+    mttp.annotate(TRACE, "My Topic", "a")
+
+    assert name_key("My Topic") == "my_topic" == stated(session)[0].key
+
+
+def test_statements_survive_parquet(tmp_path: Path):
+    """
+    Converted and read again, groups, updates and statements are the same.
+    """
+    parquet = pytest.importorskip("mttp.reading.parquet")
+    pytest.importorskip("pyarrow")
+    with mttp.configure("file://a.jsonl"):
+        episode = play(1.0, group="g")
+        group = mttp.group(None, [episode], normalization="none", metadata={"a": [1]})
+        mttp.update(groups=[group], discarded={"stale": 2}, loss=math.nan, episodes=[TRACE])
+        mttp.score(episode, 0.5, components={"a": 1.0}, label="x")
+        mttp.annotate((episode, 0), "topic", {"deep": [1, None, "x"]})
+        mttp.annotate(episode, "flag", True)
+        mttp.prefer(episode, TRACE)
+    parquet.write("a.parquet", mttp.scan("a.jsonl", arrays=True))
+
+    one, other = mttp.read("a.jsonl"), mttp.read("a.parquet")
+    assert (one.groups, one.updates, one.annotations) == (other.groups, other.updates, other.annotations)
+    assert [found.annotations for found in one] == [found.annotations for found in other]
+    assert (1, 1, 4) == (len(one.groups), len(one.updates), len(one.annotations))

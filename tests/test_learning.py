@@ -1,0 +1,634 @@
+"""Groups and updates, from what a trainer says to what is read."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from specimen import int64s, names, optional, plain, texts
+
+import mttp
+from mttp import configuration, learning
+from mttp.episodes import differences
+from mttp.spans import SpanRecord
+
+TRACES = [f"{number:032x}" for number in range(1, 9)]
+trace_ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
+numbers = st.floats()
+
+
+def play(reward: object = None, **facts: Any) -> mttp.OpenEpisode:
+    """An ended episode that was paid so."""
+    with mttp.episode(env="toy", **facts) as episode:
+        if reward is not None:
+            episode.reward(reward)
+    return episode
+
+
+def spans(session: mttp.Session, name: str) -> list[SpanRecord]:
+    """The spans of that name."""
+    return [record for record in session.records() if record.name == name]
+
+
+# Groups.
+
+
+def test_a_group_is_recorded_when_its_last_member_comes(session: mttp.Session):
+    """
+    Not before, and without being told.
+    """
+    group = mttp.group(size=2)
+    group.add(play(1.0))
+
+    assert [] == spans(session, "group")
+    group.add(play(0.0))
+    assert ([1.0, 0.0], True) == (spans(session, "group")[0].attributes["mttp.group.rewards"], group.ended)
+
+
+def test_a_group_is_read_as_it_was_recorded(session: mttp.Session):
+    """
+    The handle's value and the recording's are one.
+    """
+    with mttp.group(
+        "g1", metrics={"spread": 1.0}, metadata={"pass": [1, None]}, normalization="mean"
+    ) as group:
+        for reward in (1.0, 0.5, math.nan):
+            group.add(play(reward, task="train/17"))
+        group.metric("late", 2)
+
+    (found,) = mttp.read(session).groups
+
+    assert [] == differences(group.value, found)
+    assert ("g1", 3, 2, 0.75, "train/17", "toy") == (
+        found.id,
+        found.size,
+        found.valid_count,
+        found.reward_mean,
+        found.task,
+        found.env,
+    )
+    assert (0.25, -0.25) == found.advantages[:2]
+    assert {"spread": 1.0, "late": 2.0} == found.metrics
+    assert (group.span_id, group.value.start_time) == (found.span_id, found.start_time)
+
+
+def test_members_are_handles_values_or_trace_ids(session: mttp.Session):
+    """
+    Of a trace id nothing else is known, so that its reward must be said.
+    """
+    handle = play(1.0)
+    value = mttp.Episode(trace_id=TRACES[1], reward=mttp.Reward(value=0.5), return_=0.25)
+    summed = mttp.Episode(trace_id=TRACES[2], return_=0.25)
+
+    group = mttp.group("g", [handle, value, summed, TRACES[3].upper(), TRACES[4]], rewards=[None] * 4 + [2])
+
+    assert (handle.trace_id, *TRACES[1:5]) == group.value.episodes
+    np.testing.assert_equal((1.0, 0.5, 0.25, math.nan, 2.0), group.value.rewards)
+
+
+def test_a_member_s_reward_may_come_after_it_was_added(session: mttp.Session):
+    """
+    What it was paid counts when the group is recorded.
+    """
+    with mttp.group() as group, mttp.episode() as episode:
+        group.add(episode)
+        episode.reward(0.5)
+
+    assert (0.5,) == group.value.rewards
+
+
+def test_the_members_name_the_group(session: mttp.Session):
+    """
+    Where they agree; else the group gets an id of its own.
+    """
+    agreed = mttp.group(None, [play(group="a"), play(group="a")])
+    mixed = mttp.group(None, [play(group="a"), play(group="b")])
+    unnamed = mttp.group(None, [play(), TRACES[0]])
+
+    assert "a" == agreed.id == agreed.value.id
+    assert 3 == len({agreed.id, mixed.id, unnamed.id})
+    assert 16 == len(mixed.id) == len(unnamed.id)
+
+
+def test_a_group_s_handle_names_it_to_its_episodes(session: mttp.Session):
+    """
+    `group=group` says what is meant.
+    """
+    with mttp.group() as group:
+        member = play(group=group)
+        group.add(member)
+
+    assert member.group == group.id == mttp.read(session).groups[0].id
+
+
+def test_a_group_changes_nothing_for_what_happens_in_its_block(session: mttp.Session):
+    """
+    Its span is nobody's parent, and no episode is linked to it.
+    """
+    with mttp.group() as group:
+        group.add(play())
+
+    (root,) = [record for record in session.records() if record.name == "episode toy"]
+    assert ("", []) == (root.parent_id, list(root.links))
+
+
+def test_stated_advantages_are_kept(session: mttp.Session):
+    """
+    Even those that are NaN: that is what the trainer used.
+    """
+    group = mttp.group(
+        "g", TRACES[:3], rewards=np.array([1.0, 0.0, 0.5]), advantages=np.array([2.0, np.nan, -2])
+    )
+
+    np.testing.assert_equal((2.0, math.nan, -2.0), group.value.advantages)
+
+
+def test_a_batch_s_deviation_is_the_trainer_s_to_say(session: mttp.Session):
+    """
+    It is not made up from the group's own rewards.
+    """
+    unknown = mttp.group("a", TRACES[:2], rewards=[1, 0], scope="batch", normalization="mean_std").value
+    told = mttp.group(
+        "b", TRACES[:2], rewards=[1, 0], scope="batch", normalization="mean_std", reward_std=0.25
+    ).value
+
+    assert (None, [True, True]) == (unknown.reward_std, [math.isnan(x) for x in unknown.advantages])
+    assert (0.25, pytest.approx((0.5 / 0.2501, -0.5 / 0.2501))) == (told.reward_std, told.advantages)
+
+
+def test_without_a_scope_advantages_are_not_scaled(session: mttp.Session):
+    """
+    TRL's `scale_rewards="none"`: the deviation is known and not divided by.
+    """
+    found = mttp.group("a", TRACES[:2], rewards=[1, 0], scope="none", normalization="mean_std").value
+
+    assert ((0.5, -0.5), math.sqrt(0.5)) == (found.advantages, pytest.approx(found.reward_std))
+
+
+def test_an_empty_group_is_one_too(session: mttp.Session):
+    """
+    It has no members and nothing to say of them.
+    """
+    mttp.group("g", [])
+    with mttp.group("h"):
+        pass
+
+    found = mttp.read(session)
+    assert [("g", 0, (), None, None), ("h", 0, (), None, None)] == [
+        (group.id, group.size, group.episodes, group.reward_mean, group.reward_std) for group in found.groups
+    ]
+    assert ({}, []) == (dict(session.stats.faults), found.problems)
+
+
+def test_a_group_that_is_still_open_ends_with_its_session():
+    """
+    With the members that it has, and said to lack the others.
+    """
+    with mttp.configure("memory://") as session:
+        sized, unsized = mttp.group("a", size=4), mttp.group("b")
+        for group in (sized, unsized):
+            group.add(play(1.0))
+
+    found = {group.id: group for group in mttp.read(session).groups}
+
+    assert (4, 1, ("group_incomplete: 1 of 4",)) == (
+        found["a"].size,
+        len(found["a"].episodes),
+        found["a"].faults,
+    )
+    assert (1, ("group_incomplete: it never ended",)) == (found["b"].size, found["b"].faults)
+    assert {"group_incomplete": 2} == dict(session.stats.faults)
+
+
+def test_a_group_whose_block_raises_is_recorded_with_what_it_has(session: mttp.Session):
+    """
+    The exception goes on.
+    """
+    group = mttp.group("g", size=3)
+    group.add(play(1.0))
+    with pytest.raises(ZeroDivisionError), group:
+        raise ZeroDivisionError
+
+    assert (("group_incomplete: 1 of 3",), group.value) == (group.value.faults, mttp.read(session).groups[0])
+
+
+def test_a_recorded_group_is_forgotten():
+    """
+    Of a long run's groups only those that are open are held on to, and of those no episode that is recorded.
+    """
+    with mttp.configure("memory://"):
+        group = mttp.group(size=2)
+        member = play(1.0)
+        episode = weakref.ref(member)
+        group.add(member)
+        group.add(play(1.0))
+        handle = weakref.ref(group)
+        kept = group
+        del member, group
+        gc.collect()
+
+        assert (None, True) == (episode(), handle() is kept)
+        del kept
+        gc.collect()
+        assert handle() is None
+
+
+def test_members_may_come_from_many_threads(session: mttp.Session):
+    """
+    Each counts once, and the group is recorded once.
+    """
+    group = mttp.group(size=32)
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        for _ in range(4):
+            group.add(play(1.0))
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    (found,) = mttp.read(session).groups
+    assert (32, 32, {}) == (len(set(found.episodes)), found.valid_count, dict(session.stats.faults))
+
+
+class Hostile:
+    """Whatever is done with it raises."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __str__(self) -> str:
+        raise RuntimeError("str")
+
+
+@pytest.mark.parametrize(
+    ("say", "fault"),
+    [
+        (lambda: mttp.group("g", TRACES[:2], size="many"), "size_invalid: 'many'"),
+        (lambda: mttp.group("g", TRACES[:2], size=-1), "size_invalid: -1"),
+        (lambda: mttp.group("g", TRACES[:2], size=1), "size_invalid: 1 for 2 episodes"),
+        (lambda: mttp.group("g", TRACES[:2], size=3), "group_incomplete: 2 of 3"),
+        (lambda: mttp.group("g", TRACES[:2], ddof=2), "ddof_invalid: 2"),
+        (lambda: mttp.group("g", TRACES[:2], scope="grp"), "scope_unknown: grp"),
+        (lambda: mttp.group("g", TRACES[:2], normalization="z"), "normalization_unknown: z"),
+        (lambda: mttp.group("g", TRACES[:2], rewards=[1]), "rewards_unaligned: 1 for 2 members"),
+        (lambda: mttp.group("g", TRACES[:2], advantages=[1]), "advantages_unaligned: 1 for 2 members"),
+        (lambda: mttp.group("g", TRACES[:2], rewards=3.0), "rewards_invalid: 3.0 is no list"),
+        (lambda: mttp.group("g", TRACES[:2], rewards=["a", 1]), f"reward_invalid: 'a' of {TRACES[0]}"),
+        (lambda: mttp.group("g", TRACES[:2], rewards=[math.nan, 1]), f"reward_invalid: nan of {TRACES[0]}"),
+        (lambda: mttp.group("g", TRACES[:2], advantages=["a", 1]), f"advantage_invalid: 'a' of {TRACES[0]}"),
+        (lambda: mttp.group("g", TRACES[:2], reward_mean="x"), "reward_mean_invalid: 'x'"),
+        (
+            lambda: mttp.group("g", [*TRACES[:2], TRACES[0]]),
+            f"member_invalid: {TRACES[0]} is a member already",
+        ),
+        (lambda: mttp.group("g", [*TRACES[:2], (TRACES[2], 0)]), f"member_invalid: {TRACES[2]} is a step"),
+        (
+            lambda: mttp.group("g", [*TRACES[:2], "xyz"]),
+            "target_invalid: 'xyz' is no id of 32 hexadecimal digits",
+        ),
+        (
+            lambda: mttp.group("g", [*TRACES[:2], None]),
+            "target_invalid: None is no recorded episode or step, and no trace id",
+        ),
+        (lambda: mttp.group("g", TRACES[:2], metrics={"a": "b"}), "metric_invalid: a is 'b'"),
+    ],
+)
+def test_what_makes_no_sense_of_a_group_costs_itself(
+    session: mttp.Session, say: Callable[[], object], fault: str
+):
+    """
+    The fault is counted and said on the group, whose members are there all the same.
+    """
+    say()
+
+    (found,) = mttp.read(session).groups
+    assert ((fault,), tuple(TRACES[:2])) == (found.faults, found.episodes)
+    assert {fault.partition(":")[0]: 1} == dict(session.stats.faults)
+
+
+def test_numbers_that_fit_no_member_are_kept(session: mttp.Session):
+    """
+    The group's statistics are theirs, and nobody is given an advantage by chance.
+    """
+    mttp.group("g", TRACES[:2], rewards=[1.0, 0.0, 0.5], normalization="mean")
+
+    (found,) = mttp.read(session).groups
+    assert ((1.0, 0.0, 0.5), 0.5, ()) == (found.rewards, found.reward_mean, found.advantages)
+
+
+def test_nothing_in_a_trainer_s_hands_raises(session: mttp.Session):
+    """
+    Objects that raise at every touch are faults.
+    """
+    mttp.group(Hostile(), [Hostile()], rewards=Hostile(), metrics=Hostile())
+    mttp.group("g").add(Hostile(), Hostile(), Hostile())
+    mttp.update(Hostile(), loss=Hostile(), groups=Hostile(), lag=Hostile(), discarded=Hostile())
+    mttp.update(groups=[Hostile()], episodes=[Hostile()], discarded={"x": Hostile()}, metadata=Hostile())
+
+    assert session.stats.faults
+
+
+def test_what_is_said_after_a_group_s_end_is_a_fault(session: mttp.Session):
+    """
+    It is recorded once.
+    """
+    group = mttp.group("g", TRACES[:2])
+    group.add(TRACES[2])
+    group.end()
+
+    assert ({"after_end": 2}, 1) == (dict(session.stats.faults), len(mttp.read(session).groups))
+
+
+def test_without_a_session_groups_and_updates_do_nothing():
+    """
+    The handle is false and takes every call; values are empty.
+    """
+    mttp.configure("memory://").close()
+    with mttp.group("g", size=1) as group:
+        group.add("x")
+        group.metric("a", 1)
+
+    assert (False, "", mttp.Group(), mttp.Update()) == (bool(group), group.id, group.value, mttp.update(3))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_leaves_its_parent_s_groups_alone(tmp_path: Path):
+    """
+    They are recorded once, by the parent.
+    """
+    with mttp.configure("file://runs/") as session:
+        group = mttp.group("g", size=2)
+        group.add(TRACES[0])
+        pid = os.fork()
+        if pid == 0:
+            mttp.group("child", TRACES[:1])
+            session.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        group.add(TRACES[1])
+
+    assert ["child", "g"] == sorted(group.id for group in mttp.read("runs/").groups)
+
+
+# Updates.
+
+
+def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
+    """
+    With everything that can be said of it.
+    """
+    group = mttp.group("g1", TRACES[:2], rewards=[1, 0])
+    said = mttp.update(
+        7,
+        loss=math.nan,
+        kl=0.1,
+        entropy=0.2,
+        grad_norm=math.inf,
+        learning_rate=np.float32(0.5),
+        clip_fraction=0,
+        policy_version_before=7,
+        policy_version_after="8",
+        groups=[group, "g2"],
+        episodes=TRACES[2:4],
+        discarded={"too long": TRACES[4:6], "stale": 3},
+        consumed=9,
+        lag=(0, 1.5, 4),
+        sampled_versions=(5, 7),
+        policy="main",
+        metrics={"tokens/s": 10},
+        metadata={"host": "a"},
+        start_time=1_000,
+        end_time=2_000,
+    )
+
+    (found,) = mttp.read(session).updates
+
+    assert [] == differences(said, found)
+    assert (7, "7", "8", "main", ("5", "7")) == (
+        found.index,
+        found.policy_version_before,
+        found.policy_version_after,
+        found.policy,
+        found.sampled_versions,
+    )
+    np.testing.assert_equal(
+        (math.nan, 0.1, 0.2, math.inf, 0.5, 0.0),
+        (found.loss, found.kl, found.entropy, found.grad_norm, found.learning_rate, found.clip_fraction),
+    )
+    assert (("g1", "g2"), tuple(TRACES[2:4]), 9) == (found.groups, found.episodes, found.consumed)
+    assert {"too_long": 2, "stale": 3} == found.discarded
+    assert {"too_long": tuple(TRACES[4:6])} == found.discarded_episodes
+    assert (0, 1.5, 4) == (found.lag_min, found.lag_mean, found.lag_max)
+    assert ({"tokens_s": 10.0}, {"host": "a"}) == (found.metrics, found.metadata)
+    assert (1_000, 2_000, ()) == (found.start_time, found.end_time, found.faults)
+
+
+def test_an_update_links_what_it_knows_the_spans_of(session: mttp.Session):
+    """
+    At most 100 per marker; links say which group, or why an episode was discarded.
+    """
+    episodes = [play() for _ in range(203)]
+    group = mttp.group("g", episodes[:2])
+    mttp.update(
+        groups=[group, "elsewhere"], episodes=[*episodes[2:], TRACES[0]], discarded={"stale": episodes[:1]}
+    )
+
+    markers = spans(session, "update.links")
+    links = [list(marker.links) for marker in markers]
+
+    assert [1, 100, 100, 1, 1] == [len(found) for found in links]
+    assert (group.span_id, {"mttp.group.id": "g"}) == (links[0][0].span_id, dict(links[0][0].attributes))
+    assert (episodes[2].trace_id, episodes[2].span_id, {}) == (
+        links[1][0].trace_id,
+        links[1][0].span_id,
+        dict(links[1][0].attributes),
+    )
+    assert {"mttp.update.discard_reason": "stale"} == dict(links[4][0].attributes)
+    assert {spans(session, "update")[0].span_id} == {marker.parent_id for marker in markers}
+    assert 202 == len(mttp.read(session).updates[0].episodes)
+
+
+def test_updates_are_counted_by_policy(session: mttp.Session):
+    """
+    One more than the last of it, in this run.
+    """
+    indices = [
+        mttp.update(index, policy=policy).index for index, policy in ((None, None), (None, "b"), (7, None))
+    ]
+    indices += [mttp.update().index, mttp.update(policy="b").index]
+
+    assert [0, 0, 7, 8, 1] == indices
+
+
+def test_the_lag_is_known_where_the_members_know_their_update(session: mttp.Session):
+    """
+    What the policy of the update before sampled has lag 0; what was discarded does not count.
+    """
+    group = mttp.group("g", [play(policy_update_index=9), play(policy_update_index=7)])
+    old = play(policy_update_index=1)
+    found = mttp.update(10, groups=[group], episodes=[old], discarded={"stale": [old]})
+
+    assert (0, 1.0, 2) == (found.lag_min, found.lag_mean, found.lag_max)
+    assert mttp.update(3, groups=[group]).lag_min is None, "nobody learns from the future"
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected"),
+    [
+        ([0, 1, 4], (0, 5 / 3, 4)),
+        ((0, 1, 4), (0, 1.0, 4)),
+        ((4, 1, 0), (0, 5 / 3, 4)),
+        (np.array([2, 2]), (2, 2.0, 2)),
+        ([], (None, None, None)),
+    ],
+)
+def test_a_lag_is_a_list_or_a_summary(session: mttp.Session, lag: Any, expected: tuple[Any, ...]):
+    """
+    A tuple (min, mean, max) is taken as it is; whatever else can be listed has one lag per episode.
+    """
+    found = mttp.update(lag=lag)
+
+    assert expected == (found.lag_min, found.lag_mean, found.lag_max)
+
+
+def test_episodes_are_counted_once_and_without_those_discarded(session: mttp.Session):
+    """
+    Unless the trainer says how many there were, or some group's members are not known.
+    """
+    group = mttp.group("g", TRACES[:3])
+
+    assert 4 == mttp.update(groups=group, episodes=TRACES[2:5], discarded={"stale": TRACES[4:5]}).consumed
+    assert 2 == mttp.update(groups=[group.value], discarded={"stale": TRACES[:1]}).consumed
+    assert (None, None) == (mttp.update(groups=["g"]).consumed, mttp.update().consumed)
+
+
+@pytest.mark.parametrize(
+    ("facts", "fault"),
+    [
+        ({"index": -1}, "index_invalid: -1"),
+        ({"index": "a"}, "index_invalid: 'a'"),
+        ({"index": 2**63}, f"index_invalid: {2**63}"),
+        ({"loss": "low"}, "loss_invalid: 'low'"),
+        ({"lag": "old"}, "lag_invalid: 'old' is no list"),
+        ({"lag": [1, math.nan]}, "lag_invalid: [1, nan]"),
+        ({"consumed": -3}, "consumed_invalid: -3"),
+        ({"groups": 3}, "groups_invalid: 3 is no list"),
+        ({"groups": [mttp.Group()]}, "group_invalid: a group that was not recorded"),
+        ({"episodes": ["x"]}, "target_invalid: 'x' is no id of 32 hexadecimal digits"),
+        ({"episodes": [(TRACES[0], 1)]}, f"target_invalid: a step of {TRACES[0]} is no episode"),
+        ({"discarded": [1]}, "discarded_invalid: [1] maps no reasons"),
+        ({"discarded": {"stale": -1}}, "discarded_invalid: stale is -1"),
+        ({"discarded": {"stale": 1.5}}, "discarded_invalid: stale is 1.5"),
+        ({"sampled_versions": (1, 2, 3)}, "sampled_versions_invalid: (1, 2, 3) is no oldest and newest"),
+        ({"metrics": {"a": None}}, "metric_invalid: a is None"),
+        ({"start_time": 5, "end_time": 4}, "time_invalid: the end is before the start"),
+        ({"start_time": "now"}, "time_invalid: 'now'"),
+    ],
+)
+def test_what_makes_no_sense_of_an_update_costs_itself(
+    session: mttp.Session, facts: dict[str, Any], fault: str
+):
+    """
+    The fault is counted and said; the rest is there.
+    """
+    mttp.update(**{"policy_version_after": "next", **facts})
+
+    (found,) = mttp.read(session).updates
+    assert ((fault,), 0, "next") == (found.faults, found.index, found.policy_version_after)
+    assert {fault.partition(":")[0]: 1} == dict(session.stats.faults)
+
+
+# What is recorded is what is read.
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> dict[str, Any]:
+    """Arguments of a group that say nothing impossible."""
+    members = draw(st.lists(trace_ids, max_size=6, unique=True))
+    floats = st.lists(
+        st.floats(allow_nan=False, allow_infinity=False), min_size=len(members), max_size=len(members)
+    )
+    advantages = st.lists(numbers, min_size=len(members), max_size=len(members))
+    return {
+        "id": draw(texts.filter(bool)),
+        "episodes": members,
+        "rewards": draw(floats),
+        "advantages": draw(optional(advantages)),
+        "ddof": draw(st.sampled_from([0, 1])),
+        "scope": draw(st.sampled_from(["group", "batch", "none"])),
+        "normalization": draw(optional(st.sampled_from(["none", "mean", "mean_std", "leave_one_out"]))),
+        "reward_mean": draw(optional(numbers)),
+        "reward_std": draw(optional(numbers)),
+        "task": draw(optional(texts.filter(bool))),
+        "metrics": draw(st.dictionaries(names, numbers, max_size=3)),
+        "metadata": draw(st.dictionaries(names, plain, max_size=3)),
+    }
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> dict[str, Any]:
+    """Arguments of an update that say nothing impossible."""
+    figures = ("loss", "kl", "entropy", "grad_norm", "learning_rate", "clip_fraction")
+    lags = st.lists(st.integers(0, 2**40), min_size=1, max_size=4)
+    return {
+        "index": draw(int64s.filter(lambda number: number >= 0)),
+        **{name: draw(optional(numbers)) for name in figures},
+        "policy_version_before": draw(optional(texts)),
+        "policy_version_after": draw(optional(texts)),
+        "groups": draw(st.lists(texts, max_size=3)),
+        "episodes": draw(st.lists(trace_ids, max_size=3)),
+        "discarded": draw(
+            st.dictionaries(names, st.integers(0, 2**62) | st.lists(trace_ids, max_size=3), max_size=3)
+        ),
+        "consumed": draw(optional(st.integers(0, 2**62))),
+        "lag": draw(optional(lags)),
+        "sampled_versions": draw(optional(st.tuples(texts, texts))),
+        "policy": draw(optional(texts)),
+        "metrics": draw(st.dictionaries(names, numbers, max_size=3)),
+        "metadata": draw(st.dictionaries(names, plain, max_size=3)),
+    }
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(groups(), updates())
+def test_groups_and_updates_come_back_equal_from_memory_and_file(
+    of_group: dict[str, Any], of_update: dict[str, Any]
+):
+    """
+    Whatever can be said without fault is read as it was said, and alike from memory and file.
+    """
+    with TemporaryDirectory() as directory:
+        for transport in ("memory://", f"file://{directory}/a.jsonl", f"file://{directory}/a.jsonl.gz"):
+            with mttp.configure(transport) as session:
+                group, update = mttp.group(**of_group).value, mttp.update(**of_update)
+            found = mttp.read(session if transport == "memory://" else transport)
+            configuration.forget()
+
+            assert {} == dict(session.stats.faults)
+            assert ([], []) == (differences(group, found.groups[0]), differences(update, found.updates[0]))
+
+
+def test_indices_go_on_in_a_run_that_goes_on():
+    """
+    A session that is opened again for the same run counts on.
+    """
+    for expected in (0, 1):
+        with mttp.configure("memory://", run_id="one-and-the-same"):
+            assert expected == mttp.update().index
+    learning._last.clear()
