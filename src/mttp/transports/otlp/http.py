@@ -92,10 +92,13 @@ class _Session(requests.Session):
         self.body, self.spans, self.answer = b"", 0, Answer(verdict="taken")
         self._timeout = settings.timeout
         self._compression = settings.compression
+        self._certificate = settings.certificate
 
     def request(self, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]  # ours alone
         """Post the body; raises what the exporter does not take for a reason to wait and try again."""
         options |= {"data": self._compressed(), "stream": True, "allow_redirects": False}
+        if self._certificate is not None:  # else REQUESTS_CA_BUNDLE would precede what the exporter set
+            options["verify"] = self._certificate
         try:
             with self._posted(method, url, options) as response:
                 self.answer = _answer(response, self.spans)
