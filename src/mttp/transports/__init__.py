@@ -52,4 +52,5 @@ def open(url: str, **options: object) -> Transport:
     try:
         return factory(address, given)
     except TransportError as error:
-        raise TransportError(f"transport {url!r}: {error}") from error.__cause__
+        shown = address if "headers" in query else url  # which may be secret
+        raise TransportError(f"transport {shown!r}: {error}") from error.__cause__

@@ -46,9 +46,7 @@ def _opened(name: str) -> Transport:
     except TransportError:
         raise
     except Exception as error:  # whatever an exporter of somebody's raises when it is made
-        raise TransportError(
-            f"{EXPORTER_VARIABLE}: the exporter {name!r} can't be made: {error!r}"
-        ) from error
+        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}, which can't be made: {error!r}") from error
 
 
 def _installed(name: str) -> Transport:
