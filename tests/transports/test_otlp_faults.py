@@ -125,7 +125,7 @@ def test_partial_success_loses_what_the_receiver_did_not_take(receiver: OtlpRece
     with opened(receiver, protocol) as made:
         found = outcome(made, SPANS, message=True)
 
-    assert (Rejection("partial_success", 2, 1),) == found.rejections
+    assert (Rejection("partial_success", 2, 2),) == found.rejections
     assert found.message.endswith("two are too old")
 
 
@@ -328,6 +328,20 @@ def test_tls_with_a_receiver_that_has_none_is_pointed_out(receiver: OtlpReceiver
 
 
 # Several requests.
+
+
+def test_a_span_that_can_t_be_sent_is_lost_alone(receiver: OtlpReceiver) -> None:
+    """
+    Spans of others may hold what the protocol has no room for.
+    """
+    broken = span(2)
+    broken._start_time = -1
+    with opened(receiver, "http") as made:
+        found = outcome(made, [span(1), broken, span(3)], message=True)
+
+    assert (Rejection("invalid", 1, 1),) == found.rejections
+    assert "can't be encoded" in found.message
+    assert ["span 1", "span 3"] == names(receiver)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

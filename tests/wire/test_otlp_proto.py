@@ -104,6 +104,18 @@ def test_an_array_is_sent_as_its_list_would_be(array: Any) -> None:
     assert encode_span(listed) == encode_span(sent)
 
 
+def test_integers_of_every_width_are_written_in_one_go() -> None:
+    """
+    Each takes as many bytes as it needs, more of them than fit into one go included.
+    """
+    powers = [sign * (2**bits + more) for bits in range(63) for more in (-1, 0, 1) for sign in (1, -1)]
+    array = np.array([*powers, 2**63 - 1, -(2**63), *range(70_000)])
+
+    sent, listed = (replace(SPAN, attributes={"key": value}) for value in (array, array.tolist()))
+
+    assert encode_span(listed) == encode_span(sent)
+
+
 @pytest.mark.parametrize(
     ("value", "found"),
     [

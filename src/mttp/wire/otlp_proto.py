@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,10 @@ _FRAME_TAGS = 32
 _SPAN_TAG = 6
 """Likewise around one span."""
 _INT64 = range(-(2**63), 2**63)
+_CHUNK = 1 << 16
+"""Integers that are written in one go."""
+_WIDTHS = np.array([2**bits for bits in range(7, 64, 7)], np.uint64)
+"""From these on an integer takes one more byte."""
 
 _double = struct.Struct("<d").pack
 _fixed32 = struct.Struct("<I").pack
@@ -127,7 +130,8 @@ def _array(numbers: np.ndarray[Any, Any]) -> bytes:
     if numbers.dtype.kind == "b":
         return _rows(b"\x0a\x02\x10", numbers.view(np.uint8).reshape(-1, 1))
     if numbers.dtype.kind in "iu" and numbers.dtype != np.uint64:
-        return b"".join(map(_integer_item, numbers.tolist()))
+        chunks = range(0, len(numbers), _CHUNK)
+        return b"".join(_integers(numbers[start : start + _CHUNK]) for start in chunks)
     return b"".join(_part(b"\x0a", _value(item)) for item in numbers.tolist())
 
 
@@ -138,10 +142,16 @@ def _rows(prefix: bytes, raw: np.ndarray[Any, Any]) -> bytes:
     return rows.tobytes()
 
 
-@lru_cache(maxsize=1 << 16)
-def _integer_item(value: int) -> bytes:
-    """An array's item; token ids come again and again."""
-    return _part(b"\x0a", _integer(value))
+def _integers(numbers: np.ndarray[Any, Any]) -> bytes:
+    """Items of varying width: rows of the widest, of which each keeps as many bytes as it needs."""
+    bits = numbers.astype(np.int64).view(np.uint64)
+    widths = 1 + np.sum(bits[:, None] >= _WIDTHS, axis=1)
+    digits = np.arange(widths.max(), dtype=np.uint64)
+    rows = np.empty((len(bits), 3 + len(digits)), np.uint8)
+    rows[:, 0], rows[:, 1], rows[:, 2] = 0x0A, 1 + widths, 0x18
+    rows[:, 3:] = (bits[:, None] >> (7 * digits)) & 0x7F
+    rows[:, 3:] |= np.where(digits < widths[:, None] - 1, 0x80, 0).astype(np.uint8)
+    return bytes(rows[np.arange(rows.shape[1]) < 3 + widths[:, None]])
 
 
 def _integer(value: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -117,11 +118,16 @@ class Export:
         """Send everything; after a request that may be taken later, nothing more."""
         batch, frames = _Batch(), _Frames()
         for place, span in enumerate(spans):
-            piece = _Piece(span, frames)
+            try:
+                piece = _Piece(span, frames)
+            except Exception as error:  # others' spans may hold what the protocol can't: times before 1970
+                self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
+                continue
             while piece.alone > self.max_bytes and piece.shrink():
                 pass
             if piece.alone > self.max_bytes:
-                self._reject("too_large", [piece], f"a span takes {piece.alone} bytes, whatever is left out")
+                message = f"a span takes {piece.alone} bytes, whatever is left out"
+                self._reject("too_large", [piece.trace_id], message)
                 continue
             if not batch.fits(piece, self.max_bytes):
                 self._offer(batch)
@@ -143,7 +149,7 @@ class Export:
         if self.kept:
             self.kept += [piece.span for piece in pieces]
             return
-        answer = self.send(batch.request(), len(pieces))
+        answer, traces = self.send(batch.request(), len(pieces)), [piece.trace_id for piece in pieces]
         if answer.verdict == "again":
             self.kept += [piece.span for piece in pieces]
             self.retry_after = answer.retry_after
@@ -151,15 +157,17 @@ class Export:
         elif answer.verdict == "smaller":
             self._offer_smaller(pieces, answer)
         elif answer.verdict == "never":
-            self._reject(answer.cause, pieces, answer.message)
-        else:
-            self._reject("partial_success", pieces[: answer.rejected], answer.message)
+            self._reject(answer.cause, traces, answer.message)
+        else:  # nobody knows which spans: from as many traces as may be
+            first = list(dict.fromkeys(traces))
+            rest = list((Counter(traces) - Counter(first)).elements())
+            self._reject("partial_success", [*first, *rest][: answer.rejected], answer.message)
 
     def _offer_smaller(self, pieces: list[_Piece], answer: Answer) -> None:
         """Halves, and of a single span a smaller form."""
         middle = len(pieces) // 2
         if not middle and not pieces[0].shrink():
-            self._reject(answer.cause, pieces, answer.message)
+            self._reject(answer.cause, [pieces[0].trace_id], answer.message)
             return
         for part in (pieces[:middle], pieces[middle:]):
             batch = _Batch()
@@ -167,7 +175,13 @@ class Export:
                 batch.add(piece)
             self._offer(batch)
 
-    def _reject(self, cause: str, pieces: Sequence[_Piece], message: str) -> None:
+    def _reject(self, cause: str, traces: Sequence[str], message: str) -> None:
+        """Lose a span of each of these traces."""
         self.message = self.message or message
-        if pieces:
-            self.lost.setdefault(cause, []).extend(piece.trace_id for piece in pieces)
+        if traces:
+            self.lost.setdefault(cause, []).extend(traces)
+
+
+def _trace_of(span: ReadableSpan) -> str:
+    context = span.get_span_context()
+    return "" if context is None else f"{context.trace_id:032x}"
