@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp import configuration
+from mttp.episodes import same
 from mttp.testing import assert_same
 
 
@@ -107,3 +109,12 @@ def test_terminated_and_truncated_stay_apart(session: mttp.Session) -> None:
     found = mttp.read(session).episodes[0]
 
     assert (None, True) == (found.terminated, found.truncated)
+
+
+def test_an_array_is_never_what_no_array_is() -> None:
+    """
+    Not even one of doubles, which is what numpy takes nothing for.
+    """
+    array = np.zeros(1)
+
+    assert [False] * 4 == [same(array, other) for other in (None, [0.0], {"a": 0.0}, 0.0)]

@@ -204,4 +204,4 @@ def _carry(span: LiveSpan, value: Step | Agent | Episode) -> None:
     """Keep what an earlier recording said of itself, but for what was stated differently later."""
     span.values |= {key: kept for key, kept in value.extra.items() if key not in span.values}
     span.faults.extend(value.faults)
-    span.omissions.extend(getattr(value, "omissions", ()))
+    span.omissions.extend(value.omissions)

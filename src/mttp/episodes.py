@@ -51,8 +51,8 @@ def same(left: object, right: object) -> bool:
 def _same_array(left: Any, right: Any) -> bool:
     import numpy as np
 
-    if getattr(left, "dtype", None) != getattr(right, "dtype", None):
-        return False
+    if not (hasattr(left, "dtype") and hasattr(right, "dtype") and left.dtype == right.dtype):
+        return False  # asked one by one, since numpy takes None for float64
     return np.array_equal(left, right, equal_nan=left.dtype.kind in "fc")
 
 
@@ -516,6 +516,8 @@ class Agent(_Value):
     """That exception's message."""
     faults: tuple[str, ...] = ()
     """What was wrong with what was recorded, `kind: detail` each."""
+    omissions: tuple[str, ...] = ()
+    """What was left out and why, `attribute: reason` each."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     span_id: str = field(default="", compare=False)
@@ -820,6 +822,8 @@ class Run(_Value):
     """Its version."""
     faults: tuple[str, ...] = ()
     """What could not be found out or recorded, `kind: detail` each."""
+    omissions: tuple[str, ...] = ()
+    """What was left out and why, `attribute: reason` each."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     complete: bool = True

@@ -122,7 +122,7 @@ def _by_default(run_id: str, apart: Apart | None) -> Destination | Sequence[Dest
         return _AND_ANOTHER.split(stated)
     if apart is not None:
         return apart.transports[0]
-    asked = environment.transports()
+    asked = environment.from_environment()
     return f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', run_id)}/" if asked is None else _Asked(asked)
 
 

@@ -1,4 +1,4 @@
-"""What a transport says when it did not take everything."""
+"""What a transport says when it did not take everything that it was given."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Rejection:
     """Spans that a receiver turned down for good."""
 
     cause: str
-    """Why, in one word: `http_400`, `grpc_unauthenticated`, `partial_success`, `too_large`, …"""
+    """Why, in a word: http_400, grpc_unauthenticated, partial_success, too_large, …"""
     spans: int
     """How many."""
     episodes: int
-    """Of how many traces, at most."""
+    """How many traces are among them, at most."""
 
 
 class Refused(Exception):  # noqa: N818 - reads as what it says
     """
-    A transport did not take everything that it was given.
+    A transport did not take everything; what it names neither as kept nor as rejected was delivered.
 
-    `kept` is to be offered again, after `retry_after` seconds at the earliest; `rejections` are lost.
-    All the rest was delivered.
+    `kept` are the spans to offer again, `rejections` those that are lost for good.
+    Nothing should be offered before `retry_after` seconds have passed.
     """
 
     def __init__(
@@ -39,6 +39,6 @@ class Refused(Exception):  # noqa: N818 - reads as what it says
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.kept = kept
-        self.rejections = rejections
+        self.kept = tuple(kept)
+        self.rejections = tuple(rejections)
         self.retry_after = retry_after

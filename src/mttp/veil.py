@@ -23,4 +23,4 @@ class Veil:
             self._spent.pop(trace_id, None)
         elif kept.spent:
             self._spent[trace_id] = kept.spent
-        return span.with_values(kept.values) if kept.changed else span
+        return span.with_values(dict(kept.values)) if kept.changed else span

@@ -126,7 +126,7 @@ def test_quantity_has_the_type_of_its_kind():
 
 def test_content_is_content():
     """
-    The content switch covers observations, actions, inputs, configurations and messages.
+    The content switch covers observations, actions, inputs, configurations, messages and explanations.
     """
     expected = {
         attributes.OBSERVATION_VALUE,
@@ -136,6 +136,7 @@ def test_content_is_content():
         attributes.RUN_CONFIG_JSON,
         attributes.SPEC_DOCUMENTS,
         attributes.GEN_AI_SYSTEM_INSTRUCTIONS,
+        attributes.GEN_AI_EVALUATION_EXPLANATION,
         attributes.GEN_AI_INPUT_MESSAGES,
         attributes.GEN_AI_OUTPUT_MESSAGES,
         attributes.GEN_AI_TOOL_CALL_ARGUMENTS,

@@ -16,7 +16,7 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's tests.
     """
     expected = """
-        Captured CountingIds FrozenClock OtlpReceiver
+        Behaviour Captured CountingIds FrozenClock OtlpReceiver
         assert_same capture_episodes counting_ids frozen_clock where_different
     """.split()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,6 +13,7 @@ from mttp import transports
 from mttp.errors import ConfigureError, TransportError
 from mttp.transports.file import FileTransport
 from mttp.transports.memory import MemoryTransport
+from mttp.transports.otlp import OtlpTransport
 
 
 def opened_file(url: str) -> FileTransport:
@@ -107,7 +109,10 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
     [
         ("runs/a.jsonl", "'runs/a.jsonl' has no scheme; for a file write 'file://runs/a.jsonl'"),
         ("", "'' has no scheme"),
-        ("s3://bucket/a", "unknown scheme 's3'; known are memory://, file://"),
+        (
+            "s3://bucket/a",
+            "unknown scheme 's3'; known are memory://, file://, http://, https://, grpc://, grpcs://",
+        ),
         ("://a", "unknown scheme ''"),
         ("FILE://a.jsonl", "unknown scheme 'FILE'"),
         ("file://", "no path; write file://runs/a.jsonl or file://runs/"),
@@ -128,6 +133,28 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
         ("memory://?max_episodes=1.5", "option max_episodes='1.5': expected a whole number above zero"),
         ("file://occupied/a.jsonl", "can't write occupied/a.jsonl: .* make this one writable"),
         ("file://occupied/", "can't write occupied/: .* choose another place"),
+        ("http://", "no host; write http://HOST:PORT"),
+        ("http://:4318", "no host; write http://HOST:PORT"),
+        ("http://host:port", "write http://HOST:PORT"),
+        ("http://host:99999", "write http://HOST:PORT"),
+        ("http://me:secret@host:4318", "an address holds no credentials; give them as headers"),
+        ("http://host:4318?gzip=1", "unknown option 'gzip'; known are headers, compression, timeout"),
+        (
+            "http://host:4318?compression=zstd",
+            "option compression='zstd': expected one of none, gzip, deflate",
+        ),
+        ("http://host:4318?timeout=0", "option timeout='0': expected a number of seconds above zero"),
+        ("http://host:4318?timeout=nan", "option timeout='nan': expected a number of seconds above zero"),
+        ("http://host:4318?timeout=10s", "option timeout='10s': expected a number of seconds above zero"),
+        ("http://host:4318?max_bytes=65MiB", "option max_bytes='65MiB': expected at most 64MiB"),
+        ("https://host?certificate=ca.pem", "option certificate='ca.pem': can't read it: No such file"),
+        ("https://host?certificate=occupied", "certificate .*occupied can't be used: .*"),
+        ("https://host?client_certificate=occupied", "occupied can't be used as client certificate: .*"),
+        ("https://host?client_key=occupied", "client_key is given without client_certificate"),
+        ("https://host?certificate=", "option certificate='': expected the path of a file"),
+        ("grpc://", "no host; write grpc://HOST:PORT"),
+        ("grpc://host", "gRPC needs host and port alone; write grpc://host:4317"),
+        ("grpcs://host:4317/v1/traces", "gRPC needs host and port alone; write grpcs://host:4317"),
         ("file://a%00b.jsonl", "can't write a\x00b.jsonl: .*embedded null"),
         ("file://" + "n" * 300 + ".jsonl", "can't write n+.jsonl: File name too long"),
     ],
@@ -144,6 +171,117 @@ def test_a_wrong_address_is_named_and_the_way_out_told(url: str, advice: str, tm
     message = str(caught.value)
     assert message.startswith(f"transport {url!r}")
     assert re.search(advice if ".*" in advice or "+" in advice else re.escape(advice), message)
+
+
+@pytest.mark.parametrize(
+    ("url", "sent_to"),
+    [
+        ("http://host:4318", "http://host:4318/v1/traces"),
+        ("http://host:4318/", "http://host:4318/v1/traces"),
+        ("https://host", "https://host/v1/traces"),
+        ("https://host/otlp", "https://host/otlp/v1/traces"),
+        ("https://host/otlp/v1/traces", "https://host/otlp/v1/traces"),
+        ("http://host:4318/v1/traces/", "http://host:4318/v1/traces"),
+        ("http://[::1]:4318", "http://[::1]:4318/v1/traces"),
+        ("grpc://host:4317", "host:4317"),
+        ("grpcs://[::1]:4317", "[::1]:4317"),
+    ],
+)
+def test_traces_go_below_the_base_url_of_a_receiver(url: str, sent_to: str) -> None:
+    """
+    As OTLP's rules say; gRPC has no paths.
+    """
+    assert sent_to == opened_otlp(url).settings.endpoint
+
+
+def opened_otlp(url: str, **options: object) -> OtlpTransport:
+    """The OTLP transport at an address."""
+    return cast(OtlpTransport, transports.open(url, **options))
+
+
+def test_options_are_values_or_text() -> None:
+    """
+    As arguments they have types, and precede the address's.
+    """
+    from_text = opened_otlp("http://h:1?timeout=2.5&max_bytes=1MiB&compression=gzip&headers=a=b,C=d")
+    from_values = opened_otlp(
+        "http://h:1?timeout=9", timeout=2.5, max_bytes=2**20, compression="gzip", headers={"a": "b", "C": "d"}
+    )
+
+    assert from_text.settings == from_values.settings
+    assert {"a": "b", "c": "d"} == from_text.settings.headers
+    file = cast(
+        FileTransport, transports.open("file://a.jsonl?max_bytes=7", max_bytes=64_000_000, fsync=None)
+    )
+    file.shutdown()
+    memory = cast(MemoryTransport, transports.open("memory://?max_episodes=3", max_episodes=10))
+    assert (64_000_000, 10) == (file._max_bytes, memory.max_episodes)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "advice"),
+    [
+        ("file://a.jsonl", {"max": 3}, "unknown option 'max'"),
+        ("file://a.jsonl", {"max_bytes": 1.5}, "option max_bytes=1.5: expected a size"),
+        ("file://a.jsonl", {"max_bytes": True}, "option max_bytes=True: expected a whole number above zero"),
+        ("file://a.jsonl", {"max_bytes": -1}, "option max_bytes=-1: expected a whole number above zero"),
+        ("file://a.jsonl", {"fsync": 1}, "option fsync=1: expected one of never, segment"),
+        ("memory://", {"max_episodes": 1.0}, "option max_episodes=1.0: expected a whole number above zero"),
+        ("http://h:1", {"timeout": True}, "option timeout=True: expected a number of seconds above zero"),
+        ("http://h:1", {"certificate": 3}, "option certificate=3: expected the path of a file"),
+        ("http://h:1", {"headers": ["a"]}, "option headers: expected a mapping of names to values"),
+        ("http://h:1", {"headers": {1: "a"}}, "option headers: 1 can't be a header's name"),
+    ],
+)
+def test_a_wrong_argument_is_named_like_a_wrong_address(
+    url: str, options: dict[str, object], advice: str
+) -> None:
+    """
+    Whichever way an option is given, it is checked.
+    """
+    with pytest.raises(TransportError, match=re.escape(advice)):
+        transports.open(url, **options)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "address"),
+    [
+        ("http://h:1", {}, "http://h:1/v1/traces"),
+        ("http://h:1?headers=a=secret", {"timeout": 3}, "http://h:1/v1/traces?timeout=3.0"),
+        ("grpcs://h:1", {"max_bytes": "1KB"}, "grpcs://h:1?max_bytes=1000"),
+    ],
+)
+def test_an_otlp_transport_knows_an_address_without_secrets(
+    url: str, options: dict[str, object], address: str
+) -> None:
+    """
+    A child process finds the same receiver; headers it gets from variables.
+    """
+    opened = opened_otlp(url, **options)
+
+    assert address == opened.address
+    assert replace(opened.settings, headers={}) == opened_otlp(address).settings
+
+
+@pytest.mark.parametrize(
+    ("query", "advice"),
+    [
+        ("headers=a=hush&x=1", "unknown option 'x'"),
+        ("headers=hush", "option headers: expected name=value, separated by commas"),
+        ("headers=a%20b=hush", "option headers: 'a b' can't be a header's name"),
+        ("headers=a=hush%0Ahush", "option headers: the value of a can't be a header's"),
+    ],
+)
+def test_a_wrong_address_does_not_give_headers_away(query: str, advice: str) -> None:
+    """
+    Errors end up in logs.
+    """
+    with pytest.raises(TransportError) as caught:
+        transports.open(f"http://host:4318?{query}")
+
+    message = str(caught.value)
+    assert message.startswith(f"transport 'http://host:4318': {advice}")
+    assert "hush" not in message
 
 
 def test_a_transport_error_is_a_configure_error() -> None:

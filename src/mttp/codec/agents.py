@@ -23,7 +23,7 @@ _NUMBERS = {"return_": a.AGENT_RETURN, "advantage": a.ADVANTAGE}
 _FLAGS = {"terminated": a.AGENT_TERMINATED, "truncated": a.AGENT_TRUNCATED}
 _KEYS = frozenset(
     {*_TEXTS.values(), *_NUMBERS.values(), *_FLAGS.values(), *rewards.KEYS}
-    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.AGENT_LENGTH, a.FAULTS, a.ERROR_TYPE}
+    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.AGENT_LENGTH, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
 _TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
 
@@ -93,6 +93,7 @@ def decode(
         error_type=found.get(a.ERROR_TYPE),
         error_message=next((span.status_message for span in spans if span.status_message), None),
         faults=tuple(fault for span in spans for fault in span.attributes.get(a.FAULTS) or ()),
+        omissions=tuple(omission for span in spans for omission in span.attributes.get(a.OMISSIONS) or ()),
         extra=templates.unknown(found, _KEYS, _TEMPLATES),
         span_id="" if first is None else first.span_id,
         start_time=None if first is None else first.start_time,

@@ -11,7 +11,17 @@ import numpy as np
 from mttp.codec.plain import Faults, Plain, plain
 from mttp.semconv import attributes as a
 
-__all__ = ["ACTION", "FINAL_OBSERVATION", "OBSERVATION", "Keys", "decode", "encode", "pack"]
+__all__ = [
+    "ACTION",
+    "BY_VALUE",
+    "FINAL_OBSERVATION",
+    "OBSERVATION",
+    "Keys",
+    "decode",
+    "encode",
+    "pack",
+    "size",
+]
 
 Keys = tuple[str, str, str]
 """The three attribute names of one piece of content: value, dtype and shape."""
@@ -23,7 +33,8 @@ FINAL_OBSERVATION: Keys = (
     a.EPISODE_FINAL_OBSERVATION_DTYPE,
     a.EPISODE_FINAL_OBSERVATION_SHAPE,
 )
-_ALL = (OBSERVATION, ACTION, FINAL_OBSERVATION)
+BY_VALUE = {keys[0]: keys for keys in (OBSERVATION, ACTION, FINAL_OBSERVATION)}
+"""All three names of a piece of content, by that of its value."""
 
 
 def encode(
@@ -40,28 +51,28 @@ def encode(
     if isinstance(content, np.ndarray):
         attributes[keys[1]] = content.dtype.name
         attributes[keys[2]] = list(content.shape)
-    size = _size(content) if max_bytes is not None else 0
-    if max_bytes is not None and size > max_bytes:
+    if max_bytes is not None and (taken := size(content)) > max_bytes:
         del attributes[keys[0]]
-        omissions.append(f"{keys[0]}: {size} bytes, the limit is {max_bytes}")
+        omissions.append(f"{keys[0]}: {taken} bytes, the limit is {max_bytes}")
     return attributes
 
 
-def _size(content: Plain) -> int:
+def size(content: Plain) -> int:
+    """Bytes that plain data takes, roughly: text and arrays exactly, any number as eight."""
     if isinstance(content, np.ndarray):
         return content.nbytes
     if isinstance(content, str):
-        return len(content.encode())
+        return len(content.encode("utf-8", "surrogatepass"))
     if isinstance(content, bytes):
         return len(content)
     if isinstance(content, dict):
-        return sum(_size(key) + _size(item) for key, item in content.items())
-    return sum(map(_size, content)) if isinstance(content, list) else 8
+        return sum(size(key) + size(item) for key, item in content.items())
+    return sum(map(size, content)) if isinstance(content, (list, tuple)) else 8
 
 
 def pack(attributes: dict[str, Plain]) -> None:
     """Replace arrays by their little-endian bytes, in place."""
-    for value_key, _, _ in _ALL:
+    for value_key in BY_VALUE:
         value = attributes.get(value_key)
         if isinstance(value, np.ndarray):
             attributes[value_key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()

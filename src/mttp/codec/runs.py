@@ -38,7 +38,7 @@ _PYTHON = (a.PROCESS_RUNTIME_NAME, a.PROCESS_RUNTIME_VERSION)
 _PLATFORM = (a.OS_TYPE, a.HOST_ARCH)
 KEYS = frozenset(
     {*_PLAIN.values(), *_PYTHON, *_PLATFORM, a.RUN_SEED, a.RUN_CONFIG_JSON, a.RUN_PACKAGES}
-    | {a.RUN_ACCELERATORS, a.FAULTS}
+    | {a.RUN_ACCELERATORS, a.FAULTS, a.OMISSIONS}
 )
 """Every attribute of a run span."""
 
@@ -90,6 +90,7 @@ def decode(records: Sequence[SpanRecord]) -> Run:
         platform=_joined(found, _PLATFORM),
         accelerators=tuple(found.get(a.RUN_ACCELERATORS) or ()),
         faults=tuple(found.get(a.FAULTS) or ()),
+        omissions=tuple(found.get(a.OMISSIONS) or ()),
         extra=templates.unknown(found, KEYS, (a.METADATA,)),
         complete=root is not None,
         start_time=record.start_time,

@@ -17,9 +17,9 @@ from mttp.codec.plain import Faults, Plain, text
 from mttp.episodes import Tokens
 from mttp.semconv import attributes as a
 
-__all__ = ["KEYS", "decode", "encode", "make", "pack"]
+__all__ = ["ARRAY_KEYS", "KEYS", "decode", "encode", "leave_out", "make", "pack"]
 
-_ARRAY_KEYS = {
+ARRAY_KEYS = {
     "ids": a.TOKEN_IDS,
     "prompt_ids": a.TOKEN_PROMPT_IDS,
     "logprobs": a.TOKEN_LOGPROBS,
@@ -32,6 +32,7 @@ _ARRAY_KEYS = {
     "values": a.TOKEN_VALUES,
     "loss_weights": a.TOKEN_LOSS_WEIGHTS,
 }
+"""The attribute of each array in the array form."""
 _FACT_KEYS = {
     "count": a.TOKEN_COUNT,
     "prompt_count": a.TOKEN_PROMPT_COUNT,
@@ -44,7 +45,7 @@ _FACT_KEYS = {
 _FIELDS = frozenset(item.name for item in fields(Tokens))
 _LENGTHS = {"ids": "count", "prompt_ids": "prompt_count"}
 KEYS = frozenset(
-    {*_ARRAY_KEYS.values(), *_FACT_KEYS.values(), a.TOKEN_PARENT, a.TOKEN_LAYOUT, a.TOKEN_DATA}
+    {*ARRAY_KEYS.values(), *_FACT_KEYS.values(), a.TOKEN_PARENT, a.TOKEN_LAYOUT, a.TOKEN_DATA}
     | {a.TOKEN_ENCODING, a.TOKEN_MEAN_LOGPROB, a.TOKEN_URI, a.TOKEN_SHA256}
 )
 """Every attribute of a token block."""
@@ -90,7 +91,7 @@ def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
     attributes[a.TOKEN_ENCODING] = "array" if arrays else "none"
     if arrays:
         attributes[a.TOKEN_LAYOUT] = _layout(arrays, tokens.alignment)
-        attributes.update({_ARRAY_KEYS[name]: array for name, array in arrays.items()})
+        attributes.update({ARRAY_KEYS[name]: array for name, array in arrays.items()})
     faults.extend(
         f"tokens_unaligned: {name} has {len(array)}"
         for name, array in arrays.items()
@@ -110,12 +111,21 @@ def pack(attributes: dict[str, Plain]) -> None:
         return
     rows, chunks = [], []
     for name, _, length, alignment in json.loads(attributes[a.TOKEN_LAYOUT]):
-        stored = _storable(attributes.pop(_ARRAY_KEYS[name]))
+        stored = _storable(attributes.pop(ARRAY_KEYS[name]))
         rows.append([name, stored.dtype.name, length, alignment])
         chunks.append(stored.astype(stored.dtype.newbyteorder("<"), copy=False).tobytes())
     attributes[a.TOKEN_ENCODING] = "packed"
     attributes[a.TOKEN_LAYOUT] = json.dumps(rows, separators=(",", ":"))
     attributes[a.TOKEN_DATA] = b"".join(chunks)
+
+
+def leave_out(attributes: dict[str, Plain], reason: str) -> None:
+    """Keep what is known of a block in the array form but for its arrays, in place."""
+    for key in (*ARRAY_KEYS.values(), a.TOKEN_LAYOUT):
+        attributes.pop(key, None)
+    earlier = attributes.get(a.TOKEN_OMITTED_REASON)
+    attributes[a.TOKEN_ENCODING] = "none"
+    attributes[a.TOKEN_OMITTED_REASON] = f"{earlier}; {reason}" if earlier else reason
 
 
 def _storable(array: Any) -> Any:
@@ -155,7 +165,7 @@ def _arrays(attributes: Mapping[str, Plain], rows: list[Any]) -> dict[str, Any]:
     dtypes = {name: dtype for name, dtype, _, _ in rows}
     return {
         name: np.array(attributes[key], dtype=dtypes.get(name, _default_dtype(name)))
-        for name, key in _ARRAY_KEYS.items()
+        for name, key in ARRAY_KEYS.items()
         if key in attributes
     }
 

@@ -1,26 +1,170 @@
-"""placeholder, replaced on merge"""
+"""What a transport keeps back: content that is off or redacted, and arrays beyond a limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mttp.codec.plain import Plain
+import numpy as np
+
+from mttp.codec import content, tokens
+from mttp.codec.plain import Plain, plain, to_json
+from mttp.episodes import same
+from mttp.semconv import attributes as a
+from mttp.semconv.types import ATTRIBUTE_TYPES, CONTENT
+
+__all__ = ["Kept", "Withholding", "degraded"]
+
+_TOKEN_ARRAYS = frozenset(tokens.ARRAY_KEYS.values())
+_LONG_BYTES = 1024
+"""A value that takes more may have to go where a span has to become smaller."""
 
 
 class Kept(NamedTuple):
-    values: dict[str, Plain]
+    """A span's attributes as they may be delivered."""
+
+    values: Mapping[str, Plain]
+    """The attributes; what is missing or was changed is named in `mttp.omissions`."""
     spent: int
+    """Bytes of token arrays that the episode has had delivered by now."""
     changed: bool
+    """Whether anything was left out or changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Withholding:
+    """What is kept back of every span; the rest is delivered, and says what is missing."""
+
     content: bool = True
+    """Whether what people, models and environments wrote or did is delivered."""
     redact: Callable[[str, Any], Any] | None = None
+    """
+    Called with the name and the value of each attribute that is content; its result is delivered instead.
+
+    None keeps the value back, and so does an exception.
+    """
     max_elements: int | None = None
+    """The most elements of an array; of a longer one only type, shape and counts are delivered."""
     max_episode_bytes: int | None = None
+    """The most bytes of token arrays that are delivered of one episode, spent in order of delivery."""
 
     def keep(self, values: Mapping[str, Plain], *, spent: int = 0) -> Kept:
-        return Kept(dict(values), spent, False)
+        """
+        What may be delivered of a span's attributes, which stay as they are.
+
+        `spent` is what the episode's earlier spans took of `max_episode_bytes`.
+        """
+        kept: dict[str, Plain] = dict(values)
+        missing: dict[str, str] = {}
+        for key in CONTENT & kept.keys():
+            self._keep_content(key, kept, missing)
+        for key, value in list(kept.items()):
+            if key not in _TOKEN_ARRAYS and self._is_too_long(key, value):
+                missing[key] = self._limit(_count(value))
+                del kept[key]
+        spent = self._keep_tokens(kept, missing, spent)
+        return Kept(_said(kept, missing), spent, True) if missing else Kept(values, spent, False)
+
+    def _keep_content(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
+        """Leave one attribute as it is, change it, or take it out."""
+        if not self.content:
+            missing[key] = "content is off"
+            del kept[key]
+        elif self.redact is not None:
+            redacted, reason = self._redacted(key, kept[key])
+            if redacted is None or not same(redacted, kept[key]):
+                missing[key] = reason
+                _replace(key, redacted, kept)
+
+    def _redacted(self, key: str, value: Plain) -> tuple[Plain, str]:
+        assert self.redact is not None
+        try:  # a copy: the hook may change it, and other transports deliver the value too
+            return plain(self.redact(key, copy.deepcopy(value)), []), "redacted"
+        except Exception as error:
+            return None, f"redaction raised {type(error).__name__}"
+
+    def _is_too_long(self, key: str, value: Plain) -> bool:
+        """Whether an array is beyond the limit; content may be an array that was recorded as a list."""
+        is_array = isinstance(value, np.ndarray) or (key in CONTENT and isinstance(value, (list, tuple)))
+        return self.max_elements is not None and is_array and _count(value) > self.max_elements
+
+    def _limit(self, count: int) -> str:
+        return f"{count} elements, the limit is {self.max_elements}"
+
+    def _keep_tokens(self, kept: dict[str, Plain], missing: dict[str, str], spent: int) -> int:
+        """Leave a token block whole, or take all its arrays out; what is spent by then."""
+        lengths = {key: len(kept[key]) for key in _TOKEN_ARRAYS & kept.keys()}
+        taken = sum(content.size(kept[key]) for key in lengths)
+        long = sorted(
+            key for key in lengths if self.max_elements is not None and lengths[key] > self.max_elements
+        )
+        if long:
+            reason = f"{long[0]}: {self._limit(lengths[long[0]])}"
+            missing |= dict.fromkeys(lengths, f"left out with {long[0]}")
+            missing |= {key: self._limit(lengths[key]) for key in long}
+        elif self.max_episode_bytes is not None and taken and spent + taken > self.max_episode_bytes:
+            reason = f"{taken} bytes are beyond the episode's {self.max_episode_bytes}"
+            missing |= dict.fromkeys(lengths, reason)
+        else:
+            return spent + taken
+        tokens.leave_out(kept, reason)
+        return spent
+
+
+def degraded(values: Mapping[str, Plain], reason: str) -> Iterator[dict[str, Plain]]:
+    """
+    A span's attributes, smaller and smaller: without arrays, without content too, without any long value.
+
+    What is missing is named in `mttp.omissions`, with the reason.
+    """
+    kept: dict[str, Plain] = dict(values)
+    missing: dict[str, str] = {}
+    if _TOKEN_ARRAYS & kept.keys():
+        missing |= dict.fromkeys(_TOKEN_ARRAYS & kept.keys(), reason)
+        tokens.leave_out(kept, reason)
+    for is_missing in (_is_array, _is_content, _is_long):
+        gone = {key: reason for key, value in kept.items() if is_missing(key, value)}
+        missing |= gone
+        kept = {key: value for key, value in kept.items() if key not in gone}
+        yield _said(dict(kept), missing)
+
+
+def _is_array(_: str, value: Plain) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _is_content(key: str, _: Plain) -> bool:
+    return key in CONTENT
+
+
+def _is_long(_: str, value: Plain) -> bool:
+    return content.size(value) > _LONG_BYTES
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return int(value.size)
+    return sum(map(_count, value)) if isinstance(value, (list, tuple)) else 1
+
+
+def _replace(key: str, value: Plain, kept: dict[str, Plain]) -> None:
+    """Put a hook's result in the place of a value, in a form that reads back; None takes the value out."""
+    keys = content.BY_VALUE.get(key)
+    if value is None:
+        del kept[key]
+    elif keys is not None:
+        for stale in keys:
+            kept.pop(stale, None)
+        kept |= content.encode(keys, value, [], [])
+    elif ATTRIBUTE_TYPES.get(key) == "string" and not isinstance(value, str):
+        kept[key] = to_json(value, [])
+    else:
+        kept[key] = value
+
+
+def _said(kept: dict[str, Plain], missing: Mapping[str, str]) -> dict[str, Plain]:
+    said = [f"{key}: {missing[key]}" for key in sorted(missing)]
+    kept[a.OMISSIONS] = list(dict.fromkeys([*(kept.get(a.OMISSIONS) or ()), *said]))
+    return kept

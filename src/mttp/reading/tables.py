@@ -110,7 +110,7 @@ AGENTS: dict[str, str] = {
     "advantage": "double",
     "reward": "double",
     "reward_status": "string",
-    **{name: type_ for name, type_ in _NOTES.items() if name != "omissions"},
+    **_NOTES,
 }
 """Columns of `agents` and their types; `reward` and `reward_status` are those of the last scoring."""
 

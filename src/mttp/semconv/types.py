@@ -257,6 +257,7 @@ CONTENT: Final[frozenset[str]] = frozenset(
         "mttp.observation.value",
         "mttp.run.config.json",
         "mttp.spec.documents",
+        "gen_ai.evaluation.explanation",
         "gen_ai.input.messages",
         "gen_ai.output.messages",
         "gen_ai.system_instructions",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mttp.testing.clock import FrozenClock, frozen_clock
     from mttp.testing.comparison import assert_same, where_different
     from mttp.testing.ids import CountingIds, counting_ids
+    from mttp.testing.receiver import Behaviour, OtlpReceiver
 
 __all__ = [
     "capture_episodes",
@@ -26,6 +27,7 @@ __all__ = [
     "assert_same",
     "where_different",
     "OtlpReceiver",
+    "Behaviour",
 ]
 
 _HOMES = {
@@ -38,6 +40,7 @@ _HOMES = {
     "assert_same": "comparison",
     "where_different": "comparison",
     "OtlpReceiver": "receiver",
+    "Behaviour": "receiver",
 }
 
 

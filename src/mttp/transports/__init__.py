@@ -1,35 +1,44 @@
 """
-The transports, by the scheme of their address: MTTP's channel and file.
+The transports, by the scheme of their address: MTTP's channel, file and HTTP.
 
     memory://                       kept in this process, for tests and notebooks
     memory://?max_episodes=1000     the newest thousand
     file://runs/a.jsonl             one file, appended to; .gz and .zst compress
     file://runs/                    a directory: one file per process
     file:///data/runs/?max_bytes=256MB&fsync=segment
+    http://localhost:4318           an OTLP receiver, such as a collector; https:// with TLS
+    grpc://localhost:4317           the same over gRPC; grpcs:// with TLS
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 from mttp.errors import TransportError
 from mttp.lane import Transport
 
 __all__ = ["SCHEMES", "open"]
 
-SCHEMES: Mapping[str, str] = {"memory": "mttp.transports.memory", "file": "mttp.transports.file"}
-"""Scheme to the module whose `open(path, options)` makes the transport."""
+SCHEMES: Mapping[str, str] = {
+    "memory": "mttp.transports.memory",
+    "file": "mttp.transports.file",
+    "http": "mttp.transports.otlp",
+    "https": "mttp.transports.otlp",
+    "grpc": "mttp.transports.otlp",
+    "grpcs": "mttp.transports.otlp",
+}
+"""Scheme to the module whose `open(address, options)` makes the transport."""
 
 
-def open(url: str) -> Transport:
+def open(url: str, **options: object) -> Transport:
     """
-    The transport at an address.
+    The transport at an address; options that are given here precede those of the address's query.
 
-    Raises TransportError when the address is wrong or what it names can't be opened.
+    Raises TransportError when anything of that is wrong or what it names can't be opened.
     """
-    scheme, colon, rest = url.partition("://")
+    scheme, colon, _ = url.partition("://")
     if not colon and url in ("memory", "memory:"):
         scheme = "memory"
     elif not colon:
@@ -37,10 +46,11 @@ def open(url: str) -> Transport:
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise TransportError(f"transport {url!r}: unknown scheme {scheme!r}; known are {known}")
-    path, _, query = rest.partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
+    address, _, query = url.partition("?")
+    given = dict(parse_qsl(query, keep_blank_values=True)) | options
     factory: Callable[..., Transport] = import_module(SCHEMES[scheme]).open
     try:
-        return factory(unquote(path), options)
+        return factory(address, given)
     except TransportError as error:
-        raise TransportError(f"transport {url!r}: {error}") from error.__cause__
+        shown = address if "headers" in query else url  # which may be secret
+        raise TransportError(f"transport {shown!r}: {error}") from error.__cause__

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from mttp.codec.profiles import packed
 from mttp.errors import MissingExtra, TransportError
 from mttp.readable import record
-from mttp.transports.options import byte_count, one_of, take
+from mttp.transports.options import byte_count, one_of, path_of, take
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.streams import ends_cleanly
 
@@ -265,9 +265,10 @@ def _sync_directory(directory: Path) -> None:
             os.close(fd)
 
 
-def open(path: str, options: Mapping[str, str]) -> FileTransport:
+def open(address: str, options: Mapping[str, object]) -> FileTransport:
     """A file, or a directory where the path ends in a slash or names one."""
+    path = unquote(path_of(address))
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
     parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
-    return FileTransport(path, directory=path.endswith("/"), **parsed)  # type: ignore[arg-type]
+    return FileTransport(path, directory=path.endswith("/"), **parsed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -14,7 +15,7 @@ from mttp.codec.profiles import full
 from mttp.errors import TransportError
 from mttp.readable import record
 from mttp.spans import SpanRecord
-from mttp.transports.options import positive, take
+from mttp.transports.options import path_of, positive, take
 
 __all__ = ["MemoryTransport", "open"]
 
@@ -96,8 +97,9 @@ class MemoryTransport(SpanExporter):
         return "memory://" if self.max_episodes is None else f"memory://?max_episodes={self.max_episodes}"
 
 
-def open(path: str, options: Mapping[str, str]) -> MemoryTransport:
+def open(address: str, options: Mapping[str, object]) -> MemoryTransport:
     """`memory://`, bounded where `max_episodes` says so."""
+    path = unquote(path_of(address))
     if path:
         raise TransportError(f"memory has no path, not even {path!r}; write memory://")
-    return MemoryTransport(**take(options, max_episodes=positive))  # type: ignore[arg-type]  # parsed just now
+    return MemoryTransport(**take(options, max_episodes=positive))

@@ -18,7 +18,7 @@ import numpy as np
 
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
-__all__ = ["MAX_LINE_BYTES", "encode_records"]
+__all__ = ["MAX_LINE_BYTES", "decimal", "encode_records"]
 
 MAX_LINE_BYTES = 1_000_000
 """A line stays under this, but for one that holds a single larger span: collectors split lines at 1 MiB."""
@@ -152,7 +152,7 @@ def _value(value: Any) -> dict[str, Any]:
         return {"boolValue": value}
     if isinstance(value, int):
         in_range = _INT64_MIN <= value <= _INT64_MAX
-        return {"intValue" if in_range else "stringValue": _decimal(value)}
+        return {"intValue" if in_range else "stringValue": decimal(value)}
     if isinstance(value, float):
         return {"doubleValue": value if math.isfinite(value) else _spelled(value)}
     if isinstance(value, (bytes, bytearray)):
@@ -166,7 +166,8 @@ def _value(value: Any) -> dict[str, Any]:
     return {} if value is None else {"stringValue": str(value)}
 
 
-def _decimal(value: int) -> str:
+def decimal(value: int) -> str:
+    """An integer of any size in digits."""
     try:
         return int.__repr__(value)
     except ValueError:  # Python refuses to print integers of more than some 4,300 digits

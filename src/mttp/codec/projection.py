@@ -1,0 +1,215 @@
+"""What a reader gets of an episode, a step or a run of which a transport kept something back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mttp.codec.plain import from_json, plain, to_json
+from mttp.codec.tokens import ARRAY_KEYS
+from mttp.codec.withholding import Withholding
+from mttp.episodes import Agent, Call, Episode, Reward, Run, Step, Tokens, same
+from mttp.semconv import attributes as a
+from mttp.semconv.types import CONTENT
+
+__all__ = ["project"]
+
+Value = TypeVar("Value", Episode, Step, Run)
+
+
+def project(value: Value, withholding: Withholding) -> Value:
+    """
+    The value as it reads after a transport that withholds: `decode(keep(encode(x))) == project(x)`.
+
+    An episode's steps spend its budget in order of index.
+    """
+    if isinstance(value, Episode):
+        return _episode(value, withholding)
+    if isinstance(value, Step):
+        return _step(value, withholding, spent=0)[0]
+    return _run(value, withholding)
+
+
+@dataclass(slots=True)
+class _Span:
+    """What is kept of one span's content, and what its omissions will say."""
+
+    withholding: Withholding
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def omissions(self, stated: tuple[str, ...]) -> tuple[str, ...]:
+        said = (f"{key}: {reason}" for key, reason in sorted(self.missing.items()))
+        return tuple(dict.fromkeys((*stated, *said)))
+
+    def content(self, key: str, value: Any) -> Any:
+        """Content of any type; None where it is kept back."""
+        if value is None:
+            return None
+        if not self.withholding.content:
+            self.missing[key] = "content is off"
+            return None
+        hooked = self._hooked(key, value)
+        return None if self._is_long(key, hooked, (np.ndarray, list, tuple)) else hooked
+
+    def document(self, key: str, value: Any) -> Any:
+        """Content that is recorded as JSON."""
+        found = self.text(key, None if value is None else to_json(value, []))
+        return None if found is None else from_json(found)
+
+    def text(self, key: str, value: str | None) -> str | None:
+        """Content that is text."""
+        found = self.content(key, value)
+        return found if found is None or isinstance(found, str) else to_json(found, [])
+
+    def facts(self, prefix: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The user's own facts, of which arrays may be too long."""
+        return {
+            name: fact
+            for name, fact in facts.items()
+            if not self._is_long(f"{prefix}.{name}", fact, np.ndarray)
+        }
+
+    def extra(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes that this version does not know, content of other conventions among them."""
+        kept = {key: self.content(key, value) if key in CONTENT else value for key, value in found.items()}
+        return {
+            key: value
+            for key, value in kept.items()
+            if (value is not None or key not in CONTENT) and not self._is_long(key, value, np.ndarray)
+        }
+
+    def _hooked(self, key: str, value: Any) -> Any:
+        hook = self.withholding.redact
+        if hook is None:
+            return value
+        try:
+            result = plain(hook(key, copy.deepcopy(value)), [])
+        except Exception as error:
+            self.missing[key] = f"redaction raised {type(error).__name__}"
+            return None
+        if not same(result, value):
+            self.missing[key] = "redacted"
+        return result
+
+    def _is_long(self, key: str, value: Any, kinds: Any) -> bool:
+        limit = self.withholding.max_elements
+        if limit is None or not isinstance(value, kinds) or (count := _elements(value)) <= limit:
+            return False
+        self.missing[key] = f"{count} elements, the limit is {limit}"
+        return True
+
+    def tokens(self, block: Tokens | None, spent: int) -> tuple[Tokens | None, int]:
+        """A block with all its arrays or without them, and what is spent by then."""
+        if block is None:
+            return None, spent
+        arrays = {ARRAY_KEYS[name]: array for name, array in block.arrays().items()}
+        size = sum(array.nbytes for array in arrays.values())
+        why = self._over_elements(arrays) or self._over_budget(arrays, spent + size, size)
+        if not why:
+            return block, spent + size
+        stated = f"{block.omitted_reason}; {why}" if block.omitted_reason else why
+        return replace(block, **dict.fromkeys(Tokens.ARRAYS), alignment={}, omitted_reason=stated), spent
+
+    def _over_elements(self, arrays: Mapping[str, Any]) -> str:
+        over = [key for key in sorted(arrays) if self._is_long(key, arrays[key], np.ndarray)]
+        if not over:
+            return ""
+        for key in arrays:
+            self.missing.setdefault(key, f"left out with {over[0]}")
+        return f"{over[0]}: {self.missing[over[0]]}"
+
+    def _over_budget(self, arrays: Mapping[str, Any], spent: int, size: int) -> str:
+        budget = self.withholding.max_episode_bytes
+        if budget is None or not size or spent <= budget:
+            return ""
+        why = f"{size} bytes are beyond the episode's {budget}"
+        self.missing |= dict.fromkeys(arrays, why)
+        return why
+
+
+def _elements(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return int(value.size)
+    return sum(map(_elements, value)) if isinstance(value, (list, tuple)) else 1
+
+
+def _episode(value: Episode, withholding: Withholding) -> Episode:
+    root, spent, steps = _Span(withholding), 0, []
+    for step in value.steps:
+        kept, spent = _step(step, withholding, spent)
+        steps.append(kept)
+    root.text(a.GEN_AI_EVALUATION_EXPLANATION, value.reward.explanation)  # the root repeats the last scoring
+    scorings = tuple(_reward(reward, withholding) for reward in value.rewards)
+    kept_facts = {
+        "inputs": root.document(a.INPUTS_JSON, value.inputs),
+        "final_observation": root.content(a.EPISODE_FINAL_OBSERVATION_VALUE, value.final_observation),
+        "metadata": root.facts(a.METADATA, value.metadata),
+        "extra": root.extra(value.extra),
+    }
+    return replace(
+        value,
+        **kept_facts,
+        steps=tuple(steps),
+        agents=tuple(_agent(agent, withholding) for agent in value.agents),
+        rewards=scorings,
+        reward=_reward(value.reward, withholding),
+        omissions=root.omissions(value.omissions),
+    )
+
+
+def _agent(value: Agent, withholding: Withholding) -> Agent:
+    span = _Span(withholding)
+    span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.reward.explanation)  # its span repeats the last scoring
+    return replace(
+        value,
+        metadata=span.facts(a.METADATA, value.metadata),
+        extra=span.extra(value.extra),
+        rewards=tuple(_reward(reward, withholding) for reward in value.rewards),
+        reward=_reward(value.reward, withholding),
+        omissions=span.omissions(value.omissions),
+    )
+
+
+def _step(value: Step, withholding: Withholding, spent: int) -> tuple[Step, int]:
+    span = _Span(withholding)
+    tokens, spent = span.tokens(value.tokens, spent)
+    kept_facts = {
+        "observation": span.content(a.OBSERVATION_VALUE, value.observation),
+        "action": span.content(a.ACTION_VALUE, value.action),
+        "metadata": span.facts(a.METADATA, value.metadata),
+        "extra": span.extra(value.extra),
+    }
+    kept = replace(
+        value,
+        **kept_facts,
+        tokens=tokens,
+        rewards=tuple(_reward(reward, withholding) for reward in value.rewards),
+        calls=tuple(_call(call, withholding) for call in value.calls),
+        omissions=span.omissions(value.omissions),
+    )
+    return kept, spent
+
+
+def _reward(value: Reward, withholding: Withholding) -> Reward:
+    explanation = _Span(withholding).text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation)
+    return replace(value, explanation=explanation)
+
+
+def _call(value: Call, withholding: Withholding) -> Call:
+    span = _Span(withholding)
+    return replace(
+        value,
+        arguments=span.content(a.GEN_AI_TOOL_CALL_ARGUMENTS, value.arguments),
+        result=span.content(a.GEN_AI_TOOL_CALL_RESULT, value.result),
+    )
+
+
+def _run(value: Run, withholding: Withholding) -> Run:
+    span = _Span(withholding)
+    config = span.document(a.RUN_CONFIG_JSON, value.config)
+    extra = span.extra(value.extra)
+    return replace(value, config=config, extra=extra, omissions=span.omissions(value.omissions))

@@ -1,0 +1,417 @@
+"""An OTLP receiver within the process, which also misbehaves on demand."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import ssl
+import struct
+import threading
+import zlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.json_format import MessageToJson
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from mttp.errors import MttpError
+from mttp.spans import SpanRecord
+from mttp.wire.otlp_json_decode import decode_line
+from mttp.wire.otlp_proto_decode import decode_message
+
+__all__ = ["Behaviour", "OtlpReceiver", "ReceivedRequest"]
+
+_CLOSING_SECONDS = 10.0
+_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How a request is answered; by default its spans are taken and the answer is a success."""
+
+    status: int | str = 200
+    """HTTP's status, or the name of gRPC's, e.g. `"UNAVAILABLE"`; spans are taken where it is a success."""
+    message: str = ""
+    """What the answer says."""
+    retry_after: float | None = None
+    """Seconds, in a Retry-After header or a RetryInfo."""
+    rejected: int = 0
+    """Partial success: so many spans are not taken, the first ones."""
+    body: bytes | None = None
+    """HTTP: the body, instead of a good one."""
+    hang: bool = False
+    """Answer only when the receiver is told to `release`, or closes."""
+    reset: bool = False
+    """HTTP: break the connection off within the answer, before its status where there is no `body`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedRequest:
+    """One request, as it came in."""
+
+    path: str
+    """HTTP's path, or gRPC's method."""
+    headers: Mapping[str, str]
+    """Headers, or metadata, names in lower case."""
+    wire_bytes: int
+    """Bytes of the body as it was sent; over gRPC those of the message."""
+    bytes: int
+    """Bytes of the message after decompression."""
+    spans: int
+    """How many spans there were."""
+    status: int | str
+    """What was answered."""
+
+
+class OtlpReceiver:
+    """
+    Receives traces over HTTP and gRPC on ports of its own, while its block lasts.
+
+    `mttp.read(receiver)` reads what was taken.
+    With `certificate` and `key`, files in PEM format, it uses TLS; with `client_ca` it asks for certificates.
+    Larger messages than `max_http_bytes` and `max_grpc_bytes` are refused, as collectors do by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        client_ca: str | Path | None = None,
+        max_http_bytes: int = 20 * 2**20,
+        max_grpc_bytes: int = 4 * 2**20,
+    ) -> None:
+        self.requests: list[ReceivedRequest] = []
+        """Every request that came in whole, in order of arrival."""
+        self._certificate, self._key, self._client_ca = certificate, key, client_ca
+        self._max_http_bytes = max_http_bytes
+        self._max_grpc_bytes = max_grpc_bytes
+        self._records: list[SpanRecord] = []
+        self._behaviours: list[Behaviour] = []
+        self._forever: Behaviour | None = None
+        self._changed = threading.Condition()
+        self._released = False
+        self._http: _HttpServer | None = None
+        self._grpc: Any = None
+        self._grpc_port = 0
+
+    def __enter__(self) -> OtlpReceiver:
+        self._http = _HttpServer(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def http_address(self) -> str:
+        """Where it takes OTLP over HTTP, e.g. `http://127.0.0.1:41234`."""
+        return f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self._started().server_port}"
+
+    @property
+    def grpc_address(self) -> str:
+        """Where it takes OTLP over gRPC, e.g. `grpc://127.0.0.1:41235`; it does so from the first look on."""
+        self._started()
+        if self._grpc is None:
+            self._grpc, self._grpc_port = _grpc_server(self, self._max_grpc_bytes)
+        return f"{'grpcs' if self.is_secure else 'grpc'}://127.0.0.1:{self._grpc_port}"
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it uses TLS."""
+        return self._certificate is not None
+
+    def records(self) -> Iterator[SpanRecord]:
+        """The spans that were taken, in order of arrival."""
+        with self._changed:
+            return iter(list(self._records))
+
+    def behave(self, *behaviours: Behaviour, forever: bool = False) -> None:
+        """
+        Answer the next requests so, in turn, and those after them well; with `forever` the last one stays.
+
+        Without any, be good from now on.
+        """
+        with self._changed:
+            self._behaviours = list(behaviours)
+            self._forever = behaviours[-1] if forever and behaviours else None
+            self._released = False
+
+    def release(self) -> None:
+        """Answer the requests that hang."""
+        with self._changed:
+            self._released = True
+            self._changed.notify_all()
+
+    def wait(self, requests: int = 1, *, timeout: float = 30.0) -> bool:
+        """Wait until so many requests came in altogether; whether they did within `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self.requests) >= requests, timeout)
+
+    def close(self) -> None:
+        """Stop; what was taken stays readable."""
+        self.release()
+        http, self._http = self._http, None
+        if http is not None:
+            http.stop()
+        server, self._grpc = self._grpc, None
+        if server is not None:
+            server.stop(grace=0).wait(_CLOSING_SECONDS)
+
+    def _started(self) -> _HttpServer:
+        if self._http is None:
+            raise MttpError(
+                "the receiver is not open; use it as a context manager: with OtlpReceiver() as it"
+            )
+        return self._http
+
+    # What both servers call.
+
+    def _received(
+        self, path: str, headers: Mapping[str, str], wire_bytes: int, message: bytes, *, is_json: bool = False
+    ) -> Behaviour:
+        """Take a message in, as the next behaviour has it; returns what to answer."""
+        try:
+            records, wrong = decode_line(message) if is_json else decode_message(message), ""
+        except MttpError as error:
+            records, wrong = [], str(error)
+        with self._changed:
+            behaviour = self._next()
+            if wrong:
+                behaviour = Behaviour(status="INVALID_ARGUMENT", message=wrong)
+            elif len(message) > self._max_http_bytes and path != _METHOD:
+                behaviour = Behaviour(status=413, message="request body too large")
+            if behaviour.status == 200:
+                self._records += records[behaviour.rejected :]
+            self.requests.append(
+                ReceivedRequest(
+                    path=path,
+                    headers=headers,
+                    wire_bytes=wire_bytes,
+                    bytes=len(message),
+                    spans=len(records),
+                    status=behaviour.status,
+                )
+            )
+            self._changed.notify_all()
+        return behaviour
+
+    def _next(self) -> Behaviour:
+        if self._behaviours:
+            return self._behaviours.pop(0)
+        return self._forever or Behaviour()
+
+    def _hold(self, context: Any = None) -> None:
+        """Wait until somebody releases what hangs, or the caller is gone."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._released or (context is not None and not context.is_active())
+            )
+
+    def _stir(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+# HTTP.
+
+
+class _HttpServer(ThreadingHTTPServer):
+    """Serves on threads; its connections end with it."""
+
+    daemon_threads = True
+
+    def __init__(self, receiver: OtlpReceiver) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.receiver = receiver
+        self._tls = _server_context(receiver)
+        self._connections: set[socket.socket] = set()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(0.02,), name="mttp-receiver", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more, and end the connections that there are."""
+        self.shutdown()
+        self.server_close()
+        with self._changed:
+            for connection in self._connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            self._changed.wait_for(lambda: not self._connections, _CLOSING_SECONDS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a connection."""
+        with self._changed:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, on its own thread: a handshake may take its time."""
+        if self._tls is None:
+            super().finish_request(request, client_address)
+            return
+        with self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
+            with self._changed:
+                self._connections.add(secured)
+            try:
+                secured.do_handshake()
+                super().finish_request(secured, client_address)
+            finally:
+                self._forget(secured)
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        super().shutdown_request(request)
+        self._forget(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: connections break, as they are made to."""
+
+    def _forget(self, connection: socket.socket) -> None:
+        with self._changed:
+            self._connections.discard(connection)
+            self._changed.notify_all()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection, request after request."""
+
+    protocol_version = "HTTP/1.1"
+    server: _HttpServer
+
+    def do_POST(self) -> None:
+        """Take an export request."""
+        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        kind = self.headers.get("content-type", "")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        receiver = self.server.receiver
+        if self.path != "/v1/traces":
+            self._answer(Behaviour(status=404, message="no such path"), kind)
+            return
+        message = _decompressed(raw, self.headers.get("content-encoding", ""))
+        behaviour = receiver._received(self.path, headers, len(raw), message, is_json="json" in kind)
+        if behaviour.hang:
+            receiver._hold()
+        self._answer(behaviour, kind)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+    def _answer(self, behaviour: Behaviour, kind: str) -> None:
+        if behaviour.reset and behaviour.body is None:
+            self._reset()
+            return
+        body = behaviour.body if behaviour.body is not None else _http_body(behaviour, kind)
+        self.send_response(behaviour.status if isinstance(behaviour.status, int) else 400)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body) + behaviour.reset))
+        if behaviour.retry_after is not None:
+            self.send_header("Retry-After", f"{behaviour.retry_after:g}")
+        self.end_headers()
+        self.wfile.write(body)
+        if behaviour.reset:
+            self._reset()
+
+    def _reset(self) -> None:
+        """Break the connection off, without a goodbye."""
+        self.wfile.flush()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+
+
+def _decompressed(body: bytes, encoding: str) -> bytes:
+    if encoding == "gzip":
+        return gzip.decompress(body)
+    return zlib.decompress(body) if encoding == "deflate" else body
+
+
+def _http_body(behaviour: Behaviour, kind: str) -> bytes:
+    message = _response(behaviour) if behaviour.status == 200 else Status(message=behaviour.message)
+    return MessageToJson(message).encode() if "json" in kind else bytes(message.SerializeToString())
+
+
+def _response(behaviour: Behaviour) -> ExportTraceServiceResponse:
+    response = ExportTraceServiceResponse()
+    if behaviour.rejected or behaviour.message:
+        response.partial_success.rejected_spans = behaviour.rejected
+        response.partial_success.error_message = behaviour.message
+    return response
+
+
+def _server_context(receiver: OtlpReceiver) -> ssl.SSLContext | None:
+    if receiver._certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(receiver._certificate, receiver._key)
+    if receiver._client_ca is not None:
+        context.load_verify_locations(receiver._client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+# gRPC.
+
+
+def _grpc_server(receiver: OtlpReceiver, max_bytes: int) -> tuple[Any, int]:
+    """A server that runs, and its port."""
+    import grpc
+
+    def export(message: bytes, context: Any) -> bytes:
+        headers = {key: str(value) for key, value in context.invocation_metadata()}
+        context.add_callback(receiver._stir)
+        behaviour = receiver._received(_METHOD, headers, len(message), message)
+        if behaviour.hang:
+            receiver._hold(context)
+        if behaviour.status == 200:
+            return bytes(_response(behaviour).SerializeToString())
+        context.set_trailing_metadata(_retry_info(behaviour))
+        context.abort(grpc.StatusCode[str(behaviour.status)], behaviour.message)
+        raise AssertionError("abort raises")
+
+    service, _, method = _METHOD[1:].rpartition("/")
+    handler = grpc.method_handlers_generic_handler(
+        service, {method: grpc.unary_unary_rpc_method_handler(export)}
+    )
+    server = grpc.server(
+        ThreadPoolExecutor(8, thread_name_prefix="mttp-receiver"),
+        handlers=[handler],
+        options=[("grpc.max_receive_message_length", max_bytes), ("grpc.so_reuseport", 0)],
+    )
+    port = _listen(server, receiver)
+    server.start()
+    return server, port
+
+
+def _listen(server: Any, receiver: OtlpReceiver) -> int:
+    import grpc
+
+    if receiver._certificate is None:
+        return int(server.add_insecure_port("127.0.0.1:0"))
+    pair = [Path(path).read_bytes() for path in (receiver._key, receiver._certificate) if path]
+    ca = receiver._client_ca
+    credentials = grpc.ssl_server_credentials(
+        [tuple(pair)],
+        root_certificates=None if ca is None else Path(ca).read_bytes(),
+        require_client_auth=ca is not None,
+    )
+    return int(server.add_secure_port("127.0.0.1:0", credentials))
+
+
+def _retry_info(behaviour: Behaviour) -> tuple[tuple[str, bytes], ...]:
+    """Where a receiver says when to try again: among the details of its status."""
+    if behaviour.retry_after is None:
+        return ()
+    info = RetryInfo()
+    info.retry_delay.FromNanoseconds(int(behaviour.retry_after * 1e9))
+    status = Status(message=behaviour.message)
+    status.details.add().Pack(info)
+    return (("grpc-status-details-bin", bytes(status.SerializeToString())),)

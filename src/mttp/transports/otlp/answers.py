@@ -1,0 +1,43 @@
+"""What became of one request, and what that means for the spans in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+__all__ = ["Answer", "Sender", "partly"]
+
+MESSAGE_CHARACTERS = 300
+"""What is repeated of a receiver's own words, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A receiver's answer, or why there was none."""
+
+    verdict: Literal["taken", "again", "never", "smaller"]
+    """Taken; to be sent again later; turned down for good; or too large, to be sent in smaller parts."""
+    cause: str = ""
+    """In a word: http_503, grpc_unavailable, connection, timeout, tls, …"""
+    message: str = ""
+    """In the receiver's words or the system's, with what may be wrong."""
+    retry_after: float | None = None
+    """Seconds for which nothing should be sent, where the receiver said so."""
+    rejected: int = 0
+    """Spans that the receiver did not take although it took the request."""
+
+
+class Sender(Protocol):
+    """One protocol's side of the transport; it never raises for what a receiver or a network does."""
+
+    def send(self, request: bytes, spans: int) -> Answer:
+        """Send a request of so many spans, once, and wait for the answer no longer than the timeout."""
+
+    def close(self) -> None:
+        """Release the connection; called from any thread, also while `send` waits."""
+
+
+def partly(rejected: int, spans: int, message: str) -> Answer:
+    """The answer to a request that was taken, perhaps but for some of its spans."""
+    message = message[:MESSAGE_CHARACTERS]
+    return Answer(verdict="taken", message=message, rejected=min(max(rejected, 0), spans))

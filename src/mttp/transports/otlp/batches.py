@@ -1,0 +1,187 @@
+"""Spans in requests that no receiver is too small for, and what becomes of each of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from mttp.codec.profiles import full
+from mttp.codec.withholding import degraded
+from mttp.readable import record
+from mttp.refusal import Rejection
+from mttp.spans import Scope, SpanRecord
+from mttp.transports.otlp.answers import Answer
+from mttp.wire.otlp_proto import encode_request, encode_span, frame_bytes, span_bytes
+
+__all__ = ["Export"]
+
+
+class _Frames:
+    """What a request takes for each scope beside its spans; the spans of a session share one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Scope, int]] = {}
+
+    def bytes(self, scope: Scope) -> int:
+        if id(scope) not in self._known:
+            self._known[id(scope)] = (scope, frame_bytes(scope))
+        return self._known[id(scope)][1]
+
+
+class _Piece:
+    """One span on its way, encoded."""
+
+    def __init__(self, span: ReadableSpan, frames: _Frames) -> None:
+        self.span = span
+        whole = record(span, full)
+        self.trace_id, self.scope = whole.trace_id, whole.scope
+        self.data = encode_span(whole)
+        self._frame = frames.bytes(self.scope)
+        self._forms = _smaller(whole, f"the span takes {len(self.data)} bytes, more than a request may")
+
+    @property
+    def alone(self) -> int:
+        """Bytes of a request of this span alone, at most."""
+        return self._frame + span_bytes(self.data)
+
+    def shrink(self) -> bool:
+        """Take the next smaller form; False where there is none."""
+        for form in self._forms:
+            data = encode_span(form)
+            if len(data) < len(self.data):
+                self.data = data
+                return True
+        return False
+
+
+def _smaller(whole: SpanRecord, reason: str) -> Iterator[SpanRecord]:
+    """The span with less and less in it; all of them say what is missing."""
+    form = whole
+    for attributes in degraded(whole.attributes, reason):
+        form = replace(whole, attributes=attributes)
+        yield form
+    yield replace(form, events=(), dropped_events=whole.dropped_events + len(whole.events))
+
+
+class _Batch:
+    """Spans for one request."""
+
+    def __init__(self) -> None:
+        self.pieces: list[_Piece] = []
+        self._blocks: list[tuple[Scope, list[bytes]]] = []
+        self._bytes = 0
+
+    def fits(self, piece: _Piece, max_bytes: int) -> bool:
+        """Whether the request stays within the limit with one more."""
+        known = self._block(piece) is not None
+        return self._bytes + (span_bytes(piece.data) if known else piece.alone) <= max_bytes
+
+    def add(self, piece: _Piece) -> None:
+        block = self._block(piece)
+        self._bytes += piece.alone if block is None else span_bytes(piece.data)
+        if block is None:
+            self._blocks.append((piece.scope, block := []))
+        block.append(piece.data)
+        self.pieces.append(piece)
+
+    def request(self) -> bytes:
+        return encode_request(self._blocks)
+
+    def _block(self, piece: _Piece) -> list[bytes] | None:
+        for scope, spans in self._blocks:
+            if scope is piece.scope or scope == piece.scope:
+                return spans
+        return None
+
+
+@dataclass(slots=True)
+class Export:
+    """One call of a transport's `export`: spans go out, answers come in."""
+
+    send: Callable[[bytes, int], Answer]
+    """Sends a request of so many spans."""
+    max_bytes: int
+    """The most that a request takes."""
+    kept: list[ReadableSpan] = field(default_factory=list)
+    """Spans to offer again."""
+    lost: dict[str, list[str]] = field(default_factory=dict)
+    """By cause, the trace of each span that was turned down for good."""
+    retry_after: float | None = None
+    """Seconds for which nothing should be sent."""
+    message: str = ""
+    """What the first receiver that did not take everything had to say."""
+
+    def run(self, spans: Sequence[ReadableSpan]) -> None:
+        """Send everything; after a request that may be taken later, nothing more."""
+        batch, frames = _Batch(), _Frames()
+        for place, span in enumerate(spans):
+            try:
+                piece = _Piece(span, frames)
+            except Exception as error:  # others' spans may hold what the protocol can't: times before 1970
+                self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
+                continue
+            while piece.alone > self.max_bytes and piece.shrink():
+                pass
+            if piece.alone > self.max_bytes:
+                message = f"a span takes {piece.alone} bytes, whatever is left out"
+                self._reject("too_large", [piece.trace_id], message)
+                continue
+            if not batch.fits(piece, self.max_bytes):
+                self._offer(batch)
+                batch = _Batch()
+            if self.kept:
+                self.kept += spans[place:]
+                return
+            batch.add(piece)
+        self._offer(batch)
+
+    def rejections(self) -> list[Rejection]:
+        """What is lost, by cause."""
+        return [Rejection(cause, len(traces), len(set(traces))) for cause, traces in self.lost.items()]
+
+    def _offer(self, batch: _Batch) -> None:
+        pieces = batch.pieces
+        if not pieces:
+            return
+        if self.kept:
+            self.kept += [piece.span for piece in pieces]
+            return
+        answer, traces = self.send(batch.request(), len(pieces)), [piece.trace_id for piece in pieces]
+        if answer.verdict == "again":
+            self.kept += [piece.span for piece in pieces]
+            self.retry_after = answer.retry_after
+            self.message = self.message or answer.message
+        elif answer.verdict == "smaller":
+            self._offer_smaller(pieces, answer)
+        elif answer.verdict == "never":
+            self._reject(answer.cause, traces, answer.message)
+        else:  # nobody knows which spans: from as many traces as may be
+            first = list(dict.fromkeys(traces))
+            rest = list((Counter(traces) - Counter(first)).elements())
+            self._reject("partial_success", [*first, *rest][: answer.rejected], answer.message)
+
+    def _offer_smaller(self, pieces: list[_Piece], answer: Answer) -> None:
+        """Halves, and of a single span a smaller form."""
+        middle = len(pieces) // 2
+        if not middle and not pieces[0].shrink():
+            self._reject(answer.cause, [pieces[0].trace_id], answer.message)
+            return
+        for part in (pieces[:middle], pieces[middle:]):
+            batch = _Batch()
+            for piece in part:
+                batch.add(piece)
+            self._offer(batch)
+
+    def _reject(self, cause: str, traces: Sequence[str], message: str) -> None:
+        """Lose a span of each of these traces."""
+        self.message = self.message or message
+        if traces:
+            self.lost.setdefault(cause, []).extend(traces)
+
+
+def _trace_of(span: ReadableSpan) -> str:
+    context = span.get_span_context()
+    return "" if context is None else f"{context.trace_id:032x}"

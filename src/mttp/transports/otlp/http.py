@@ -1,0 +1,219 @@
+"""OTLP over HTTP, by the official exporter; what it sends is encoded already, and every answer is seen."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import math
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from http.client import BadStatusLine, RemoteDisconnected
+from typing import Any
+
+import requests
+import urllib3
+from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status
+from opentelemetry.exporter.otlp.proto.http import Compression, trace_exporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import ReadableSpan
+
+from mttp.transports.otlp.answers import MESSAGE_CHARACTERS, Answer, partly
+from mttp.transports.otlp.settings import Settings
+
+__all__ = ["HttpSender"]
+
+_AGAIN = frozenset({429, 502, 503, 504})
+_TOO_LARGE = 413
+_BODY_BYTES = 1 << 16
+_ADVICE = {
+    401: "give credentials as headers",
+    403: "give credentials as headers",
+    404: "check the path, which should end in /v1/traces",
+    415: "does it take OTLP protobuf?",
+}
+
+
+class HttpSender:
+    """Sends requests to one URL."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._session = _Session(settings)
+        self._exporter: Any = trace_exporter.OTLPSpanExporter(
+            endpoint=settings.endpoint,
+            certificate_file=settings.certificate,
+            client_key_file=settings.client_key,
+            client_certificate_file=settings.client_certificate,
+            headers=dict(settings.headers),
+            timeout=settings.timeout,
+            compression=Compression(settings.compression),
+            session=self._session,
+        )
+
+    def send(self, request: bytes, spans: int) -> Answer:
+        """Post a request once."""
+        self._session.body, self._session.spans = request, spans
+        self._session.answer = Answer(verdict="again", cause="shutdown", message="the transport is closed")
+        with _quiet(), suppress(_AnsweredError):
+            self._exporter.export(_Elsewhere(spans))
+        return self._session.answer
+
+    def close(self) -> None:
+        """Release the connection; a request that is being answered ends at its timeout."""
+        self._exporter.shutdown()
+
+
+class _Elsewhere(Sequence[ReadableSpan]):
+    """So many spans, which the exporter need not encode: the session has their bytes."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        raise IndexError(index)
+
+
+class _AnsweredError(Exception):
+    """The request was not taken; the exporter is not to try it again by itself."""
+
+
+class _Session(requests.Session):
+    """What the exporter posts with: it puts in the body, and takes down what is answered."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.body, self.spans, self.answer = b"", 0, Answer(verdict="taken")
+        self._timeout = settings.timeout
+        self._compression = settings.compression
+        self._certificate = settings.certificate
+
+    def request(self, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]  # ours alone
+        """Post the body; raises what the exporter does not take for a reason to wait and try again."""
+        options |= {"data": self._compressed(), "stream": True, "allow_redirects": False}
+        if self._certificate is not None:  # else REQUESTS_CA_BUNDLE would precede what the exporter set
+            options["verify"] = self._certificate
+        try:
+            with self._posted(method, url, options) as response:
+                self.answer = _answer(response, self.spans)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            self.answer = _unanswered(error)
+        if self.answer.verdict != "taken":
+            raise _AnsweredError(self.answer.message)
+        return response
+
+    def _compressed(self) -> bytes:
+        if self._compression == "gzip":
+            return gzip.compress(self.body)
+        return zlib.compress(self.body) if self._compression == "deflate" else self.body
+
+    def _posted(self, method: str, url: str, options: dict[str, Any]) -> Any:
+        """The response; once more at once where the connection broke, as one that was kept open may."""
+        deadline = time.monotonic() + self._timeout
+        options["timeout"] = urllib3.Timeout(total=self._timeout)
+        try:
+            return super().request(method, url, **options)
+        except (requests.exceptions.SSLError, requests.exceptions.Timeout):
+            raise
+        except requests.exceptions.ConnectionError:
+            options["timeout"] = urllib3.Timeout(total=max(deadline - time.monotonic(), 0.001))
+            return super().request(method, url, **options)
+
+
+def _read(response: Any) -> bytes:
+    """The beginning of a body; what can't be read changes nothing about the status."""
+    try:
+        return bytes(response.raw.read(_BODY_BYTES, decode_content=True))
+    except (urllib3.exceptions.HTTPError, OSError, ValueError):
+        return b""
+
+
+def _answer(response: Any, spans: int) -> Answer:
+    status, headers, body = response.status_code, response.headers, _read(response)
+    kind = headers.get("content-type", "")
+    if 200 <= status < 300:
+        return _taken(kind, body, spans)
+    said = ": ".join(filter(None, (f"{status} {response.reason or ''}".strip(), _words(kind, body))))
+    message = f"{said} ({_ADVICE[status]})" if status in _ADVICE else said
+    cause = f"http_{status}"
+    if status in _AGAIN:
+        after = _seconds(headers.get("retry-after", ""))
+        return Answer(verdict="again", cause=cause, message=message, retry_after=after)
+    return Answer(verdict="smaller" if status == _TOO_LARGE else "never", cause=cause, message=message)
+
+
+def _taken(kind: str, body: bytes, spans: int) -> Answer:
+    """Whatever the body of a success holds, the request was taken."""
+    try:
+        found = ExportTraceServiceResponse.FromString(body if "protobuf" in kind else b"").partial_success
+    except DecodeError:
+        return Answer(verdict="taken")
+    return partly(found.rejected_spans, spans, found.error_message)
+
+
+def _words(kind: str, body: bytes) -> str:
+    """What the receiver says, of a body in protobuf or text."""
+    if "protobuf" in kind:
+        try:
+            return str(Status.FromString(body).message)[:MESSAGE_CHARACTERS]
+        except DecodeError:
+            return ""
+    text = body[: 4 * MESSAGE_CHARACTERS].decode("utf-8", "replace")
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MESSAGE_CHARACTERS]
+
+
+def _seconds(given: str) -> float | None:
+    """A Retry-After header, which is a number of seconds or a date."""
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except (TypeError, ValueError):
+            return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+def _unanswered(error: Exception) -> Answer:
+    """Why there is no answer, and what may be wrong."""
+    message = str(error)[:MESSAGE_CHARACTERS]
+    if isinstance(error, requests.exceptions.SSLError):
+        message += " (check certificates, and whether the receiver uses TLS: https:// does, http:// does not)"
+        return Answer(verdict="again", cause="tls", message=message)
+    if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError)):
+        return Answer(verdict="again", cause="timeout", message=f"no answer in time: {message}")
+    if _is_foreign(error):
+        message += " (does a gRPC receiver listen there? then write grpc://, or grpcs:// with TLS)"
+    return Answer(verdict="again", cause="connection", message=message)
+
+
+def _is_foreign(error: BaseException | None) -> bool:
+    """Whether whoever listens answered in something else than HTTP, or hung up on it."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+            return True
+        reasons = [item for item in error.args if isinstance(item, BaseException)]
+        error, seen = (reasons[0] if reasons else error.__cause__ or error.__context__), seen + 1
+    return False
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's own log of failures back, on this thread: the session tells of them."""
+    logger, thread = logging.getLogger(trace_exporter.__name__), threading.get_ident()
+
+    def is_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_others)

@@ -1,0 +1,198 @@
+"""What an OTLP transport is told: by its options, else by the OTEL_EXPORTER_OTLP variables."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from opentelemetry.util.re import parse_env_headers
+
+from mttp.errors import TransportError
+from mttp.transports.options import byte_count, one_of, take
+
+__all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
+
+TRACES_PATH = "/v1/traces"
+"""Where an OTLP receiver takes traces over HTTP."""
+
+_MAX_BYTES = {"http": 20 * 2**20 - 2**16, "grpc": 4 * 2**20 - 2**14}
+"""What receivers take by default, less a margin."""
+_MOST_BYTES = 64 * 2**20
+"""The official exporters send no larger request."""
+_TIMEOUT = 10.0
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that there is to know ahead of sending."""
+
+    protocol: str
+    """http or grpc."""
+    endpoint: str
+    """The whole URL over HTTP, host and port over gRPC."""
+    secure: bool
+    """Whether the connection uses TLS."""
+    headers: Mapping[str, str]
+    """Sent with every request, names in lower case."""
+    compression: str
+    """none, gzip or deflate."""
+    timeout: float
+    """Seconds that one request may take."""
+    certificate: str | None
+    """File of the certificates that the receiver's is checked against; by default those of the system."""
+    client_key: str | None
+    """File of this side's private key."""
+    client_certificate: str | None
+    """File of this side's certificate."""
+    max_bytes: int
+    """The most bytes of one request, uncompressed."""
+
+
+def variable(name: str) -> tuple[str, str]:
+    """Name and value of the variable that is set, the one for traces first; empty where none is."""
+    for full in (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"):
+        if found := os.environ.get(full, "").strip():
+            return full, found
+    return "", ""
+
+
+def resolve(url: str, options: Mapping[str, object]) -> Settings:
+    """
+    The settings for an address; options precede variables.
+
+    Raises TransportError where anything is wrong or a file can't be read.
+    """
+    parts = _split(url)
+    protocol = "grpc" if parts.scheme.startswith("grpc") else "http"
+    given = {name: value for name, value in options.items() if name != "headers"}
+    found = _from_variables() | take(given, **_KNOWN)
+    settings = Settings(
+        protocol=protocol,
+        endpoint=parts.netloc if protocol == "grpc" else url,
+        secure=parts.scheme in ("https", "grpcs"),
+        headers=_headers(options.get("headers")),
+        compression=found.get("compression", "none"),
+        timeout=found.get("timeout", _TIMEOUT),
+        certificate=found.get("certificate"),
+        client_key=found.get("client_key"),
+        client_certificate=found.get("client_certificate"),
+        max_bytes=found.get("max_bytes", _MAX_BYTES[protocol]),
+    )
+    _check_certificates(settings)
+    return settings
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise TransportError(f"{error}; write {url.partition('://')[0]}://HOST:PORT") from error
+    if not parts.hostname:
+        raise TransportError(f"no host; write {parts.scheme}://HOST:PORT")
+    if "@" in parts.netloc:
+        raise TransportError("an address holds no credentials; give them as headers")
+    if parts.scheme.startswith("grpc") and (port is None or parts.path.strip("/")):
+        raise TransportError(f"gRPC needs host and port alone; write {parts.scheme}://{parts.hostname}:4317")
+    return parts
+
+
+def _seconds(value: object) -> float:
+    seconds = math.nan
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        with suppress(ValueError):
+            seconds = float(value)
+    if not 0 < seconds < math.inf:
+        raise ValueError("expected a number of seconds above zero")
+    return seconds
+
+
+def _request_bytes(value: object) -> int:
+    count = byte_count(value)
+    if count > _MOST_BYTES:
+        raise ValueError("expected at most 64MiB")
+    return count
+
+
+def _file(value: object) -> str:
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+        raise ValueError("expected the path of a file")
+    path = Path(value).expanduser().absolute()
+    try:
+        path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"can't read it: {error.strerror}") from error
+    return str(path)
+
+
+_KNOWN: Mapping[str, Callable[[Any], object]] = {
+    "compression": one_of("none", "gzip", "deflate"),
+    "timeout": _seconds,
+    "certificate": _file,
+    "client_key": _file,
+    "client_certificate": _file,
+    "max_bytes": _request_bytes,
+}
+
+
+def _from_variables() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("compression", "timeout", "certificate", "client_key", "client_certificate"):
+        full, value = variable(name.upper())
+        if full:
+            try:
+                found[name] = _KNOWN[name](value.lower() if name == "compression" else value)
+            except ValueError as error:
+                raise TransportError(f"{full}={value!r}: {error}") from error
+    return found
+
+
+def _headers(given: object) -> dict[str, str]:
+    """Headers by lower-case name; errors don't repeat values, which are often secret."""
+    full, value = variable("HEADERS")
+    headers = _checked(parse_env_headers(value, liberal=True), full)
+    if isinstance(given, str):
+        pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
+        if any(not equals for _, equals, _ in pairs):
+            raise TransportError("option headers: expected name=value, separated by commas")
+        given = {name.strip(): text.strip() for name, _, text in pairs}
+    if given is not None and not isinstance(given, Mapping):
+        raise TransportError("option headers: expected a mapping of names to values")
+    return headers | _checked(given or {}, "option headers")
+
+
+def _checked(headers: Mapping[Any, Any], source: str) -> dict[str, str]:
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise TransportError(f"{source}: {name!r} can't be a header's name")
+        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+            raise TransportError(f"{source}: the value of {name} can't be a header's")
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _check_certificates(settings: Settings) -> None:
+    """Read the files as TLS will, so that a wrong one is found now."""
+    if settings.client_key and not settings.client_certificate:
+        raise TransportError("client_key is given without client_certificate")
+    context = ssl.create_default_context()
+    try:
+        if settings.certificate:
+            context.load_verify_locations(settings.certificate)
+    except (OSError, ValueError) as error:
+        raise TransportError(f"certificate {settings.certificate} can't be used: {error}") from error
+    try:
+        if settings.client_certificate:
+            context.load_cert_chain(settings.client_certificate, settings.client_key)
+    except (OSError, ValueError) as error:
+        files = " and ".join(filter(None, (settings.client_certificate, settings.client_key)))
+        raise TransportError(f"{files} can't be used as client certificate: {error}") from error

@@ -1,0 +1,208 @@
+"""The receiver takes what OTLP senders send, and misbehaves as it is told to."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import requests
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.sdk.trace.export import SpanExportResult
+from otlp import DELIVERED, PROTOCOLS, names, outcome, recorded, span, transport
+
+import mttp
+from mttp.errors import MttpError
+from mttp.readable import record
+from mttp.testing import Behaviour, OtlpReceiver
+from mttp.wire.otlp_json import encode_records
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    """A receiver that is open."""
+    with OtlpReceiver() as opened:
+        yield opened
+
+
+def post(receiver: OtlpReceiver, body: bytes, kind: str = "application/x-protobuf", **options: Any) -> Any:
+    """Post a body, and answer with status, content type and content."""
+    headers = {"Content-Type": kind, "Connection": "close", **options}
+    with requests.post(
+        f"{receiver.http_address}/v1/traces", data=body, headers=headers, timeout=20
+    ) as answer:
+        return answer.status_code, answer.headers["content-type"], answer.content
+
+
+def test_the_official_exporters_deliver_to_it(receiver: OtlpReceiver) -> None:
+    """
+    It is a receiver like any other.
+    """
+    over_http = HttpExporter(f"{receiver.http_address}/v1/traces")
+    over_grpc = GrpcExporter(receiver.grpc_address.replace("grpc", "http"))
+
+    for number, exporter in enumerate((over_http, over_grpc)):
+        assert SpanExportResult.SUCCESS is exporter.export([span(number)])
+        exporter.shutdown()
+
+    assert ["span 0", "span 1"] == names(receiver)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_it_took_is_read_like_a_recording(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    Spans come back in order of arrival, also after it has closed.
+    """
+    step = mttp.Step(observation=np.eye(2, dtype=np.float32), tokens=mttp.Tokens(ids=[1, 2]))
+    spans = recorded(mttp.Episode(env="toy", steps=(step,)))
+    opened = transport(receiver, protocol)
+    opened.export(spans)
+    opened.shutdown()
+
+    receiver.close()
+
+    assert [one.name for one in spans] == names(receiver)
+    (episode,) = mttp.read(receiver).episodes
+    assert [step] == list(episode.steps)
+
+
+@pytest.mark.parametrize("compress", [lambda body: body, gzip.compress])
+def test_it_takes_json_and_answers_in_json(receiver: OtlpReceiver, compress: Any) -> None:
+    """
+    As senders in browsers and other languages speak it.
+    """
+    body = b"".join(encode_records([record(span(7, answer=42))]))
+    encoding = {} if compress(body) == body else {"Content-Encoding": "gzip"}
+    receiver.behave(Behaviour(message="fine"))
+
+    status, kind, content = post(receiver, compress(body), "application/json", **encoding)
+
+    assert (200, "application/json") == (status, kind)
+    assert {"partialSuccess": {"errorMessage": "fine"}} == json.loads(content)
+    assert [{"answer": 42}] == [one.attributes for one in receiver.records()]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"\xff\xff", "application/x-protobuf"), (b"[1", "application/json")]
+)
+def test_it_refuses_what_is_no_request(receiver: OtlpReceiver, body: bytes, kind: str) -> None:
+    """
+    And keeps a note of it.
+    """
+    assert 400 == post(receiver, body, kind)[0]
+
+    assert [(0, "INVALID_ARGUMENT")] == [(one.spans, one.status) for one in receiver.requests]
+
+
+def test_another_path_is_not_found(receiver: OtlpReceiver) -> None:
+    """
+    A base URL that was taken for the whole one shows.
+    """
+    with requests.post(
+        receiver.http_address, data=b"", headers={"Connection": "close"}, timeout=20
+    ) as answer:
+        assert 404 == answer.status_code
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_behaviours_are_taken_in_turn(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    Then it is good again, unless the last one is to stay.
+    """
+    bad = 400 if protocol == "http" else "INTERNAL"
+    opened = transport(receiver, protocol)
+
+    receiver.behave(Behaviour(status=bad), Behaviour())
+    first = [outcome(opened, [span()]) == DELIVERED for _ in range(4)]
+    receiver.behave(Behaviour(), Behaviour(status=bad), forever=True)
+    second = [outcome(opened, [span()]) == DELIVERED for _ in range(4)]
+    receiver.behave()
+    last = outcome(opened, [span()]) == DELIVERED
+
+    assert ([False, True, True, True], [True, False, False, False], True) == (first, second, last)
+    opened.shutdown()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_partial_success_takes_all_but_the_first(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    What it says that it rejects, it has not got.
+    """
+    receiver.behave(Behaviour(rejected=2))
+    opened = transport(receiver, protocol)
+
+    outcome(opened, [span(number) for number in range(5)])
+
+    assert ["span 2", "span 3", "span 4"] == names(receiver)
+    opened.shutdown()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_hangs_is_let_go_when_it_closes(protocol: str) -> None:
+    """
+    A test that fails halfway does not hang itself.
+    """
+    with OtlpReceiver() as receiver:
+        receiver.behave(Behaviour(hang=True), forever=True)
+        opened = transport(receiver, protocol, timeout=60)
+        thread = threading.Thread(target=outcome, args=(opened, [span()]))
+        thread.start()
+        assert receiver.wait(1)
+    thread.join(30)
+
+    assert not thread.is_alive()
+    opened.shutdown()
+
+
+def test_waiting_for_requests_that_never_come_ends(receiver: OtlpReceiver) -> None:
+    """
+    The answer says that they didn't.
+    """
+    assert not receiver.wait(1, timeout=0.01)
+
+
+def test_requests_are_noted(receiver: OtlpReceiver) -> None:
+    """
+    Where they went, what was in them, and what they were answered.
+    """
+    opened = transport(receiver, "http", compression="gzip", headers={"tenant": "a"})
+    opened.export([span(filling="x" * 5000)])
+    opened.shutdown()
+
+    (request,) = receiver.requests
+
+    assert ("/v1/traces", "a", 1, 200) == (
+        request.path,
+        request.headers["tenant"],
+        request.spans,
+        request.status,
+    )
+    assert request.wire_bytes < 1000 < 5000 < request.bytes
+
+
+def test_before_it_is_open_it_has_no_address() -> None:
+    """
+    The error says how it is opened.
+    """
+    with pytest.raises(MttpError, match="with OtlpReceiver"):
+        _ = OtlpReceiver().http_address
+
+
+def test_it_closes_twice_and_opens_again() -> None:
+    """
+    What was taken stays.
+    """
+    receiver = OtlpReceiver()
+    for number in range(2):
+        with receiver:
+            opened = transport(receiver, "http")
+            opened.export([span(number)])
+            opened.shutdown()
+        receiver.close()
+
+    assert ["span 0", "span 1"] == names(receiver)

@@ -1,0 +1,424 @@
+"""One defined outcome for whatever a receiver answers, and for whatever is in between."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+
+import pytest
+from google.rpc.error_details_pb2 import RetryInfo
+from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
+
+from mttp import transports
+from mttp.refusal import Rejection
+from mttp.testing import Behaviour, OtlpReceiver
+from mttp.transports.otlp import OtlpTransport
+
+SPANS = [span(1), span(2), span(3, trace=2)]
+KEPT = Outcome(False, kept=3)
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    """A receiver that is good until it is told otherwise."""
+    with OtlpReceiver() as opened:
+        yield opened
+
+
+@contextmanager
+def opened(receiver: OtlpReceiver, protocol: str, **options: object) -> Iterator[OtlpTransport]:
+    """A transport while it is open."""
+    made = transport(receiver, protocol, **options)
+    yield made
+    made.shutdown()
+
+
+@contextmanager
+def listener() -> Iterator[socket.socket]:
+    """A port where nobody answers unless somebody accepts."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def lost(cause: str, spans: int = 3, episodes: int = 2) -> Outcome:
+    """Spans that were turned down for good."""
+    return Outcome(False, rejections=(Rejection(cause, spans, episodes),))
+
+
+# What the receiver says.
+
+
+@pytest.mark.parametrize(
+    ("protocol", "status"),
+    [("http", status) for status in (429, 502, 503, 504)]
+    + [
+        ("grpc", status)
+        for status in (
+            "UNAVAILABLE",
+            "DEADLINE_EXCEEDED",
+            "RESOURCE_EXHAUSTED",
+            "ABORTED",
+            "CANCELLED",
+            "OUT_OF_RANGE",
+            "DATA_LOSS",
+        )
+    ],
+)
+def test_what_may_be_taken_later_is_kept(receiver: OtlpReceiver, protocol: str, status: int | str) -> None:
+    """
+    The transport asks once and hands everything back; whoever offers it waits as long as the receiver says.
+    """
+    receiver.behave(Behaviour(status=status), Behaviour(status=status, retry_after=2.5))
+    with opened(receiver, protocol) as made:
+        assert KEPT == outcome(made, SPANS)
+        assert Outcome(False, kept=3, retry_after=2.5) == outcome(made, SPANS)
+        assert DELIVERED == outcome(made, SPANS)
+
+    assert [status, status, 200] == [request.status for request in receiver.requests]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "status", "cause"),
+    [("http", status, f"http_{status}") for status in (302, 400, 401, 403, 404, 405, 415, 422, 500, 501)]
+    + [
+        ("grpc", status, f"grpc_{status.lower()}")
+        for status in (
+            "INVALID_ARGUMENT",
+            "UNAUTHENTICATED",
+            "PERMISSION_DENIED",
+            "UNIMPLEMENTED",
+            "NOT_FOUND",
+            "ALREADY_EXISTS",
+            "FAILED_PRECONDITION",
+            "INTERNAL",
+            "UNKNOWN",
+        )
+    ],
+)
+def test_what_will_never_be_taken_is_counted_by_cause(
+    receiver: OtlpReceiver, protocol: str, status: int | str, cause: str
+) -> None:
+    """
+    It is not sent again, and those after it are sent.
+    """
+    receiver.behave(Behaviour(status=status, message="no thanks"))
+    with opened(receiver, protocol) as made:
+        found = outcome(made, SPANS, message=True)
+        assert DELIVERED == outcome(made, SPANS)
+
+    assert lost(cause) == Outcome(False, rejections=found.rejections)
+    assert "no thanks" in found.message
+    assert 2 == len(receiver.requests)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_partial_success_loses_what_the_receiver_did_not_take(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    The protocol does not tell which spans: they are counted, with the receiver's words.
+    """
+    receiver.behave(Behaviour(rejected=2, message="two are too old"))
+    with opened(receiver, protocol) as made:
+        found = outcome(made, SPANS, message=True)
+
+    assert (Rejection("partial_success", 2, 2),) == found.rejections
+    assert found.message.endswith("two are too old")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_receiver_that_rejects_more_than_it_got_is_not_believed(
+    receiver: OtlpReceiver, protocol: str
+) -> None:
+    """
+    What is recorded, delivered and lost must add up.
+    """
+    receiver.behave(
+        Behaviour(rejected=2**40, message="everything"), Behaviour(rejected=-7, message="nothing")
+    )
+    with opened(receiver, protocol) as made:
+        assert lost("partial_success") == outcome(made, SPANS)
+        assert DELIVERED == outcome(made, SPANS)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_warning_of_the_receiver_is_logged_once(
+    receiver: OtlpReceiver, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A partial success that rejects nothing is advice.
+    """
+    receiver.behave(Behaviour(message="slow down"), forever=True)
+    with opened(receiver, protocol) as made:
+        assert [DELIVERED] * 3 == [outcome(made, SPANS) for _ in range(3)]
+
+    assert [f"mttp: {made!r}: slow down"] == caplog.messages
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfegarbage", b"<html>fine</html>", b"", b"{}"])
+def test_a_success_is_one_whatever_its_body_holds(receiver: OtlpReceiver, body: bytes) -> None:
+    """
+    The status says that the request was taken.
+    """
+    receiver.behave(Behaviour(body=body))
+    with opened(receiver, "http") as made:
+        assert DELIVERED == outcome(made, SPANS)
+
+
+def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    And what is neither date nor number is no answer.
+    """
+    from mttp.transports.otlp import http
+
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+
+    given = [
+        formatdate(1_000_030, usegmt=True),
+        formatdate(999_000, usegmt=True),
+        "soon",
+        "nan",
+        "-3",
+        "7",
+        "",
+    ]
+    assert [30.0, 0.0, None, None, 0.0, 7.0, None] == [http._seconds(text) for text in given]
+
+
+def test_retry_info_may_stand_by_itself(receiver: OtlpReceiver) -> None:
+    """
+    As the official exporters expect it; others put it among the details of the status.
+    """
+    from mttp.transports.otlp import grpc
+
+    class Error:
+        def trailing_metadata(self) -> list[tuple[str, bytes]]:
+            info = RetryInfo()
+            info.retry_delay.FromMilliseconds(1500)
+            return [("google.rpc.retryinfo-bin", info.SerializeToString())]
+
+    assert 1.5 == grpc._retry_after(Error())
+
+
+# What the network does.
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "nowhere.invalid:4318"])
+def test_where_nobody_is_everything_is_kept(protocol: str, host: str) -> None:
+    """
+    A receiver may come later, and so may a name.
+    """
+    made = transports.open(f"{protocol}://{host}", timeout=20)
+
+    assert KEPT == outcome(made, SPANS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_receiver_that_hangs_is_left_at_the_timeout(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    What it was sent is kept, and it may answer again.
+    """
+    receiver.behave(Behaviour(hang=True))
+    with opened(receiver, protocol, timeout=0.3) as made:
+        assert KEPT == outcome(made, SPANS)
+        receiver.release()
+        assert DELIVERED == outcome(made, SPANS)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_port_that_never_answers_is_left_at_the_timeout(protocol: str) -> None:
+    """
+    Somebody listens there, and says nothing at all.
+    """
+    with listener() as server:
+        made = transports.open(f"{protocol}://127.0.0.1:{server.getsockname()[1]}", timeout=0.3)
+
+        assert KEPT == outcome(made, SPANS)  # type: ignore[arg-type]
+        made.shutdown()
+
+
+def test_a_connection_that_breaks_is_tried_once_more(receiver: OtlpReceiver) -> None:
+    """
+    It may be one that was kept open too long; a receiver that breaks every one keeps nothing from being kept.
+    """
+    with opened(receiver, "http") as made:
+        receiver.behave(Behaviour(status=503, reset=True))
+        assert DELIVERED == outcome(made, SPANS)
+        receiver.behave(Behaviour(status=503, reset=True), forever=True)
+        assert KEPT == outcome(made, SPANS)
+
+    assert 4 == len(receiver.requests)
+
+
+def test_a_connection_that_breaks_within_an_answer_had_its_status() -> None:
+    """
+    A success stays one, and a refusal too.
+    """
+    with OtlpReceiver() as receiver, opened(receiver, "http") as made:
+        receiver.behave(Behaviour(body=b"\x0a", reset=True))
+        assert DELIVERED == outcome(made, SPANS)
+        receiver.behave(Behaviour(status=400, body=b"no", reset=True))
+        assert lost("http_400") == outcome(made, SPANS)
+        receiver.behave(Behaviour(status=503, body=b"no", reset=True))
+        assert KEPT == outcome(made, SPANS)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x00" * 20, b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 abc\r\n\r\n"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_whoever_speaks_something_else_gets_nothing(protocol: str, answer: bytes) -> None:
+    """
+    An answer that can't be understood is none.
+    """
+
+    def serve(server: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(10)
+                connection.sendall(answer)
+
+    with listener() as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        made = transports.open(f"{protocol}://127.0.0.1:{server.getsockname()[1]}", timeout=1)
+
+        assert KEPT == outcome(made, SPANS)  # type: ignore[arg-type]
+
+        made.shutdown()
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "advice"),
+    [("http", "does a gRPC receiver listen"), ("grpc", "does an HTTP receiver listen")],
+)
+def test_the_other_protocol_s_port_is_pointed_out(receiver: OtlpReceiver, protocol: str, advice: str) -> None:
+    """
+    4317 and 4318 are easily confused.
+    """
+    other = receiver.grpc_address if protocol == "http" else receiver.http_address
+    made = transports.open(f"{protocol}://{other.partition('://')[2]}", timeout=20)
+
+    found = outcome(made, SPANS, message=True)  # type: ignore[arg-type]
+
+    assert (3, True) == (found.kept, advice in found.message), found.message
+    made.shutdown()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_tls_with_a_receiver_that_has_none_is_pointed_out(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    The spans are kept: a certificate can be mended.
+    """
+    address = receiver.http_address if protocol == "http" else receiver.grpc_address
+    made = transports.open(address.replace("://", "s://"), timeout=20)
+
+    found = outcome(made, SPANS, message=True)  # type: ignore[arg-type]
+
+    assert (3, True) == (found.kept, "whether the receiver uses TLS" in found.message), found.message
+    made.shutdown()
+
+
+# Several requests.
+
+
+def test_a_span_that_can_t_be_sent_is_lost_alone(receiver: OtlpReceiver) -> None:
+    """
+    Spans of others may hold what the protocol has no room for.
+    """
+    broken = span(2)
+    broken._start_time = -1
+    with opened(receiver, "http") as made:
+        found = outcome(made, [span(1), broken, span(3)], message=True)
+
+    assert (Rejection("invalid", 1, 1),) == found.rejections
+    assert "can't be encoded" in found.message
+    assert ["span 1", "span 3"] == names(receiver)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_after_a_refusal_nothing_more_is_tried(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    What was delivered before stays delivered, and the rest is kept, in order.
+    """
+    unavailable = 503 if protocol == "http" else "UNAVAILABLE"
+    receiver.behave(Behaviour(), Behaviour(status=unavailable))
+    spans = [span(number, filling="x" * 400) for number in range(9)]
+    with opened(receiver, protocol, max_bytes=1600) as made:
+        assert Outcome(False, kept=6) == outcome(made, spans)
+
+    assert (["span 0", "span 1", "span 2"], 2) == (names(receiver), len(receiver.requests))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_rejected_request_does_not_take_others_along(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    Causes are counted over all requests of one export.
+    """
+    bad = 400 if protocol == "http" else "INVALID_ARGUMENT"
+    receiver.behave(Behaviour(status=bad), Behaviour(), Behaviour(status=bad))
+    spans = [span(number, filling="x" * 400) for number in range(9)]
+    with opened(receiver, protocol, max_bytes=1600) as made:
+        found = outcome(made, spans)
+
+    assert [(6, 1)] == [(rejection.spans, rejection.episodes) for rejection in found.rejections]
+    assert ["span 3", "span 4", "span 5"] == names(receiver)
+
+
+# Patience, and noise.
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_shutdown_does_not_wait_for_a_receiver_that_hangs(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    It comes from another thread; over gRPC it ends the call, over HTTP the answer is not waited for.
+    """
+    receiver.behave(Behaviour(hang=True))
+    found: list[Outcome] = []
+    made = transport(receiver, protocol, timeout=60)
+    thread = threading.Thread(target=lambda: found.append(outcome(made, SPANS)))
+    thread.start()
+    assert receiver.wait(1)
+
+    made.shutdown()
+
+    if protocol == "http":
+        receiver.release()
+    thread.join(30)
+    assert [DELIVERED if protocol == "http" else KEPT] == found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_exporters_own_log_stays_silent(
+    receiver: OtlpReceiver, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Whoever delivers says what there is to say, and how often; other people's exporters are heard.
+    """
+    unavailable, bad = (503, 400) if protocol == "http" else ("UNAVAILABLE", "INVALID_ARGUMENT")
+    receiver.behave(Behaviour(status=unavailable), Behaviour(status=bad), Behaviour(rejected=1))
+    with caplog.at_level(logging.INFO, "opentelemetry"), opened(receiver, protocol) as made:
+        for _ in range(3):
+            outcome(made, SPANS)
+        logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").error("somebody else's")
+
+    assert ["somebody else's"] == caplog.messages
+
+
+def test_secrets_are_in_no_text(receiver: OtlpReceiver) -> None:
+    """
+    Headers are not in what the transport is called, nor in what a child process is told, nor in messages.
+    """
+    receiver.behave(Behaviour(status=401))
+    with opened(receiver, "http", headers={"authorization": "Bearer hush"}) as made:
+        found = outcome(made, SPANS, message=True)
+
+    assert not [text for text in (repr(made), made.address, found.message) if "hush" in str(text)]
