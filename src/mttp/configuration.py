@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import logging
 import os
 import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import ids, provenance, provider, signals
+from mttp import ids, observers, provenance, provider, signals
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
@@ -33,6 +32,7 @@ RUN_ID_VARIABLE = "MTTP_RUN_ID"
 TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
 """The transport, where `configure` is not told one; it is set for child processes likewise."""
 
+_T = TypeVar("_T")
 _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
@@ -86,6 +86,7 @@ def configure(
     global _active, _implicit, _over
     if kind not in _KINDS:
         raise ConfigureError(f"kind {kind!r} is not one of {', '.join(_KINDS)}")
+    provider.check()
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
             raise ConfigureError(f"{_active!r} is open; close it before configuring another")
@@ -93,9 +94,10 @@ def configure(
             _active.close()
         _active = _open(
             transport,
-            more=[*exporters, *([_mirror()] if mirror else [])],
+            more=_listed("exporters", exporters),
+            mirror=mirror,
             views={"content": content, "redact": redact, "close_timeout": close_timeout},
-            processors=processors,
+            processors=observers.checked(_listed("processors", processors)),
             sampling=sampling,
             run=run,
             run_id=run_id,
@@ -111,8 +113,10 @@ def configure(
         return _active
 
 
-def _mirror() -> Transport:
-    return provider.mirror()
+def _listed(argument: str, given: Sequence[_T]) -> Sequence[_T]:
+    if isinstance(given, (list, tuple)):
+        return given
+    raise ConfigureError(f"{argument}={given!r} is no list; write {argument}=[...]")
 
 
 def _open(
@@ -120,6 +124,7 @@ def _open(
     *,
     more: Sequence[Transport] = (),
     views: Mapping[str, Any] | None = None,
+    mirror: bool = False,
     processors: Sequence[SpanProcessor] = (),
     sampling: Sampling | float | None = None,
     run: str | None = None,
@@ -134,6 +139,7 @@ def _open(
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
+    more = [*more, provider.mirror()] if mirror else more
     routes = [*_routes(transport, identity), *map(Route, more)]
     chosen, lanes = _sampling(sampling), _lanes(routes, views or {})
     session = Session(
@@ -207,8 +213,9 @@ def _restore(variable: str, ours: str, before: str | None) -> None:
         os.environ[variable] = before
 
 
-@functools.cache
 def _close_at_exit() -> None:
+    """Ahead of all that was registered so far: a tracer provider that we mirror to has to be there still."""
+    atexit.unregister(_leave)
     atexit.register(_leave)
 
 
