@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - see _provider
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -163,6 +164,12 @@ class _Delegate(Tracer):
 
 
 def _provider(session: Session) -> sdk.TracerProvider:
+    """
+    The SDK's provider for one session.
+
+    In a forked child it looks at the process anew, by a thread pool: that hangs where the pool's module, which
+    takes a lock across forks, was imported after the provider was made.
+    """
     provider = sdk.TracerProvider(
         sampler=_Sampler(session),
         resource=session.resource,

@@ -50,6 +50,8 @@ class MemoryTransport(SpanExporter):
         with self._lock:
             for kept in records:
                 self._keep(kept)
+            while self.max_episodes is not None and len(self._others) > self.max_episodes:
+                del self._traces[self._others.popitem(last=False)[0]]
         return SpanExportResult.SUCCESS
 
     def _keep(self, kept: SpanRecord) -> None:
@@ -68,8 +70,6 @@ class MemoryTransport(SpanExporter):
             self._evict()
         elif a.RUN_ID not in kept.attributes and trace_id not in self._open:
             self._others[trace_id] = None
-            if self.max_episodes is not None and len(self._others) > self.max_episodes:
-                del self._traces[self._others.popitem(last=False)[0]]
 
     def _evict(self) -> None:
         while self.max_episodes is not None and len(self._open) + len(self._finished) > self.max_episodes:
