@@ -1,4 +1,4 @@
-"""Other instrumentations' spans reach the session that records, and somebody else's tracer provider is theirs."""
+"""Other instrumentations' spans reach the session that records; somebody else's provider stays theirs."""
 
 from __future__ import annotations
 
@@ -52,6 +52,14 @@ def spans(session: mttp.Session) -> dict[str, SpanRecord]:
     return {record.name: record for record in session.records()}
 
 
+def work(**attributes: Any) -> mttp.OpenEpisode:
+    """One episode, and a request in its step."""
+    with mttp.episode() as episode, episode.step(), tracer.start_as_current_span("GET") as span:
+        span.set_attributes(attributes)
+        span.add_event("event", attributes)
+    return episode
+
+
 def parent(*, sampled: bool, remote: bool = False, trace_id: int = 7) -> trace.Span:
     """Somebody's span, known by its context alone."""
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
@@ -67,7 +75,9 @@ def test_a_span_of_another_library_is_the_steps_child(session: mttp.Session) -> 
     """
     linked = SpanContext(1, 2, is_remote=True)
     with mttp.episode() as episode, episode.step() as step:
-        span = tracer.start_span("GET", kind=SpanKind.CLIENT, links=[Link(linked, {"a": 1})], start_time=1_000)
+        span = tracer.start_span(
+            "GET", kind=SpanKind.CLIENT, links=[Link(linked, {"a": 1})], start_time=1_000
+        )
         span.set_attributes({"url": "/", "status": 200, "ok": True, "seconds": 0.5, "tags": ["a", "b"]})
         span.add_event("sent", {"bytes": 3}, timestamp=1_500)
         span.set_status(StatusCode.ERROR, "refused")
@@ -105,8 +115,7 @@ def test_each_of_several_transports_has_it(name: str) -> None:
     """
     exporter, memory = Exporter(), MemoryTransport()
     with mttp.configure([memory, f"file://{name}"], exporters=[exporter]) as session:
-        with mttp.episode() as episode, episode.step(), tracer.start_as_current_span("GET"):
-            pass
+        work()
 
     assert {(3 + 1, 0)} == {(each.delivered, each.pending) for each in session.stats.transports.values()}
     ids = {
@@ -144,9 +153,7 @@ def test_attributes_of_any_sort_harm_nobody(
     """
     seen = InMemorySpanExporter()
     with mttp.configure(transport, processors=[SimpleSpanProcessor(seen)]) as session:
-        with mttp.episode() as episode, episode.step(), tracer.start_as_current_span("GET") as span:
-            span.set_attribute("value", value)
-            span.add_event("event", {"value": value})
+        work(value=value)
     (kept,) = [span.attributes or {} for span in seen.get_finished_spans() if span.name == "GET"]
 
     source = session if transport == "memory://" else "a.jsonl"
@@ -168,10 +175,11 @@ def test_current_spans_nest_as_they_do_everywhere(session: mttp.Session) -> None
     """
     Theirs in ours in theirs; an exception marks theirs and ours alike, and goes on.
     """
-    with mttp.episode() as episode, pytest.raises(ValueError, match="no"):
-        with episode.step() as step, tracer.start_as_current_span("tool"), step.model_call("m") as call:
-            with tracer.start_as_current_span("GET"):
-                raise ValueError("no")
+    step = mttp.episode().step()
+    call = step.model_call("m")
+    tool, get = tracer.start_as_current_span("tool"), tracer.start_as_current_span("GET")
+    with pytest.raises(ValueError, match="no"), step, tool, call, get:
+        raise ValueError("no")
 
     found = spans(session)
     parents = {name: found[name].parent_id for name in ("tool", "chat m", "GET")}
@@ -203,13 +211,12 @@ def test_tasks_and_threads_have_the_step_that_they_began_in(session: mttp.Sessio
     found: dict[str, str] = {}
 
     async def play(name: str) -> None:
-        async with mttp.episode(task=name) as episode:
-            async with episode.step() as step:
-                await asyncio.to_thread(decorated)
-                thread = threading.Thread(target=contextvars.copy_context().run, args=(decorated,))
-                thread.start()
-                thread.join()
-                found[episode.trace_id] = step.span_id
+        async with mttp.episode(task=name) as episode, episode.step() as step:
+            await asyncio.to_thread(decorated)
+            thread = threading.Thread(target=contextvars.copy_context().run, args=(decorated,))
+            thread.start()
+            thread.join()
+            found[episode.trace_id] = step.span_id
 
     async def main() -> None:
         await asyncio.gather(*(play(f"{number}") for number in range(20)))
@@ -227,9 +234,8 @@ def test_spans_outside_of_episodes_are_recorded_and_are_no_episodes(session: mtt
     """
     A recording has them, for whoever scans it.
     """
-    with tracer.start_as_current_span("train"), tracer.start_as_current_span("load"):
-        with mttp.episode():
-            pass
+    with tracer.start_as_current_span("train"), tracer.start_as_current_span("load"), mttp.episode():
+        pass
     with tracer.start_as_current_span("save"):
         pass
 
@@ -252,16 +258,17 @@ def test_under_whatever_span_episodes_are_whole(sampled: bool, remote: bool) -> 
     seen: list[object] = []
     with mttp.configure("file://a.jsonl"):
         token = otel_context.attach(baggage.set_baggage("user", "ann"))
-        with trace.use_span(parent(sampled=sampled, remote=remote)):
-            with mttp.episode() as episode, episode.step(), tracer.start_as_current_span("GET"):
-                seen.append(baggage.get_baggage("user"))
+        with trace.use_span(parent(sampled=sampled, remote=remote)), mttp.episode(), mttp.step():
+            seen.append(baggage.get_baggage("user"))
+            decorated()
         otel_context.detach(token)
 
     (whole,) = mttp.read("a.jsonl").episodes
     found = {span.name: span for span in mttp.scan("a.jsonl", arrays=True)}
     assert (True, 1, ["ann"]) == (whole.complete, len(whole.steps), seen)
     assert ("", [f"{9:016x}"]) == (found["episode"].parent_id, [x.span_id for x in found["episode"].links])
-    assert (whole.trace_id, whole.steps[0].span_id) == (found["GET"].trace_id, found["GET"].parent_id)
+    guest = found["decorated"]
+    assert (whole.trace_id, whole.steps[0].span_id) == (guest.trace_id, guest.parent_id)
 
 
 @pytest.mark.parametrize("sampled", [True, False])
@@ -271,9 +278,11 @@ def test_files_have_what_an_unsampled_parent_would_swallow(sampled: bool) -> Non
     """
     seen = InMemorySpanExporter()
     with mttp.configure("memory://", processors=[SimpleSpanProcessor(seen)]) as session:
-        with trace.use_span(parent(sampled=sampled)), tracer.start_as_current_span("GET") as span:
-            assert (sampled, True) == (span.get_span_context().trace_flags.sampled, span.is_recording())
+        span = tracer.start_span("GET", trace.set_span_in_context(parent(sampled=sampled)))
+        found = (span.get_span_context().trace_flags.sampled, span.is_recording())
+        span.end()
 
+    assert (sampled, True) == found
     assert (f"{7:032x}", f"{9:016x}") == (spans(session)["GET"].trace_id, spans(session)["GET"].parent_id)
     assert int(sampled) == [span.name for span in seen.get_finished_spans()].count("GET")
 
@@ -286,9 +295,9 @@ def test_sampling_is_for_spans_outside_of_episodes_too(ratio: float, sent: list[
     collector = Exporter()
     collector.sampled = True  # type: ignore[attr-defined]
     sampling = mttp.Sampling(ratio, keep=())
-    with mttp.configure("memory://", exporters=[collector], sampling=sampling) as session:
-        with tracer.start_as_current_span("train"), tracer.start_as_current_span("load"):
-            pass
+    train, load = tracer.start_as_current_span("train"), tracer.start_as_current_span("load")
+    with mttp.configure("memory://", exporters=[collector], sampling=sampling) as session, train, load:
+        pass
 
     assert {"train", "load"} <= set(spans(session))
     assert sent == sorted(set(collector.names()) & {"train", "load"})
@@ -491,7 +500,8 @@ def test_a_span_that_ends_after_its_episode_is_in_its_trace(session: mttp.Sessio
     session.flush()
     span.end()
 
-    assert (episode.trace_id, step.span_id) == (spans(session)["GET"].trace_id, spans(session)["GET"].parent_id)
+    found = spans(session)["GET"]
+    assert (episode.trace_id, step.span_id) == (found.trace_id, found.parent_id)
     assert [True] == [one.complete for one in mttp.read(session)]
 
 
@@ -722,7 +732,10 @@ def test_configuring_installs_where_nothing_is_and_starting_by_itself_never_does
     found = told(
         FOREIGN
         + """
-before = decorated = tracer.start_as_current_span("decorated")(lambda: trace.get_current_span().is_recording())
+@tracer.start_as_current_span("decorated")
+def decorated():
+    return trace.get_current_span().is_recording()
+
 kinds = [type(trace.get_tracer_provider()).__name__]
 early = [decorated()]
 play()

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 from mttp import ids, observers, provenance, provider, signals
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
-from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
+from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode, inert_step
 from mttp.routes import Destination, Route
 from mttp.sampling import Sampling, from_environment
 from mttp.session import Session
@@ -323,11 +323,12 @@ def episode(
 def step(**options: Any) -> OpenStep:
     """Start the current episode's next step; outside an episode it is inert, and that is counted."""
     opened = current_episode()
-    if not opened:
-        session = current_session()
-        if session is not None:
-            session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
-    return opened.step(**options)
+    if opened:
+        return opened.step(**options)
+    session = current_session()
+    if session is not None:
+        session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
+    return inert_step()
 
 
 _held: dict[int, Session] = {}

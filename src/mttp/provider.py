@@ -167,8 +167,8 @@ def _provider(session: Session) -> sdk.TracerProvider:
     """
     The SDK's provider for one session.
 
-    In a forked child it looks at the process anew, by a thread pool: that hangs where the pool's module, which
-    takes a lock across forks, was imported after the provider was made.
+    In a forked child it looks at the process anew, by a thread pool.
+    That would hang where the pool's module, which holds a lock across forks, is imported after this is made.
     """
     provider = sdk.TracerProvider(
         sampler=_Sampler(session),
