@@ -197,6 +197,7 @@ def test_texts_that_the_instrumentation_records_are_in_the_file(client: Any, ins
     """
     Its own switch decides what it records; files keep it.
     """
+    pytest.importorskip("opentelemetry.instrumentation.genai.openai")  # earlier ones put texts in logs alone
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode, episode.step():
         ask(client)
 
