@@ -25,6 +25,8 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 def test_python_blocks_run_in_order(page: Path) -> None:
     """
     Each page's Python blocks run one after the other; a `text` block after one is exactly what it prints.
+
+    A `py` block is a program of its own.
     """
     namespace: dict[str, object] = {"__name__": "page"}
     printed = None
@@ -34,6 +36,9 @@ def test_python_blocks_run_in_order(page: Path) -> None:
             with contextlib.redirect_stdout(out):
                 exec(compile(text, str(page), "exec"), namespace)
             printed = out.getvalue()
+        elif language == "py":
+            program = [sys.executable, "-c", text]
+            printed = subprocess.run(program, capture_output=True, text=True, check=True).stdout
         elif language == "text" and printed:
             assert text == printed
             printed = None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import ids, provider, signals
+from mttp import ids, observers, provider, signals
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.lane import Transport
@@ -23,10 +22,11 @@ from mttp.opening import (
     TRANSPORT_VARIABLE,
     close_with_child,
     close_with_this_child,
+    is_off,
     open_session,
     publish,
 )
-from mttp.recorder import OpenEpisode, OpenStep, current_trajectory, inert_episode
+from mttp.recorder import OpenEpisode, OpenStep, current_trajectory, inert_episode, inert_step
 from mttp.routes import Destination
 from mttp.sampling import Sampling
 from mttp.session import Session
@@ -35,6 +35,7 @@ __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_sessio
 
 _log = logging.getLogger("mttp")
 
+_T = TypeVar("_T")
 _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
@@ -86,6 +87,7 @@ def configure(
     global _active, _implicit, _over
     if kind not in _KINDS:
         raise ConfigureError(f"kind {kind!r} is not one of {', '.join(_KINDS)}")
+    provider.check()
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
             raise ConfigureError(f"{_active!r} is open; close it before configuring another")
@@ -93,11 +95,14 @@ def configure(
         _active = open_session(
             transport,
             apart=_apart,
-            exporters=[*exporters, *([provider.mirror()] if mirror else [])],
+            exporters=[
+                *_listed("exporters", exporters),
+                *([provider.mirror()] if mirror and not is_off() else []),
+            ],
             content=content,
             redact=redact,
             close_timeout=close_timeout,
-            processors=processors,
+            processors=observers.checked(_listed("processors", processors)),
             sampling=sampling,
             run=run,
             run_id=run_id,
@@ -114,8 +119,15 @@ def configure(
         return _active
 
 
-@functools.cache
+def _listed(argument: str, given: Sequence[_T]) -> Sequence[_T]:
+    if isinstance(given, (list, tuple)):
+        return given
+    raise ConfigureError(f"{argument}={given!r} is no list; write {argument}=[...]")
+
+
 def _close_at_exit() -> None:
+    """Ahead of all that was registered so far: a tracer provider that we mirror to has to be there still."""
+    atexit.unregister(_leave)
     atexit.register(_leave)
 
 
@@ -291,11 +303,12 @@ def step(**options: Any) -> OpenStep:
     Outside an episode it is inert, and that is counted.
     """
     opened = current_trajectory()
-    if not opened:
-        session = current_session()
-        if session is not None:
-            session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
-    return opened.step(**options)
+    if opened:
+        return opened.step(**options)
+    session = current_session()
+    if session is not None:
+        session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
+    return inert_step()
 
 
 _held: dict[int, Session] = {}

@@ -377,6 +377,12 @@ class LiveSpan(Span, Ended):
         shown.values = values
         return shown
 
+    def with_origin(self, origin: Origin) -> LiveSpan:
+        """The same ended span as made by somebody else."""
+        shown = copy.copy(self)
+        shown._origin = origin
+        return shown
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "TRANSPORT_VARIABLE",
     "close_with_child",
     "close_with_this_child",
+    "is_off",
     "open_session",
     "publish",
 ]
@@ -65,7 +66,7 @@ def open_session(
     launch_id = launched.pop("run_id", None)
     identity = str(run_id or _told(RUN_ID_VARIABLE, apart) or launch_id or ids.run_id())
     facts = {"kind": "train", "name": run, **facts, **launched}
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if is_off():
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
     chosen = _sampling(sampling)
@@ -83,6 +84,11 @@ def open_session(
         publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
     close_with_this_child(session)
     return session
+
+
+def is_off() -> bool:
+    """Whether OpenTelemetry's switch turns recording off."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def close_with_this_child(session: Session) -> None:

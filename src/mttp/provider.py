@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - see _provider
+import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry import trace
@@ -12,16 +15,29 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, sampling
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.trace import Link, Span, SpanKind, Tracer, TracerProvider
+from opentelemetry.trace import Link, Span, SpanKind, Tracer, TracerProvider, TraceState
 from opentelemetry.util._decorator import _agnosticcontextmanager
 from opentelemetry.util.types import Attributes
 
 from mttp import ids
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError
+from mttp.livespan import LiveSpan, Origin
+from mttp.refusal import Refused, Rejection
+from mttp.semconv import attributes as a
 from mttp.session import Session
 
-__all__ = ["DelegatingProvider", "Mirror", "install", "mirror"]
+__all__ = ["DelegatingProvider", "Mirror", "check", "install", "mirror"]
+
+_log = logging.getLogger("mttp")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plugged:
+    """A session and what records into it: one value, so that threads never see the one without the other."""
+
+    session: Session
+    provider: sdk.TracerProvider
 
 
 class DelegatingProvider(TracerProvider):
@@ -32,27 +48,27 @@ class DelegatingProvider(TracerProvider):
     """
 
     def __init__(self) -> None:
-        self._session: Session | None = None
-        self._provider: sdk.TracerProvider | None = None
+        self._plugged: _Plugged | None = None
 
     def plug(self, session: Session) -> None:
         """Record into `session` from here on."""
-        self._session, self._provider = session, None
+        self._plugged = _Plugged(session, _provider(session))
 
     def unplug(self, session: Session) -> None:
         """Record into it no more."""
-        if self._session is session:
-            self._session = self._provider = None
+        if self._plugged is not None and self._plugged.session is session:
+            self._plugged = None
 
     @property
     def current(self) -> sdk.TracerProvider | None:
-        """The SDK's provider for the session that records; made when the first tracer needs it."""
-        session = self._session
-        if session is None or session.closed:
-            return None
-        if self._provider is None:
-            self._provider = _provider(session)
-        return self._provider
+        """The SDK's provider for the session that records; None where none does."""
+        plugged = self._plugged
+        return None if plugged is None or plugged.session.closed else plugged.provider
+
+    @property
+    def _session(self) -> Session | None:
+        plugged = self._plugged
+        return None if plugged is None or plugged.session.closed else plugged.session
 
     def get_tracer(
         self,
@@ -68,19 +84,24 @@ class DelegatingProvider(TracerProvider):
 
     # What the SDK's provider has besides, for those who expect it.
 
-    def add_span_processor(self, processor: SpanProcessor) -> None:
-        """Have a processor look on for as long as the session that records is open."""
-        if self._session is not None:
-            self._session.observe(processor)
+    def add_span_processor(self, span_processor: SpanProcessor) -> None:
+        """Have a processor look on until the session that records is closed, which shuts it down."""
+        session = self._session
+        if session is None:
+            _log.warning("mttp: no session is open, and %r sees nothing: add it to one", span_processor)
+        else:
+            session.observe(span_processor)
 
     @property
     def resource(self) -> Resource:
-        """That of the session that records."""
-        return Resource({}) if self._session is None else self._session.resource
+        """That of the session that records; an empty one where none does."""
+        session = self._session
+        return Resource({}) if session is None else session.resource
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Have everything written that has ended."""
-        return self._session is None or self._session.flush(timeout_millis / 1000)
+        """Have everything written that has ended; whether it was in time."""
+        session = self._session
+        return session is None or session.flush(timeout_millis / 1000)
 
     def shutdown(self) -> None:
         """Nothing: sessions are closed by who opened them."""
@@ -143,8 +164,14 @@ class _Delegate(Tracer):
 
 
 def _provider(session: Session) -> sdk.TracerProvider:
+    """
+    The SDK's provider for one session.
+
+    In a forked child it looks at the process anew, by a thread pool.
+    That would hang where the pool's module, which holds a lock across forks, is imported after this is made.
+    """
     provider = sdk.TracerProvider(
-        sampler=sampling.ALWAYS_ON,
+        sampler=_Sampler(session),
         resource=session.resource,
         shutdown_on_exit=False,
         id_generator=_Ids(),
@@ -166,20 +193,63 @@ class _Ids(IdGenerator):
         return True
 
 
+class _Sampler(sampling.Sampler):
+    """
+    Has every span recorded: files and memory keep it.
+
+    The flag, by which collectors get a span or not, is the parent's, and the session's choice for a root.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,  # noqa: ARG002 - here and below: the SDK's signature
+        kind: SpanKind | None = None,  # noqa: ARG002
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,  # noqa: ARG002
+        trace_state: TraceState | None = None,  # noqa: ARG002
+    ) -> sampling.SamplingResult:
+        parent = trace.get_current_span(parent_context).get_span_context()
+        sampled = parent.trace_flags.sampled if parent.is_valid else self._session.samples(trace_id)
+        decision = sampling.Decision.RECORD_AND_SAMPLE if sampled else sampling.Decision.RECORD_ONLY
+        return sampling.SamplingResult(decision, attributes, parent.trace_state)
+
+    def get_description(self) -> str:
+        return "mttp"
+
+
 class _ToSession(SpanProcessor):
-    """Hands ended spans to the session."""
+    """Shows spans to the session; the SDK would raise its failures into whoever made the span."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def on_start(self, span: sdk.Span, parent_context: Context | None = None) -> None:
-        self._session.guest_started(span, parent_context)
+        try:
+            self._session.guest_started(span, parent_context)
+        except Exception as error:
+            self._session.fault("internal_error", f"a span of another library's that starts: {error!r}")
 
     def on_end(self, span: ReadableSpan) -> None:
-        self._session.guest(span)
+        try:
+            self._session.guest(span)
+        except Exception as error:
+            self._session.fault("internal_error", f"a span of another library's that ends: {error!r}")
 
 
 _ours = DelegatingProvider()
+
+
+def check() -> None:
+    """Raise ConfigureError where OpenTelemetry's variables ask for limits of spans that are none."""
+    try:
+        sdk.SpanLimits()
+    except ValueError as error:
+        raise ConfigureError(f"{error}; correct the variable, or unset it") from error
 
 
 def install(session: Session) -> bool:
@@ -207,17 +277,18 @@ def mirror() -> Mirror:
             "mirror=True: no other tracer provider is set; set yours ahead of mttp.configure"
         )
     processor: Any = getattr(provider, "_active_span_processor", None)
-    if not callable(getattr(processor, "on_end", None)):
+    resource: Any = getattr(provider, "resource", None)
+    if not callable(getattr(processor, "on_end", None)) or not isinstance(resource, Resource):
         raise ConfigureError(
-            f"mirror=True: {type(provider).__name__} takes no spans that have ended, as the SDK's does; "
-            "give its exporter to mttp.configure instead"
+            f"mirror=True: the tracer provider that is set, {type(provider).__name__}, is not the SDK's "
+            "and takes no spans that have ended; give its exporter to mttp.configure(exporters=[...]) instead"
         )
-    return Mirror(processor, type(provider).__name__)
+    return Mirror(processor, resource, type(provider).__name__)
 
 
 class Mirror(SpanExporter):
     """
-    Hands our spans, ids and all, to the processors of somebody else's provider.
+    Hands our spans, ids and all, to the processors of somebody else's provider, as that provider's own.
 
     What other instrumentations record there within a step then hangs below that step.
     """
@@ -229,15 +300,38 @@ class Mirror(SpanExporter):
     close_timeout = 10.0
     withholding = Withholding(content=False, max_elements=4096, max_episode_bytes=1024 * 1024)
 
-    def __init__(self, processor: SpanProcessor, owner: str) -> None:
+    def __init__(self, processor: SpanProcessor, resource: Resource, owner: str) -> None:
         self._processor = processor
+        self._resource = resource
         self._owner = owner
+        self._origin: Origin | None = None
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Hand them over; what becomes of them there is the other provider's affair."""
+        """
+        Hand them over, each once; what becomes of them there is the other provider's affair.
+
+        Raises Refused for those at which its processors raised.
+        """
+        failed: list[ReadableSpan] = []
         for span in spans:
-            self._processor.on_end(span)
+            try:
+                self._processor.on_end(self._theirs(span))
+            except Exception as error:
+                failed.append(span)
+                reason = repr(error)
+        if failed:
+            traces = {span.context.trace_id for span in failed if span.context is not None}
+            raise Refused(reason, rejections=[Rejection("mirror_failed", len(failed), len(traces))])
         return SpanExportResult.SUCCESS
+
+    def _theirs(self, span: ReadableSpan) -> ReadableSpan:
+        """The span as made by their service, in our run."""
+        if not isinstance(span, LiveSpan):
+            return span
+        if self._origin is None:
+            run = Resource({a.RUN_ID: span.resource.attributes[a.RUN_ID]})
+            self._origin = Origin(self._resource.merge(run), span.instrumentation_scope)
+        return span.with_origin(self._origin)
 
     def shutdown(self) -> None:
         """Nothing: the other provider is released by who made it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -65,6 +66,7 @@ class Session:
         self._lock = threading.RLock()
         self._ending = ExitStack()
         self._leaving = ExitStack()
+        self._close_seconds = max((lane.close_timeout for lane in lanes), default=PROCESSOR_SECONDS)
         faults: Faults = []
         self._observers = Observers(processors, self.fault)
         observers = self._observers if processors else None
@@ -191,9 +193,14 @@ class Session:
             return inert_episode()
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Have everything written that has ended; whether all was taken within `timeout` seconds."""
-        self._observers.flush(timeout)
-        return self._share.flush(timeout)
+        """
+        Have everything written that has ended; whether all was taken within `timeout` seconds.
+
+        That goes for the span processors, too.
+        """
+        deadline = time.monotonic() + timeout
+        written = self._share.flush(timeout)
+        return self._observers.flush(max(deadline - time.monotonic(), 0.0)) and written
 
     def close(self, timeout: float | None = None) -> bool:
         """
@@ -207,10 +214,11 @@ class Session:
                 return not self.stats.lost["write_failed"]
             self._finish()
             self._closed = True
+        deadline = time.monotonic() + (self._close_seconds if timeout is None else timeout)
         try:
             return self._share.close(self._status, timeout)
         finally:
-            self._observers.close(PROCESSOR_SECONDS if timeout is None else timeout)
+            self._observers.close(min(max(deadline - time.monotonic(), 0.0), PROCESSOR_SECONDS))
             self._leaving.close()
 
     def _finish(self) -> None:
@@ -300,6 +308,7 @@ class Session:
         """Record a part of the run of its own: what was open or queued is the parent's."""
         self._lock = threading.RLock()
         self._share = self._share.fork()
+        self._observers.after_fork_in_child()
         for transport in self.transports:
             forked = getattr(transport, "after_fork", None)
             if forked is not None:
@@ -313,6 +322,10 @@ class Session:
     def guest_started(self, span: Span, context: Context | None) -> None:
         """Show a span of another library's that has started to the user's processors."""
         self._observers.started(span, context)
+
+    def samples(self, trace_id: int) -> bool:
+        """Whether collectors get a trace that is no episode."""
+        return self._share.samples(trace_id, None)
 
     @property
     def resource(self) -> Resource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mttp.codec.plain import Faults, Plain, plain, text
@@ -10,7 +10,7 @@ from mttp.episodes import Call
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["EXECUTE_TOOL", "decode", "encode", "is_call", "span_name"]
+__all__ = ["EXECUTE_TOOL", "below", "decode", "encode", "is_call", "span_name"]
 
 EXECUTE_TOOL = "execute_tool"
 
@@ -66,13 +66,25 @@ def is_call(record: SpanRecord) -> bool:
     return a.GEN_AI_OPERATION_NAME in record.attributes
 
 
+def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> Iterator[SpanRecord]:
+    """The calls right below a span, or below spans of other libraries there, outermost first."""
+    waiting = [*reversed(children.get(span_id, ()))]
+    while waiting:
+        record = waiting.pop()
+        if is_call(record):
+            yield record
+        elif a.RUN_ID not in record.attributes:
+            waiting += reversed(children.get(record.span_id, ()))
+
+
 def decode(record: SpanRecord) -> Call:
     """The call that this span records."""
     found: Mapping[str, Any] = record.attributes
     operation = str(found[a.GEN_AI_OPERATION_NAME])
     keys = _TOOL if operation == EXECUTE_TOOL else _MODEL
     values = {name: found[key] for name, key in keys.items() if key in found}
-    values["finish_reasons"] = tuple(values.get("finish_reasons") or ())
+    reasons = values.get("finish_reasons") or ()
+    values["finish_reasons"] = (reasons,) if isinstance(reasons, str) else tuple(reasons)
     return Call(
         operation=operation,
         parameters={name: found[key] for name, key in _PARAMETERS.items() if key in found},

@@ -317,7 +317,7 @@ def _steps(
         step = steps.decode(
             record,
             scorings=[_reward(child, children) for child in mine if _is_reward(child)],
-            calls=[calls.decode(child) for child in mine if calls.is_call(child)],
+            calls=[calls.decode(call) for call in calls.below(record.span_id, children)],
         )
         yield segments.segment(record), step
 

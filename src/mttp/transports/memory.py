@@ -14,6 +14,7 @@ from mttp.codec.episodes import is_episode
 from mttp.codec.profiles import full
 from mttp.errors import TransportError
 from mttp.readable import record
+from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 from mttp.transports.options import path_of, positive, take
 
@@ -25,6 +26,7 @@ class MemoryTransport(SpanExporter):
     Keeps spans by trace.
 
     With `max_episodes`, the oldest finished episodes go first, whole, counted in `evicted`; runs stay.
+    Of other libraries' traces as many are kept.
     Memory grows without bound otherwise.
     """
 
@@ -40,6 +42,7 @@ class MemoryTransport(SpanExporter):
         self._traces: dict[str, list[SpanRecord]] = {}
         self._open: OrderedDict[str, None] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
+        self._others: OrderedDict[str, None] = OrderedDict()
         self._refused: set[str] = set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -48,6 +51,8 @@ class MemoryTransport(SpanExporter):
         with self._lock:
             for kept in records:
                 self._keep(kept)
+            while self.max_episodes is not None and len(self._others) > self.max_episodes:
+                del self._traces[self._others.popitem(last=False)[0]]
         return SpanExportResult.SUCCESS
 
     def _keep(self, kept: SpanRecord) -> None:
@@ -56,11 +61,16 @@ class MemoryTransport(SpanExporter):
             self._refused -= {trace_id} if is_root else set()
             return
         self._traces.setdefault(trace_id, []).append(kept)
-        if is_episode([kept]) and trace_id not in self._finished:
+        if trace_id in self._finished:
+            return
+        if is_episode([kept]):
+            self._others.pop(trace_id, None)
             self._open[trace_id] = None
             if is_root:
                 self._finished[trace_id] = self._open.pop(trace_id)
             self._evict()
+        elif a.RUN_ID not in kept.attributes and trace_id not in self._open:
+            self._others[trace_id] = None
 
     def _evict(self) -> None:
         while self.max_episodes is not None and len(self._open) + len(self._finished) > self.max_episodes:

@@ -1,0 +1,333 @@
+"""Span processors of the user's own see every span start and end, and harm nobody."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, trace
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from programs import told
+
+import mttp
+from mttp.errors import ConfigureError
+
+tracer = trace.get_tracer("library")
+
+
+class Watching(SpanProcessor):
+    """Remembers what it was called with; each call may be made to fail, or to wait."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.failing: set[str] = set()
+        self.hanging: set[str] = set()
+        self.open = threading.Event()
+        """What hangs goes on once it is set."""
+
+    def _note(self, call: str, *what: str) -> None:
+        self.called.append(" ".join([call, *what]))
+        if call in self.hanging:
+            self.open.wait()
+        if call in self.failing:
+            raise RuntimeError("broken")
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self._note("on_start", span.name)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._note("on_end", span.name)
+
+    def shutdown(self) -> None:
+        self._note("shutdown")
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        self._note("force_flush")
+        return True
+
+
+def play() -> mttp.OpenEpisode:
+    """One episode with a span of another library's."""
+    with mttp.episode() as episode, episode.step() as step, tracer.start_as_current_span("GET"):
+        step.reward(1.0)
+    return episode
+
+
+@pytest.mark.parametrize("kind", [SimpleSpanProcessor, BatchSpanProcessor])
+def test_the_sdks_processors_get_our_spans_and_others(kind: Any) -> None:
+    """
+    Real ones, ready for any exporter; one tree, whoever made its parts.
+    """
+    exporter = InMemorySpanExporter()
+    with mttp.configure("memory://", processors=[kind(exporter)]):
+        episode = play()
+
+    found = {span.name: span for span in exporter.get_finished_spans()}
+    assert {"GET", "step", "episode", "run"} <= set(found)
+    assert all(isinstance(span, ReadableSpan) and span.to_json() for span in found.values())
+    assert (found["episode"].context, found["step"].context) == (found["step"].parent, found["GET"].parent)
+    assert episode.trace_id == (found["episode"].attributes or {})["mttp.episode.id"]
+
+
+def test_the_consoles_exporter_prints_them() -> None:
+    """
+    The simplest look at what is recorded.
+    """
+    out = io.StringIO()
+    with mttp.configure("memory://", processors=[SimpleSpanProcessor(ConsoleSpanExporter(out=out))]):
+        play()
+
+    assert all(f'"name": "{name}"' in out.getvalue() for name in ("GET", "step", "episode", "run"))
+
+
+def test_spans_are_seen_in_the_order_in_which_they_start_and_end() -> None:
+    """
+    As the SDK calls them; the run, which ends last, is seen before they are released.
+    """
+    watching = Watching()
+    with mttp.configure("memory://", processors=[watching]):
+        play()
+
+    about = ("episode", "step", "GET")
+    assert [f"on_start {name}" for name in about] + [f"on_end {name}" for name in reversed(about)] == [
+        call for call in watching.called if call.split()[-1] in about
+    ]
+    assert ["on_end run", "shutdown"] == watching.called[-2:]
+
+
+class FromBaggage(SpanProcessor):
+    """Sets what the baggage says, as OpenTelemetry's processor of that name does."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        span.set_attributes({key: str(value) for key, value in baggage.get_all(parent_context).items()})
+
+
+@pytest.mark.parametrize("transport", ["memory://", "file://a.jsonl"])
+def test_a_processor_may_set_attributes_as_spans_start(transport: str) -> None:
+    """
+    They are recorded, on ours and on others'.
+    """
+    with mttp.configure(transport, processors=[FromBaggage()]) as session:
+        token = otel_context.attach(baggage.set_baggage("user", "ann"))
+        play()
+        otel_context.detach(token)
+
+    found = mttp.scan(session if transport == "memory://" else "a.jsonl")
+    users = {span.name: span.attributes.get("user") for span in found}
+    assert {"ann"} == {users[name] for name in ("episode", "step", "GET")}
+
+
+@pytest.mark.parametrize("what", ["on_start", "on_end", "force_flush", "shutdown"])
+def test_one_that_raises_is_counted_and_hurts_nobody(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    The others are called, everything is recorded, and the log says it once.
+    """
+    broken, sound = Watching(), Watching()
+    broken.failing = {what}
+    with caplog.at_level(logging.WARNING), mttp.configure("memory://", processors=[broken, sound]) as session:
+        play()
+        play()
+        session.flush()
+
+    assert broken.called == sound.called
+    assert 1 <= session.stats.faults["processor_failed"]
+    assert 1 == len([line for line in caplog.messages if f"Watching.{what}: RuntimeError('broken')" in line])
+    assert [True, True] == [episode.complete for episode in mttp.read(session)]
+
+
+class UnspeakableError(Exception):
+    """An exception that can't even be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_not_even_an_exception_that_can_not_be_shown_gets_out() -> None:
+    """
+    It is counted like any other.
+    """
+    processor = Watching()
+    processor.on_end = lambda span: (_ for _ in ()).throw(UnspeakableError())  # type: ignore[method-assign]
+    with mttp.configure("memory://", processors=[processor]) as session:
+        play()
+
+    assert 3 <= session.stats.faults["processor_failed"]
+
+
+def test_flushing_waits_for_processors_and_no_longer_than_it_was_told() -> None:
+    """
+    One that hangs leaves the others and the transports as they are.
+    """
+    hanging, sound = Watching(), Watching()
+    hanging.hanging = {"force_flush"}
+    with mttp.configure("memory://", processors=[hanging, sound]) as session:
+        play()
+        in_time = session.flush(0.2)
+        written = session.stats.pending
+        hanging.open.set()
+        later = session.flush()
+
+    assert (False, 0, True) == (in_time, written, later)
+    assert 2 == sound.called.count("force_flush")
+
+
+@pytest.mark.parametrize("how", ["argument", "configured"])
+def test_closing_waits_for_processors_and_no_longer_than_it_was_told(how: str) -> None:
+    """
+    What is recorded is there, and the others are released.
+    """
+    hanging, sound = Watching(), Watching()
+    hanging.hanging = {"shutdown"}
+    timeout = 0.2 if how == "configured" else None
+    session = mttp.configure("file://a.jsonl", processors=[hanging, sound], close_timeout=timeout)
+    play()
+    written = session.close(None if how == "configured" else 0.2)
+    still = not hanging.open.is_set()
+    hanging.open.set()
+
+    assert (True, True) == (written, still)
+    assert ["shutdown", "shutdown"] == [hanging.called[-1], sound.called[-1]]
+    assert [True] == [episode.complete for episode in mttp.read("a.jsonl")]
+
+
+def test_after_closing_they_see_nothing() -> None:
+    """
+    Their exporters are closed and would complain; a span that outlives the session is not shown.
+    """
+    watching = Watching()
+    with mttp.configure("memory://", processors=[watching]):
+        guest, episode = tracer.start_span("GET"), mttp.episode()
+    guest.end()
+    episode.end()
+    play()
+
+    assert "shutdown" == watching.called[-1]
+    assert 1 == watching.called.count("shutdown")
+
+
+def test_one_that_is_added_later_sees_what_comes_later() -> None:
+    """
+    By way of the provider, as libraries do.
+    """
+    watching = Watching()
+    with mttp.configure("memory://"):
+        play()
+        trace.get_tracer_provider().add_span_processor(watching)  # type: ignore[attr-defined]
+        play()
+
+    assert (1, 1) == (watching.called.count("on_end episode"), watching.called.count("on_end GET"))
+    assert "shutdown" == watching.called[-1]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_the_interpreter_ends_whatever_processors_do(closed: bool) -> None:
+    """
+    One that never returns holds nobody up for long, and the others are released.
+    """
+    program = f"""
+import atexit, json, sys, threading, time
+import mttp
+from opentelemetry.sdk.trace import SpanProcessor
+
+class Hanging(SpanProcessor):
+    def shutdown(self):
+        threading.Event().wait()
+
+class Sound(SpanProcessor):
+    released = False
+    def shutdown(self):
+        Sound.released = True
+
+atexit.register(lambda: print(json.dumps(Sound.released)))
+
+def none_starts(self):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+session = mttp.configure("file://a.jsonl", processors=[Hanging(), Sound()], close_timeout=0.5)
+with mttp.episode(), mttp.step():
+    pass
+if {closed}:
+    session.close()
+threading.Thread.start = none_starts  # what later Pythons do when they end
+"""
+
+    assert told(program) is True
+    assert [True] == [episode.complete for episode in mttp.read("a.jsonl")]
+
+
+def test_forked_children_flush_their_own() -> None:
+    """
+    A batch that gathers in a child is exported when its part is closed.
+    """
+    program = """
+import json, multiprocessing, os
+import mttp
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+class Lines(SpanExporter):
+    def export(self, spans):
+        with open("lines.txt", "a") as file:
+            file.writelines(f"{os.getpid()} {span.name}\\n" for span in spans)
+        return SpanExportResult.SUCCESS
+
+def work():
+    with mttp.episode(), mttp.step():
+        pass
+
+with mttp.configure("file://runs/", processors=[BatchSpanProcessor(Lines())]):
+    work()
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=work) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+lines = [line.split() for line in open("lines.txt")]
+steps = [pid for pid, name in lines if name == "step"]
+print(json.dumps([len(steps), len(set(steps)), [child.exitcode for child in children]]))
+"""
+
+    assert [3, 3, [0, 0]] == told(program)
+    assert 3 == len(mttp.read("runs/"))
+
+
+@pytest.mark.parametrize("given", [BatchSpanProcessor, InMemorySpanExporter(), "memory://", None])
+def test_what_is_no_processor_is_refused_at_set_up(given: Any) -> None:
+    """
+    A class, or an exporter that should be wrapped or given elsewhere; nothing is left configured.
+    """
+    with pytest.raises(ConfigureError, match=r"is no span processor; make one.*exporters=\[\.\.\.\]"):
+        mttp.configure("memory://", processors=[given])
+
+    assert mttp.current_session() is None
+
+
+@pytest.mark.parametrize("argument", ["processors", "exporters"])
+def test_one_alone_is_no_list(argument: str) -> None:
+    """
+    The message shows how to write it.
+    """
+    one = SimpleSpanProcessor(InMemorySpanExporter()) if argument == "processors" else InMemorySpanExporter()
+
+    with pytest.raises(ConfigureError, match=rf"is no list; write {argument}=\[\.\.\.\]"):
+        mttp.configure("memory://", **{argument: one})  # type: ignore[arg-type]
+
+
+def test_exporters_are_transports() -> None:
+    """
+    What the SDK calls an exporter gets everything that was recorded, others' spans too.
+    """
+    exporter = InMemorySpanExporter()
+    with mttp.configure("memory://", exporters=[exporter]) as session:
+        play()
+
+    shown = sorted(span.name for span in exporter.get_finished_spans())
+    assert sorted(span.name for span in session.records()) == shown
+    assert {"GET", "step", "episode", "run"} <= set(shown)
