@@ -1,4 +1,4 @@
-"""Teach a numpy policy to add with groups of samples (GRPO), and record groups, updates and a late second opinion.
+"""Teach a numpy policy to add with groups of samples (GRPO); record groups, updates and a second opinion.
 
 Each prompt is answered by eight samples; what they earn is compared within the group.
 A group whose samples all earn the same teaches nothing and is discarded, and the recording says so.

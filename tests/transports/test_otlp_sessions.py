@@ -1,0 +1,139 @@
+"""What a receiver gets of a session: what the transport lets it have, and the rest is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from specimen import EVERYTHING, episodes
+
+import mttp
+from mttp import configuration
+from mttp.codec.projection import project
+from mttp.codec.withholding import Withholding
+from mttp.episodes import differences
+from mttp.testing import OtlpReceiver
+
+CONTENT = Withholding(content=True, max_elements=4096, max_episode_bytes=1024 * 1024)
+NO_CONTENT = Withholding(content=False, max_elements=4096, max_episode_bytes=1024 * 1024)
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[OtlpReceiver]:
+    """One that takes both protocols."""
+    with OtlpReceiver() as opened:
+        yield opened
+
+
+def through(receiver: OtlpReceiver, address: str, value: mttp.Episode, **view: Any) -> tuple[Any, Any]:
+    """The episode as memory and as the receiver has it."""
+    with mttp.configure(["memory://", mttp.Route(address, **view)]) as session:
+        recorded = session.record(value)
+    kept = {episode.trace_id: episode for episode in mttp.read(session)}
+    got = {episode.trace_id: episode for episode in mttp.read(receiver)}
+    assert {} == dict(session.stats.lost)
+    configuration.forget()
+    return kept[recorded.trace_id], got[recorded.trace_id]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize(("content", "withholding"), [(None, NO_CONTENT), (True, CONTENT)])
+def test_the_specimen_arrives_as_its_projection(
+    protocol: str, content: bool | None, withholding: Withholding, receiver: OtlpReceiver
+) -> None:
+    """
+    Content is off unless it is asked for, and every omission is named.
+    """
+    address = receiver.http_address if protocol == "http" else receiver.grpc_address
+    kept, got = through(receiver, address, EVERYTHING, content=content)
+
+    assert [] == differences(project(kept, withholding), got)
+    assert (content is None) == any("content is off" in omission for omission in got.omissions)
+    assert [] == mttp.check(receiver).all
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(episodes())
+def test_any_episode_arrives_as_its_projection(receiver: OtlpReceiver, value: mttp.Episode) -> None:
+    """
+    Whatever it holds.
+    """
+    kept, got = through(receiver, receiver.http_address, value)
+
+    assert [] == differences(project(kept, NO_CONTENT), got)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_long_tokens_stay_behind_and_their_counts_arrive(protocol: str, receiver: OtlpReceiver) -> None:
+    """
+    Beyond 4,096 elements, or a megabyte per episode.
+    """
+    long = mttp.Tokens(ids=np.arange(5000), logprobs=np.zeros(5000))
+    short = mttp.Tokens(ids=np.arange(4000), logprobs=np.zeros(4000))
+    steps = tuple(mttp.Step(index=index, tokens=long if index == 0 else short) for index in range(30))
+    address = receiver.http_address if protocol == "http" else receiver.grpc_address
+    kept, got = through(receiver, address, mttp.Episode(env="long", steps=steps))
+
+    assert [] == differences(project(kept, NO_CONTENT), got)
+    (first, second, *_, last) = got.steps
+    assert (5000, None, 4000) == (first.tokens.count, first.tokens.ids, len(second.tokens.ids))
+    assert "the limit is 4096" in first.tokens.omitted_reason
+    assert "beyond the episode's 1048576" in last.tokens.omitted_reason
+
+
+def test_a_hook_sees_content_of_its_own_route_only(receiver: OtlpReceiver) -> None:
+    """
+    Memory has what was recorded; the receiver has what the hook gave, and the span says so.
+    """
+
+    def redact(key: str, value: Any) -> Any:
+        return value.replace("secret", "***") if isinstance(value, str) else None
+
+    value = mttp.Episode(env="e", steps=(mttp.Step(observation="my secret", action=[1, 2]),))
+    kept, got = through(receiver, receiver.http_address, value, content=True, redact=redact)
+
+    assert ("my secret", [1, 2]) == (kept.steps[0].observation, kept.steps[0].action)
+    assert ("my ***", None) == (got.steps[0].observation, got.steps[0].action)
+    assert {"mttp.observation.value: redacted", "mttp.action.value: redacted"} == set(got.steps[0].omissions)
+
+
+def test_of_the_episodes_that_sampling_leaves_out_only_the_wanted_arrive() -> None:
+    """
+    Memory has them all; a rule keeps what went wrong, whole.
+    """
+    with OtlpReceiver() as receiver:
+        sampling = mttp.Sampling(0.0, keep=["failure", "invalid_reward"])
+        with mttp.configure(["memory://", receiver.http_address], sampling=sampling) as session:
+            for outcome, reward in (("success", 1.0), ("failure", 0.0), ("success", float("nan"))):
+                with mttp.episode(env="e", task=f"{outcome} {reward}") as episode:
+                    with episode.step() as step:
+                        step.reward(reward)
+                    episode.end(outcome=outcome)
+        got = {episode.task: episode for episode in mttp.read(receiver)}
+        memory, collector = session.stats.transports.values()
+
+    assert 3 == len(mttp.read(session))
+    assert {"failure 0.0", "success nan"} == got.keys()
+    assert all(episode.complete and episode.step_count == 1 for episode in got.values())
+    assert (0, True) == (memory.sampled_out, collector.sampled_out >= 2)
+    assert collector.recorded == collector.delivered
+
+
+def test_groups_are_chosen_as_a_whole() -> None:
+    """
+    Members of one group share its fate.
+    """
+    with OtlpReceiver() as receiver:
+        with mttp.configure(receiver.http_address, sampling=0.5, run_id="r"):
+            for number in range(120):
+                with mttp.episode(env="e", group=f"g{number // 4}"):
+                    pass
+        groups: dict[str, int] = {}
+        for episode in mttp.read(receiver):
+            groups[str(episode.group)] = groups.get(str(episode.group), 0) + 1
+
+    assert {4} == set(groups.values())
+    assert 5 < len(groups) < 25
