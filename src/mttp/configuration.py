@@ -135,6 +135,9 @@ def _open(
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
     routes = [*_routes(transport, identity), *map(Route, more)]
+    if not routes and not processors:
+        _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER asks for no exporter")
+        return Session([], run_id=identity, facts=facts)
     chosen, lanes = _sampling(sampling), _lanes(routes, views or {})
     session = Session(
         lanes,
@@ -156,14 +159,15 @@ def _open(
 
 
 def _lanes(routes: Sequence[Route], views: Mapping[str, Any]) -> list[Lane]:
-    """All of the routes open; where one can't be opened, none is left open."""
+    """All of the routes open; where one can't be opened, none is left open that was not before."""
     lanes: list[Lane] = []
     try:
         for route in routes:
             lanes.append(route.open(**views))
     except BaseException:
-        for lane in lanes:
-            lane.transport.shutdown()
+        for route, lane in zip(routes, lanes, strict=False):
+            if route.is_address:
+                lane.transport.shutdown()
         raise
     return lanes
 

@@ -65,7 +65,7 @@ class Share:
     def __init__(self, plan: Plan, *, forked: bool = False) -> None:
         self.run_id = plan.run_id
         self.origin = plan.origin
-        self.stats = Stats(lane.address for lane in plan.lanes)
+        self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
@@ -88,18 +88,25 @@ class Share:
 
     def flush(self, timeout: float) -> bool:
         """Have everything written that has ended; whether all was taken within `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        for pipeline in self.pipelines:
-            pipeline.hurry()
-        taken = [pipeline.flush(max(deadline - time.monotonic(), 0.0)) for pipeline in self.pipelines]
-        return all(taken)
+        return _flush(self.pipelines, timeout)
+
+    def flush_one(self, place: int, timeout: float) -> bool:
+        """The same for one transport, by its place; nobody waits for the others."""
+        return _flush(self.pipelines[place : place + 1], timeout)
 
     def close(self, status: str, timeout: float | None) -> bool:
-        """End the run; whether everything was written in time: `timeout` seconds, or each transport's own."""
-        self._ended, self._status = self._clock.now(), status
+        """
+        End the run; whether everything was written in time: `timeout` seconds, or each transport's own.
+
+        Whoever calls it while somebody else closes, a signal's handler say, waits along.
+        """
+        if self._ended is None:
+            self._ended, self._status = self._clock.now(), status
         for pipeline in self.pipelines:
             pipeline.begin_close(timeout)
         written = [pipeline.close() for pipeline in self.pipelines]
+        if not written and self.origin.observers is not None:
+            self.ending()  # no transport, but span processors that see it
         return all(written)
 
     # What the recorder calls.
@@ -107,8 +114,10 @@ class Share:
     def ended(self, span: Ended) -> None:
         """Take an ended span."""
         if self._heir is None:
-            for pipeline in self.pipelines:
-                pipeline.put(span)
+            full = [pipeline for pipeline in self.pipelines if not pipeline.put(span)]
+            since = time.monotonic() if full else 0.0
+            for pipeline in full:  # once each has the span: none waits for another's space
+                pipeline.hold_up(span, since)
         else:
             self._heir.fault(
                 "episode_of_parent", f"{span.name!r} belongs to the process that forked this one"
@@ -291,6 +300,16 @@ class Share:
         self.stats, self._marking, self._unmarked = Stats(), threading.Lock(), {}
         self._heir = Share(self._plan, forked=True)
         return self._heir
+
+
+def _flush(pipelines: Sequence[Pipeline], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    tickets = [pipeline.ask() for pipeline in pipelines]
+    taken = [
+        pipeline.answer(ticket, max(deadline - time.monotonic(), 0.0))
+        for pipeline, ticket in zip(pipelines, tickets, strict=True)
+    ]
+    return all(taken)
 
 
 class _To:
