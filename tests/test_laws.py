@@ -45,6 +45,7 @@ LAYERS = {
     "routes": 9,
     "provider": 10,
     "signals": 10,
+    "health": 10,
     "configuration": 11,
     "integrations": 12,
     "instrumentation": 13,
@@ -56,6 +57,7 @@ LAYERS = {
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
 WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
 WRITE |= {"lane", "gate", "sampling", "refusal", "observers", "veil", "routes", "provider", "signals"}
+WRITE |= {"health"}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {"transports.options", "cli.output", "cli.app"}

@@ -11,11 +11,11 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import ids, provenance, provider, signals
+from mttp import health, ids, provenance, provider, signals
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, inert_episode
@@ -23,6 +23,9 @@ from mttp.routes import Destination, Route
 from mttp.sampling import Sampling, from_environment
 from mttp.session import Session
 from mttp.transports import environment
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
 
 __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_session", "episode", "step"]
 
@@ -58,6 +61,7 @@ def configure(
     redact: Callable[[str, Any], Any] | None = None,
     sampling: Sampling | float | None = None,
     mirror: bool = False,
+    meter_provider: MeterProvider | None = None,
     close_timeout: float | None = None,
 ) -> Session:
     """
@@ -74,6 +78,7 @@ def configure(
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
+    `meter_provider` is shown how recording fares, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
 
     Other instrumentations' spans are recorded too, unless a tracer provider was set before.
@@ -86,6 +91,8 @@ def configure(
     global _active, _implicit, _over
     if kind not in _KINDS:
         raise ConfigureError(f"kind {kind!r} is not one of {', '.join(_KINDS)}")
+    if meter_provider is not None and not callable(getattr(meter_provider, "get_meter", None)):
+        raise ConfigureError(f"meter_provider={meter_provider!r} is no meter provider")
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
             raise ConfigureError(f"{_active!r} is open; close it before configuring another")
@@ -107,6 +114,7 @@ def configure(
         if not _active.closed:
             provider.install(_active)
             signals.close_on_sigterm(_active)
+            health.observe(_active, meter_provider)
         _implicit, _over = False, True
         return _active
 
