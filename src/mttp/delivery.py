@@ -122,8 +122,11 @@ class Delivery:
         return _Answer() if taken else _Answer(kept=spans, error=RuntimeError("the transport refused them"))
 
     def _settle(self, segment: Backlog, count: int, answer: _Answer) -> None:
-        for rejection in answer.rejections:
-            self._losses.reject(rejection)
+        if answer.rejections:
+            again = set(map(id, answer.kept))
+            gone = [span for span in segment.spans if id(span) not in again]
+            for rejection in answer.rejections:
+                self._losses.reject(rejection, gone)
         rejected = sum(rejection.spans for rejection in answer.rejections)
         self._stats.delivered += count - len(answer.kept) - rejected
         if answer.taken:

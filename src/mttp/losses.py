@@ -61,9 +61,14 @@ class Losses:
         if any(span.is_last for span in spans):
             del self._causes[trace_id]  # nothing more of it comes
 
-    def reject(self, rejection: Rejection) -> None:
-        """Lose what a receiver turned down; the rest of those episodes may still be taken."""
-        self._lose(rejection.cause, rejection.spans, rejection.episodes).whole = False
+    def reject(self, rejection: Rejection, spans: Sequence[Ended]) -> None:
+        """Lose what a receiver turned down of these spans; the rest of their episodes may still be taken."""
+        episodes = {span.identity.trace_id for span in spans if span.of_episode} - self._counted
+        if rejection.spans == len(spans):  # else nobody says which
+            self._counted |= episodes
+            self._counted -= {span.identity.trace_id for span in spans if span.is_last}
+        lost = min(rejection.episodes, len(episodes))
+        self._lose(rejection.cause, rejection.spans, lost).whole = False
         self._mute_at = self._stats.delivered
 
     def leave(self, trace_id: int, spans: Sequence[Ended], cause: str) -> None:
