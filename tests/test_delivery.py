@@ -87,9 +87,7 @@ def test_what_is_kept_is_offered_again_and_the_rest_is_not(receiver: Receiver) -
         play()
         assert eventually(lambda: not session.stats.pending)
 
-    assert [1, 1] == [
-        sum(name == "step" for name in offer) for offer in receiver.offered if "step" in offer
-    ]
+    assert [1, 1] == [sum(name == "step" for name in offer) for offer in receiver.offered if "step" in offer]
     assert 1 == sum("episode" in offer for offer in receiver.offered)
     assert ({}, 0, session.stats.recorded) == (
         dict(session.stats.lost),
@@ -240,9 +238,7 @@ def test_one_offer_may_be_delivered_kept_and_rejected_in_parts(receiver: Receive
 
     stats = only(session)
     assert {"http_400": 1, "http_413": 1} == dict(stats.lost)
-    assert [3, 1] == [
-        sum(name == "step" for name in offer) for offer in receiver.offered if "step" in offer
-    ]
+    assert [3, 1] == [sum(name == "step" for name in offer) for offer in receiver.offered if "step" in offer]
     assert (0, stats.recorded - 2) == (stats.pending, stats.delivered)
 
 

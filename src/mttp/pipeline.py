@@ -228,10 +228,10 @@ class Pipeline:
         self._waited[trace_id] = waited + now - since
         self._stats.blocked_seconds += now - started
         if not fits:
-            self._waited.pop(trace_id, None)
             self._gather()
             lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
             if lost:
+                self._waited.pop(trace_id)
                 self._losses.add(trace_id, lost, "buffer_full")
         return fits
 
