@@ -75,3 +75,28 @@ def numbered(number: int, *, size: int = 0) -> ReadableSpan:
         attributes={"filling": "x" * size} if size else {},
         instrumentation_scope=InstrumentationScope("test"),
     )
+
+
+class Receiver(SpanExporter):
+    """Gives an answer of one's own to each offer, told in terms of the very spans that it was given."""
+
+    def __init__(self) -> None:
+        self.offered: list[list[str]] = []
+        """The names of the spans of each offer."""
+        self.taken: list[str] = []
+        """The names of all spans but those of offers that were answered by an exception."""
+        self.answer: Callable[[Sequence[ReadableSpan]], None] = lambda spans: None
+        """Raises what it has to say."""
+        self.shutdowns = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Answer."""
+        names = [span.name for span in spans]
+        self.offered.append(names)
+        self.answer(spans)
+        self.taken += names
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """Count it."""
+        self.shutdowns += 1

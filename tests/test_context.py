@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ from opentelemetry import baggage, trace
 from opentelemetry import context as otel_context
 from reading.test_summary import figures, figures_of_values
 from reading.traces import write
+from requests.structures import CaseInsensitiveDict
 
 import mttp
 from mttp import carriers
@@ -105,12 +105,12 @@ def headers_of_email(carrier: dict[str, str]) -> Any:
     [
         dict,
         lambda carrier: {name.upper(): value for name, value in carrier.items()},
-        httpx.Headers,
+        CaseInsensitiveDict,
         headers_of_email,
         lambda carrier: [(name.encode(), value.encode()) for name, value in carrier.items()],
         lambda carrier: [*carrier.items(), *carrier.items(), ("traceparents", "x")],
     ],
-    ids=["dict", "upper case", "httpx", "http.server", "asgi", "twice"],
+    ids=["dict", "upper case", "requests", "http.server", "asgi", "twice"],
 )
 def test_headers_of_any_library_are_read(session: mttp.Session, headers: Any) -> None:
     """
@@ -128,7 +128,7 @@ def test_headers_of_any_library_are_written(session: mttp.Session) -> None:
     Whatever takes items by name; what does not is a fault, and comes back.
     """
     with mttp.episode():
-        assert {"traceparent", "baggage"} <= set(mttp.inject(httpx.Headers()))
+        assert {"traceparent", "baggage"} <= set(mttp.inject(CaseInsensitiveDict()))
         assert mttp.inject(5) == 5  # type: ignore[type-var]
 
     assert 1 == session.stats.faults["carrier_invalid"]

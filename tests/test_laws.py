@@ -49,6 +49,7 @@ WRITE = {
     "apart": 9,
     "provider": 10,
     "signals": 10,
+    "health": 10,
     "opening": 11,
     "configuration": 12,
     "carriers": 13,

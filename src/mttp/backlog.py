@@ -72,10 +72,9 @@ class Backlog:
             self._traces[trace_id] = spans + self._traces.pop(trace_id, [])
         self.bytes += taken.bytes
 
-    def replace(self, view: Callable[[Ended], Ended]) -> None:
-        """Have each span as `view` shows it; what they take is not weighed anew."""
-        for trace_id, spans in self._traces.items():
-            self._traces[trace_id] = list(map(view, spans))
+    def replace(self, trace_id: int, view: Callable[[Ended], Ended]) -> None:
+        """Have each span of a trace as `view` shows it; what they take is not weighed anew."""
+        self._traces[trace_id] = list(map(view, self._traces[trace_id]))
 
     def drop(self, trace_id: int) -> list[Ended]:
         """Take out a trace."""

@@ -9,11 +9,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import ids, observers, provider, signals
+from mttp import health, ids, observers, provider, signals
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.lane import Transport
@@ -30,6 +30,9 @@ from mttp.recorder import OpenEpisode, OpenStep, current_trajectory, inert_episo
 from mttp.routes import Destination
 from mttp.sampling import Sampling
 from mttp.session import Session
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
 
 __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_session", "episode", "step"]
 
@@ -59,6 +62,7 @@ def configure(
     redact: Callable[[str, Any], Any] | None = None,
     sampling: Sampling | float | None = None,
     mirror: bool = False,
+    meter_provider: MeterProvider | None = None,
     close_timeout: float | None = None,
 ) -> Session:
     """
@@ -75,6 +79,7 @@ def configure(
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
+    `meter_provider` is shown how recording fares, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
 
     Other instrumentations' spans are recorded too, unless a tracer provider was set before.
@@ -87,6 +92,8 @@ def configure(
     global _active, _implicit, _over
     if kind not in _KINDS:
         raise ConfigureError(f"kind {kind!r} is not one of {', '.join(_KINDS)}")
+    if meter_provider is not None and not callable(getattr(meter_provider, "get_meter", None)):
+        raise ConfigureError(f"meter_provider={meter_provider!r} is no meter provider")
     provider.check()
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
@@ -115,6 +122,7 @@ def configure(
         if not _active.closed:
             provider.install(_active)
             signals.close_on_sigterm(_active)
+            health.observe(_active, meter_provider)
         _implicit, _over = False, True
         return _active
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.backlog import Backlog
 from mttp.lane import Lane
 from mttp.livespan import Ended
-from mttp.losses import Losses
+from mttp.losses import LOG_SECONDS, Losses
 from mttp.refusal import Refused, Rejection
 from mttp.stats import TransportStats
 
@@ -23,8 +23,6 @@ _log = logging.getLogger("mttp")
 
 REFUSALS = 3
 """How often an episode is offered alone to a transport that takes others and refuses this one."""
-LOG_SECONDS = 60.0
-"""A transport that keeps failing is mentioned in the log this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,6 @@ class Delivery:
         self.failing = False
         self.not_before = 0.0
         """Nothing is offered ahead of this, on the monotonic clock."""
-        self._error: Exception | None = None
         self._segment = Backlog()
         self._lane = lane
         self._stats = stats
@@ -63,17 +60,13 @@ class Delivery:
         self._lock = lock
         self._refusals: dict[int, tuple[int, int]] = {}
         self._logged = float("-inf")
+        self._in_trouble = False
         self._released = False
 
     @property
     def bytes(self) -> int:
         """What waits, and what the transport is being given."""
         return self.waiting.bytes + self._segment.bytes
-
-    @property
-    def attempts(self) -> int:
-        """How often one that takes nothing is asked in the end; one that says why has tried itself."""
-        return 1 if isinstance(self._error, Refused) else REFUSALS
 
     def offer(self) -> bool:
         """Offer the next segment; whether it was taken."""
@@ -91,9 +84,9 @@ class Delivery:
                 if segment is self._segment:  # else it took so long that it was given up
                     self._segment = Backlog()
                     self._settle(segment, count, answer)
-                before, self.failing, self._error = self.failing, not answer.taken, answer.error
+                self.failing = not answer.taken
         self.not_before = time.monotonic() + answer.retry_after
-        self._log(before, answer, count)
+        self._log(answer, count)
         return answer.taken
 
     def give_up(self) -> Backlog:
@@ -116,17 +109,26 @@ class Delivery:
         try:
             taken = self._lane.transport.export(spans) is SpanExportResult.SUCCESS
         except Refused as refused:
-            kept = [span for span in refused.kept if isinstance(span, Ended)]
-            return _Answer(kept, refused.rejections, refused, refused.retry_after or 0.0)
+            named = set(map(id, refused.kept))
+            kept = [span for span in spans if id(span) in named]
+            rejections = tuple(_at_most(len(spans) - len(kept), refused.rejections))
+            return _Answer(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
             return _Answer(kept=spans, error=error)
+        except BaseException as error:  # an exporter that leaves, or was cancelled, takes nobody with it
+            if threading.current_thread() is threading.main_thread():
+                raise  # here it may be Ctrl-C, or a signal's handler that leaves
+            return _Answer(kept=spans, error=RuntimeError(repr(error)))
         return _Answer() if taken else _Answer(kept=spans, error=RuntimeError("the transport refused them"))
 
     def _settle(self, segment: Backlog, count: int, answer: _Answer) -> None:
+        if answer.rejections:
+            again = set(map(id, answer.kept))
+            gone = [span for span in segment.spans if id(span) not in again]
+            for rejection in answer.rejections:
+                self._losses.reject(rejection, gone)
         rejected = sum(rejection.spans for rejection in answer.rejections)
         self._stats.delivered += count - len(answer.kept) - rejected
-        for rejection in answer.rejections:
-            self._losses.reject(rejection)
         if answer.taken:
             for trace_id in segment.traces if self._refusals else ():
                 self._refusals.pop(trace_id, None)
@@ -152,14 +154,24 @@ class Delivery:
             del self._refusals[trace_id]
             self._losses.add(trace_id, segment.drop(trace_id) + self.waiting.drop(trace_id), "refused")
 
-    def _log(self, before: bool, answer: _Answer, count: int) -> None:
+    def _log(self, answer: _Answer, count: int) -> None:
         now, name = time.monotonic(), self._lane.address
-        if answer.error is not None and not before and now - self._logged > LOG_SECONDS:
-            self._logged = now
+        if answer.error is not None and now - self._logged > LOG_SECONDS:
+            self._logged, self._in_trouble = now, True
             what = "were turned down by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
             _log.warning(
                 "mttp: %d spans %s %s%s: %r", len(answer.kept) or count, what, name, rest, answer.error
             )
-        elif answer.taken and before and now - self._logged < LOG_SECONDS:
+        elif answer.error is None and self._in_trouble:
+            self._in_trouble = False
             _log.warning("mttp: writing to %s works again", name)
+
+
+def _at_most(count: int, rejections: Sequence[Rejection]) -> Iterator[Rejection]:
+    """The rejections, of no more spans than there were: a receiver may count as it likes."""
+    for rejection in rejections:
+        spans = min(max(rejection.spans, 0), count)
+        count -= spans
+        if spans:
+            yield replace(rejection, spans=spans, episodes=min(max(rejection.episodes, 0), spans))

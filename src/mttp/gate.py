@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from mttp.livespan import Ended
 from mttp.sampling import Sampling
-from mttp.semconv import spans as names
 from mttp.stats import TransportStats
 
 __all__ = ["Gate"]
@@ -35,10 +35,10 @@ class Gate:
 
     def judge(self, span: Ended) -> bool:
         """Whether a rule wants the episode that ends with this span; called without the lock."""
-        if span.identity.trace_flags.sampled or not _is_last(span):
+        if span.identity.trace_flags.sampled or not span.is_last:
             return False
         held = list(self._held.get(span.identity.trace_id, ()))
-        return self._sampling.wants([each.values for each in [*held, span]])
+        return self._sampling.wants([MappingProxyType(each.values) for each in [*held, span]])
 
     def admit(self, span: Ended, *, wanted: bool) -> Sequence[Ended]:
         """What may go on now that this span has ended; `wanted` is what `judge` said of it."""
@@ -49,24 +49,25 @@ class Gate:
             return self._decide([span], wanted=self._verdicts[trace_id])
         self._held.setdefault(trace_id, []).append(span)
         self.bytes += span.size
-        if _is_last(span):
-            self._verdicts[trace_id] = wanted
-            if len(self._verdicts) > REMEMBERED:
-                self._verdicts.popitem(last=False)
-            return self._decide(self._release(trace_id), wanted=wanted)
+        if span.is_last:
+            return self._settle(trace_id, wanted=wanted)
         while self.bytes > HELD_BYTES:
-            self._decide(self._release(next(iter(self._held))), wanted=False)
+            self._settle(next(iter(self._held)), wanted=False)
         return ()
 
     def close(self) -> None:
         """Nothing more comes: what is held is not sent."""
         while self._held:
-            self._decide(self._release(next(iter(self._held))), wanted=False)
+            self._settle(next(iter(self._held)), wanted=False)
 
-    def _release(self, trace_id: int) -> list[Ended]:
+    def _settle(self, trace_id: int, *, wanted: bool) -> Sequence[Ended]:
+        """Decide on an episode for good: whatever still comes of it has the same verdict."""
+        self._verdicts[trace_id] = wanted
+        if len(self._verdicts) > REMEMBERED:
+            self._verdicts.popitem(last=False)
         spans = self._held.pop(trace_id)
         self.bytes -= sum(span.size for span in spans)
-        return spans
+        return self._decide(spans, wanted=wanted)
 
     def _decide(self, spans: list[Ended], *, wanted: bool) -> Sequence[Ended]:
         if wanted:
@@ -74,8 +75,3 @@ class Gate:
         self._stats.recorded -= len(spans)
         self._stats.sampled_out += len(spans)
         return ()
-
-
-def _is_last(span: Ended) -> bool:
-    """Whether the episode, or its part in this process, ends with it."""
-    return span.parent is None or span.name == names.SEGMENT

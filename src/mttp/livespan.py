@@ -21,6 +21,7 @@ from mttp.clock import Clock
 from mttp.codec.plain import Faults, nanoseconds, plain, text
 from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 
 __all__ = ["MAX_USER_ATTRIBUTES", "Ended", "GuestSpan", "LiveSpan", "Observers", "Origin", "Sink"]
 
@@ -94,6 +95,11 @@ class Ended(ReadableSpan):
     def of_episode(self) -> bool:
         """Whether it belongs to an episode."""
         return a.EPISODE_ID in self.values
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its trace ends with it, or this process's part of the trace."""
+        return self.parent is None or self.name == names.SEGMENT
 
     def with_values(self, values: dict[str, Any]) -> Ended:
         """The same span with other attributes."""

@@ -11,9 +11,12 @@ from mttp.livespan import Ended
 from mttp.refusal import Rejection
 from mttp.stats import TransportStats
 
-__all__ = ["Loss", "Losses"]
+__all__ = ["LOG_SECONDS", "Loss", "Losses"]
 
 _log = logging.getLogger("mttp")
+
+LOG_SECONDS = 60.0
+"""The same trouble is mentioned in the log this often."""
 
 
 @dataclass(slots=True)
@@ -27,7 +30,6 @@ class Loss:
     episodes: int = 0
     whole: bool = True
     """Whether they are whole episodes."""
-    logged: bool = False
 
 
 class Losses:
@@ -40,8 +42,10 @@ class Losses:
     def __init__(self, stats: TransportStats) -> None:
         self._stats = stats
         self._causes: dict[int, str] = {}
+        self._counted: set[int] = set()
         self._untold: dict[str, Loss] = {}
-        self._rejected_at = -1
+        self._logged: dict[str, float] = {}
+        self._mute_at = -1
 
     def __bool__(self) -> bool:
         """Whether there are episodes that lost something and are not over."""
@@ -52,16 +56,33 @@ class Losses:
 
     def add(self, trace_id: int, spans: Sequence[Ended], cause: str = "") -> None:
         """Lose spans of one trace; the cause is that of its first ones."""
-        episodes = int(trace_id not in self._causes and any(span.of_episode for span in spans))
         cause = self._causes.setdefault(trace_id, cause)
-        self._lose(cause, len(spans), episodes)
-        if any(span.parent is None for span in spans):
-            del self._causes[trace_id]  # that was the root: nothing more of it comes
+        self._lose(cause, len(spans), self._episodes(trace_id, spans))
+        if any(span.is_last for span in spans):
+            del self._causes[trace_id]  # nothing more of it comes
 
-    def reject(self, rejection: Rejection) -> None:
-        """Lose what a receiver turned down; the rest of those episodes may still be taken."""
-        self._lose(rejection.cause, rejection.spans, rejection.episodes).whole = False
-        self._rejected_at = self._stats.delivered
+    def reject(self, rejection: Rejection, spans: Sequence[Ended]) -> None:
+        """Lose what a receiver turned down of these spans; the rest of their episodes may still be taken."""
+        episodes = {span.identity.trace_id for span in spans if span.of_episode} - self._counted
+        if rejection.spans == len(spans):  # else nobody says which
+            self._counted |= episodes
+            self._counted -= {span.identity.trace_id for span in spans if span.is_last}
+        lost = min(rejection.episodes, len(episodes))
+        self._lose(rejection.cause, rejection.spans, lost).whole = False
+        self._mute_at = self._stats.delivered
+
+    def leave(self, trace_id: int, spans: Sequence[Ended], cause: str) -> None:
+        """Lose spans at the end, when nobody can be told of it any more."""
+        self._stats.lose(cause, len(spans), episodes=self._episodes(trace_id, spans))
+
+    def _episodes(self, trace_id: int, spans: Sequence[Ended]) -> int:
+        """How many episodes lose something for the first time with these spans: one or none."""
+        is_first = trace_id not in self._counted and any(span.of_episode for span in spans)
+        if any(span.is_last for span in spans):
+            self._counted.discard(trace_id)
+        elif is_first:
+            self._counted.add(trace_id)
+        return int(is_first)
 
     def _lose(self, cause: str, spans: int, episodes: int) -> Loss:
         loss = self._untold.setdefault(cause, Loss(cause))
@@ -71,16 +92,18 @@ class Losses:
         return loss
 
     def tell(self) -> list[Loss]:
-        """What was lost since the last time; nothing as long as whoever turned spans down takes no others."""
-        if self._rejected_at == self._stats.delivered:
+        """What was lost since the last time; nothing as long as nothing is taken: it would be lost, too."""
+        if not self._untold or self._mute_at == self._stats.delivered:
             return []
+        self._mute_at = self._stats.delivered
         told, self._untold = self._untold, {}
         return list(told.values())
 
     def log(self) -> None:
-        """Say in the log that something is being lost, once until it was told."""
+        """Say in the log that something is being lost."""
         for loss in list(self._untold.values()) if self._untold else ():
-            if not loss.logged:
-                loss.logged = True
+            now = time.monotonic()
+            if now - self._logged.get(loss.cause, float("-inf")) > LOG_SECONDS:
+                self._logged[loss.cause] = now
                 what = "whole episodes" if loss.whole else "spans"
                 _log.warning("mttp: %s: %s are lost, and counted in session.stats", loss.cause, what)

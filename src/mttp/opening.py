@@ -69,8 +69,11 @@ def open_session(
     if is_off():
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
-    chosen = _sampling(sampling)
     routes = [*_routes(transport, identity, apart), *map(Route, exporters)]
+    if not routes and not processors:
+        _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER asks for no exporter")
+        return Session([], run_id=identity, facts=facts)
+    chosen = _sampling(sampling)
     own = _lanes(routes, content=content, redact=redact, close_timeout=close_timeout)
     lanes = own if apart is None else apart.with_others(own)
     session = Session(
@@ -133,14 +136,15 @@ def _by_default(run_id: str, apart: Apart | None) -> Destination | Sequence[Dest
 
 
 def _lanes(routes: Sequence[Route], **views: Any) -> list[Lane]:
-    """All of the routes open; where one can't be opened, none is left open."""
+    """All of the routes open; where one can't be opened, none is left open that was not before."""
     lanes: list[Lane] = []
     try:
         for route in routes:
             lanes.append(route.open(**views))
     except BaseException:
-        for lane in lanes:
-            lane.transport.shutdown()
+        for route, lane in zip(routes, lanes, strict=False):
+            if route.is_address:
+                lane.transport.shutdown()
         raise
     return lanes
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
@@ -32,6 +32,18 @@ INTERVAL = 0.2
 """Seconds that an ended span waits at most before it is written."""
 URGENT_BYTES = 512 * 1024
 """What has gathered is written at once when it reaches this."""
+
+
+class _Here(threading.local):
+    """What is so on this thread."""
+
+    writes = False
+    """Whether it is writing, into whichever pipeline: then it waits for none."""
+
+
+_here = _Here()
+RESTS = (0.2, 0.4, 0.8)
+"""Seconds between the last attempts at a transport that takes nothing."""
 
 
 class Owner(Protocol):
@@ -88,38 +100,51 @@ class Pipeline:
 
     # What recording calls.
 
-    def put(self, span: Ended, *, last: bool = False) -> None:
+    def put(self, span: Ended, *, last: bool = False) -> bool:
         """
-        Take an ended span; waits only while the buffer is full, and never long.
+        Take an ended span, at once; whether there is space for it: where there is none, `hold_up` is due.
 
-        One of the `last` is taken even from a session that is closing.
+        One of the `last` is taken even from a session that is closing, and needs no space.
         """
-        trace_id, mine, fits = span.identity.trace_id, threading.get_ident() == self._writer, True
+        trace_id, last = span.identity.trace_id, last or _here.writes
         wanted = self._gate is not None and self._gate.judge(span)
         with self._lock:
             self._stats.recorded += 1
-            if self._closed or (self._closing and not (mine or last)):
-                self._stats.lose("session_closed", 1)
-                return
+            if self._closed or (self._closing and not last):
+                self._losses.leave(trace_id, [span], "session_closed")
+                return True
             if trace_id in self._losses:
                 self._losses.add(trace_id, [span])
-                return
-            for admitted in (span,) if self._gate is None else self._gate.admit(span, wanted=wanted):
-                self._inbox.append(admitted)  # one step: a signal's handler may flush before or after it
-                self._inbox_bytes += admitted.size
+                return True
+            admitted = (span,) if self._gate is None else self._gate.admit(span, wanted=wanted)
+            for each in admitted:
+                self._inbox.append(each)  # one step: a signal's handler may flush before or after it
+                self._inbox_bytes += each.size
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
                 self.wake()
-            if not mine and not self._fits():
-                fits = self._throttle(trace_id)
-            if span.parent is None and self._waited:
+            fits = self._fits() or last or not admitted or self._thread is None
+            if fits and span.is_last and self._waited:
                 self._waited.pop(trace_id, None)
             if self._closed:  # by a signal's handler, just now
                 self._give_up()
-            alone = self._thread is None and not mine and self._hurried()
-        if not fits:
-            self._losses.log()
+            alone = self._thread is None and not _here.writes and self._hurried()
         if alone:
             self._write()
+        return fits
+
+    def hold_up(self, span: Ended, since: float) -> None:
+        """
+        Wait for space for a span that was taken, as long as its episode still may; else lose the episode.
+
+        `since` when the caller has been held up, on the monotonic clock: other transports' waits count, too.
+        """
+        trace_id = span.identity.trace_id
+        with self._lock:
+            fits = self._throttle(trace_id, since)
+            if span.is_last:
+                self._waited.pop(trace_id, None)
+        if not fits:
+            self._losses.log()
 
     def wake(self) -> None:
         """Have what there is written within the interval, or at once where it is much."""
@@ -128,72 +153,87 @@ class Pipeline:
                 self._awake = self._start()
                 self._changed.notify_all()
 
-    def flush(self, timeout: float = 30.0) -> bool:
-        """Have everything written that has ended; whether it was within `timeout` seconds."""
-        if threading.get_ident() == self._writer:
-            return False
+    def ask(self) -> int:
+        """Have written what has ended, without waiting for the interval; a ticket for `answer`."""
         with self._changed:
-            if self._closed:
-                return not self._given_up
-            self._asked += 1
-            ticket = self._asked
-            threaded = self._start()
-            self._changed.notify_all()
-            if threaded:
-                self._changed.wait_for(lambda: self._answered >= ticket or self._closed, timeout)
-        if not threaded:
-            self._write()
-        return self._granted >= ticket
-
-    def hurry(self) -> None:
-        """Have written what there is without waiting for the interval."""
-        with self._changed:
-            if not self._closed and self._start():
+            if not self._closed:
                 self._asked += 1
+                self._start()
                 self._changed.notify_all()
+            return self._asked
+
+    def answer(self, ticket: int, timeout: float) -> bool:
+        """Whether everything was taken that had ended by then; waits for it up to `timeout` seconds."""
+        if _here.writes:
+            return False  # an exporter asks: to wait for itself, or for one that waits for it, is no use
+        with self._changed:
+            if self._thread is not None:
+                self._changed.wait_for(lambda: self._answered >= ticket or self._closed, timeout)
+            alone = self._thread is None and not self._closed
+        if alone:
+            self._write()
+        return self._granted >= ticket or (self._closed and not self._given_up)
 
     def begin_close(self, timeout: float | None = None) -> None:
-        """Take nothing more but the last; `timeout` in seconds, by default what the transport asks for."""
+        """
+        Take nothing more but the last; `timeout` in seconds, by default what the transport asks for.
+
+        Of several who close the one with the least time decides.
+        """
         with self._changed:
+            if self._closed:
+                return
+            deadline = time.monotonic() + (self._close_timeout if timeout is None else timeout)
+            self._deadline = min(self._deadline, deadline) if self._closing else deadline
             self._closing = True
-            self._deadline = time.monotonic() + (self._close_timeout if timeout is None else timeout)
             if threading.get_ident() != self._writer and self._start():
                 self._changed.notify_all()
 
     def close(self) -> bool:
         """Have everything written, count what was not in time as lost, and release the transport."""
-        if threading.get_ident() == self._writer:
-            return False  # an exporter closes the session that calls it: the thread ends after this
+        if _here.writes:
+            return False  # an exporter closes the session that calls it: the threads end after this
         if self._thread is None:
             self._end()
         else:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, max(self._deadline - time.monotonic(), 0.0))
+                while not self._closed and (left := self._deadline - time.monotonic()) > 0:
+                    self._changed.wait(left)
             if not self._closed:
                 self._give_up()
-                self._quietly(self._delivery.shutdown)  # what the thread still waits for is over
+                self._release()
         return not self._given_up
+
+    def _release(self) -> None:
+        """Release a transport that hangs: what the thread waits for is over, and nobody waits for that."""
+        release = threading.Thread(
+            target=self._quietly, args=(self._delivery.shutdown,), name="mttp-release", daemon=True
+        )
+        with suppress(RuntimeError):  # at the interpreter's end there is no thread to be had
+            release.start()
 
     # A buffer that is full.
 
     def _fits(self) -> bool:
-        used = self._inbox_bytes + self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
-        return self._closing or used <= self.buffer_bytes
+        return self._weigh() <= self.buffer_bytes or self._closing
 
-    def _throttle(self, trace_id: int) -> bool:
+    def _weigh(self) -> int:
+        used = self._inbox_bytes + self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
+        self._stats.waiting_bytes = used
+        return used
+
+    def _throttle(self, trace_id: int, since: float) -> bool:
         """Wait for space, as long as this episode still may; without it, lose the whole episode."""
-        if self._thread is None:
-            return True
         started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
-        fits = self._changed.wait_for(self._fits, max(self.patience - waited, 0.0))
-        spent = time.monotonic() - started
-        self._waited[trace_id] = waited + spent
-        self._stats.blocked_seconds += spent
+        fits = self._changed.wait_for(self._fits, max(self.patience - waited - (started - since), 0.0))
+        now = time.monotonic()
+        self._waited[trace_id] = waited + now - since
+        self._stats.blocked_seconds += now - started
         if not fits:
-            self._waited.pop(trace_id, None)
             self._gather()
             lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
             if lost:
+                self._waited.pop(trace_id)
                 self._losses.add(trace_id, lost, "buffer_full")
         return fits
 
@@ -251,6 +291,7 @@ class Pipeline:
                 written = not self._delivery.waiting
                 self._awake = self._awake or not written
                 self._answered, self._granted = ticket, ticket if written else self._granted
+                self._weigh()
                 losses = [] if self._delivery.failing else self._losses.tell()
                 self._changed.notify_all()
             for loss in losses:
@@ -259,13 +300,8 @@ class Pipeline:
     def _prepare(self, fresh: Backlog) -> None:
         """Make of what came in what the transport may have; then it waits to be offered."""
         if self._veil is not None:
-            try:
-                fresh.replace(self._veil)
-            except Exception:  # nothing goes out that may not: it is lost instead
-                _log.exception("mttp: what %s may have of the spans can't be told", self.address)
-                with self._lock:
-                    for trace_id in fresh.traces:
-                        self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
+            for trace_id in fresh.traces:
+                self._cover(fresh, trace_id, self._veil)
         with self._lock:
             if fresh is self._preparing:  # else it took so long that it was given up
                 self._preparing = Backlog()
@@ -274,36 +310,57 @@ class Pipeline:
                         self._losses.add(trace_id, fresh.drop(trace_id))
                 self._delivery.waiting.extend(fresh)
 
+    def _cover(self, fresh: Backlog, trace_id: int, veil: Veil) -> None:
+        """Show of a trace what may be seen; where that can't be told, nothing of it: it is lost."""
+        try:
+            fresh.replace(trace_id, veil)
+        except Exception:
+            if not self._stats.lost["withholding_failed"]:
+                _log.exception("mttp: what %s may have of an episode can't be told", self.address)
+            with self._lock:
+                if fresh is self._preparing:  # else it took so long that it was given up
+                    self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
+
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """One writes at a time; what is recorded meanwhile neither waits for space nor is traced."""
         with self._writing:
-            outer, self._writer = self._writer, threading.get_ident()
+            outer, self._writer = (self._writer, _here.writes), threading.get_ident()
+            _here.writes = True
             silent = otel_context.set_value(otel_context._SUPPRESS_INSTRUMENTATION_KEY, True)
             token = otel_context.attach(silent)
             try:
                 yield
             finally:
                 otel_context.detach(token)
-                self._writer = outer
+                self._writer, _here.writes = outer
 
     def _end(self) -> None:
         """Write the rest, as long as the transport takes anything of it."""
         if not self._closed:
             self._quietly(self._owner.ending)
-        if self._gate is not None:
-            with self._lock:
-                self._gate.close()
         with self._turn():
             fruitless = 0
-            while not self._closed and fruitless < self._delivery.attempts:
+            while not self._closed and fruitless <= len(RESTS):
                 delivered, self._delivery.not_before = self._stats.delivered, 0.0
                 self._quietly(self._write)
                 if not self._inbox and not self._delivery.waiting:
                     break
                 fruitless = 0 if self._stats.delivered > delivered else fruitless + 1
+                if fruitless and not self._rest(fruitless):
+                    break
             self._quietly(self._delivery.shutdown)
         self._give_up()
+
+    def _rest(self, fruitless: int) -> bool:
+        """Wait before the transport is asked again, as long as it says; False where that is too long."""
+        now = time.monotonic()
+        if fruitless > len(RESTS) or self._delivery.not_before > self._deadline:
+            return False
+        until = min(max(now + RESTS[fruitless - 1], self._delivery.not_before), self._deadline)
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, max(until - now, 0.0))
+        return time.monotonic() < self._deadline
 
     def _give_up(self) -> None:
         """Count what is left as lost."""
@@ -313,9 +370,12 @@ class Pipeline:
             left.extend(self._preparing)
             left.extend(self._gathered)
             self._preparing, self._gathered = Backlog(), Backlog()
-            if left:
-                self._stats.lose("write_failed", len(left.spans), episodes=left.episodes)
             self._given_up += len(left)
+            for trace_id in left.traces:
+                self._losses.leave(trace_id, left.drop(trace_id), "write_failed")
+            if self._gate is not None:
+                self._gate.close()
+            self._weigh()
             self._closed = True
             self._changed.notify_all()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -53,12 +54,15 @@ class Route:
 
         Raises ConfigureError or TransportError where it can't be.
         """
-        return Lane.of(
-            self._transport(),
-            content=content if self.content is None else self.content,
-            redact=self.redact or redact,
-            close_timeout=close_timeout,
-        )
+        content = content if self.content is None else self.content
+        redact = redact if self.redact is None else self.redact
+        _check(content, redact, close_timeout)
+        return Lane.of(self._transport(), content=content, redact=redact, close_timeout=close_timeout)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the transport is opened here, and not by whoever gave it."""
+        return isinstance(self.to, (str, os.PathLike))
 
     def _transport(self) -> Transport:
         address = f"file://{quote(os.fsdecode(self.to))}" if isinstance(self.to, os.PathLike) else self.to
@@ -74,6 +78,18 @@ class Route:
                 f"{address!r} is open already and takes no options: {', '.join(sorted(self.options))}"
             )
         return address
+
+
+def _check(content: object, redact: object, close_timeout: object) -> None:
+    if content not in (None, True, False):
+        raise ConfigureError(f"content={content!r} is neither True nor False")
+    if redact is not None and not callable(redact):
+        raise ConfigureError(f"redact={redact!r} is no function; give one of key and value")
+    if close_timeout is None:
+        return
+    is_number = isinstance(close_timeout, (int, float)) and not math.isnan(close_timeout)
+    if not is_number or close_timeout < 0:  # type: ignore[operator]  # it is a number
+        raise ConfigureError(f"close_timeout={close_timeout!r} is not a number of seconds")
 
 
 Destination = str | os.PathLike[str] | Transport | Route

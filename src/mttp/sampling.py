@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mttp.errors import ConfigureError
@@ -52,19 +52,20 @@ class Sampling:
     Sends `ratio` of all episodes, from 0 to 1, and each one that a rule of `keep` wants.
 
     The choice is by group, where an episode has one, else by trace: all processes of a run choose alike.
-    A rule is a name (failure, error, aborted, invalid_reward) or a function that is given the attributes
-    of an episode's spans, the root's last.
+    A rule is a name (failure, error, aborted, invalid_reward) or a function.
+    It is given the attributes of the spans that this process recorded of the episode, the root's last.
     What no collector gets is in memory and files all the same.
     Raises ConfigureError for a ratio or a rule that is none.
     """
 
     def __init__(
-        self, ratio: float = 1.0, *, keep: Iterable[str | Rule] = ("error", "invalid_reward")
+        self, ratio: float = 1.0, *, keep: str | Rule | Collection[str | Rule] = ("error", "invalid_reward")
     ) -> None:
-        if not 0.0 <= ratio <= 1.0:
+        stated: object = ratio
+        if not isinstance(stated, (int, float)) or not 0.0 <= stated <= 1.0:
             raise ConfigureError(f"sampling ratio {ratio!r} is not a number from 0 to 1")
         self.ratio = float(ratio)
-        self.keep = tuple(map(_rule, [keep] if isinstance(keep, str) else keep))
+        self.keep = tuple(map(_rule, keep if isinstance(keep, (list, tuple, set, frozenset)) else [keep]))
 
     def __repr__(self) -> str:
         names = [
@@ -96,21 +97,26 @@ class Sampling:
 def _rule(given: str | Rule) -> Rule:
     if callable(given):
         return given
-    if given not in RULES:
+    known = [rule for name, rule in RULES.items() if name == given]
+    if not known:
         raise ConfigureError(f"sampling rule {given!r} is not one of {', '.join(RULES)}, nor a function")
-    return RULES[given]
+    return known[0]
 
 
 def from_environment() -> Sampling | None:
-    """What OpenTelemetry's OTEL_TRACES_SAMPLER asks for; None where it asks for nothing less than all."""
+    """
+    What OpenTelemetry's OTEL_TRACES_SAMPLER asks for, to the letter: no rule adds anything.
+
+    None where it asks for nothing less than all.
+    Raises ConfigureError for a ratio that is none.
+    """
     name = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower().removeprefix("parentbased_")
     if name == "always_off":
-        return Sampling(0.0)
+        return Sampling(0.0, keep=())
     if name != "traceidratio":
         return None
-    stated = os.environ.get("OTEL_TRACES_SAMPLER_ARG", "1.0")
+    stated = os.environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0"
     try:
-        ratio = float(stated)
-    except ValueError as error:
+        return Sampling(float(stated), keep=())
+    except ValueError as error:  # as a ConfigureError is, too
         raise ConfigureError(f"OTEL_TRACES_SAMPLER_ARG={stated!r} is not a number from 0 to 1") from error
-    return Sampling(ratio)

@@ -38,6 +38,8 @@ from mttp.stats import Stats
 
 __all__ = ["Session"]
 
+FLUSH_SECONDS = 30.0
+"""How long what has ended may take to be written."""
 PROCESSOR_SECONDS = 10.0
 """How long the user's own span processors may take to finish."""
 
@@ -192,7 +194,7 @@ class Session:
             self._share.fault("internal_error", f"record: {error!r}")
             return inert_episode()
 
-    def flush(self, timeout: float = 30.0) -> bool:
+    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """
         Have everything written that has ended; whether all was taken within `timeout` seconds.
 
@@ -210,10 +212,12 @@ class Session:
         By default a file may take 30 seconds, and a collector 10.
         """
         with self._lock:
-            if self._closed:
-                return not self.stats.lost["write_failed"]
-            self._finish()
+            again = self._closed
+            if not again:
+                self._finish()
             self._closed = True
+        if again:
+            return self._share.close(self._status, timeout)
         deadline = time.monotonic() + (self._close_seconds if timeout is None else timeout)
         try:
             return self._share.close(self._status, timeout)
@@ -239,15 +243,27 @@ class Session:
     @property
     def location(self) -> Path | None:
         """Where this session writes files; None where it does not."""
-        paths = (getattr(transport, "path", None) for transport in self.transports)
-        return next((path for path in paths if isinstance(path, Path)), None)
+        return next((path for _, path in self._files()), None)
+
+    def written(self) -> Path | None:
+        """The same, once what has ended is there."""
+        for place, path in self._files():
+            self._share.flush_one(place, FLUSH_SECONDS)
+            return path
+        return None
+
+    def _files(self) -> Iterator[tuple[int, Path]]:
+        for place, transport in enumerate(self.transports):
+            path = getattr(transport, "path", None)
+            if isinstance(path, Path):
+                yield place, path
 
     def records(self) -> Iterator[SpanRecord]:
         """The spans that a memory transport keeps; raises ReadError for any other transport."""
-        self.flush()
-        for transport in self.transports:
+        for place, transport in enumerate(self.transports):
             kept = getattr(transport, "records", None)
             if kept is not None:
+                self._share.flush_one(place, FLUSH_SECONDS)
                 return iter(kept())
         raise ReadError(f"a session on {self._where()} keeps no episodes that could be read")
 

@@ -65,7 +65,7 @@ class Share:
     def __init__(self, plan: Plan, *, forked: bool = False) -> None:
         self.run_id = plan.run_id
         self.origin = plan.origin
-        self.stats = Stats(lane.address for lane in plan.lanes)
+        self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
@@ -79,6 +79,7 @@ class Share:
         self._status = "completed"
         self._unmarked: dict[int, Markable] = {}
         self._marking = threading.Lock()
+        self._marker = 0
         self._looking = threading.RLock()
         self._is_over = False
         self._detection: provenance.Detection | None = None
@@ -89,18 +90,25 @@ class Share:
 
     def flush(self, timeout: float) -> bool:
         """Have everything written that has ended; whether all was taken within `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        for pipeline in self.pipelines:
-            pipeline.hurry()
-        taken = [pipeline.flush(max(deadline - time.monotonic(), 0.0)) for pipeline in self.pipelines]
-        return all(taken)
+        return _flush(self.pipelines, timeout)
+
+    def flush_one(self, place: int, timeout: float) -> bool:
+        """The same for one transport, by its place; nobody waits for the others."""
+        return _flush(self.pipelines[place : place + 1], timeout)
 
     def close(self, status: str, timeout: float | None) -> bool:
-        """End the run; whether everything was written in time: `timeout` seconds, or each transport's own."""
-        self._ended, self._status = self._clock.now(), status
+        """
+        End the run; whether everything was written in time: `timeout` seconds, or each transport's own.
+
+        Whoever calls it while somebody else closes, a signal's handler say, waits along.
+        """
+        if self._ended is None:
+            self._ended, self._status = self._clock.now(), status
         for pipeline in self.pipelines:
             pipeline.begin_close(timeout)
         written = [pipeline.close() for pipeline in self.pipelines]
+        if not written and self.origin.observers is not None:
+            self.ending()  # no transport, but span processors that see it
         return all(written)
 
     # What the recorder calls.
@@ -108,8 +116,11 @@ class Share:
     def ended(self, span: Ended) -> None:
         """Take an ended span."""
         if self._heir is None:
-            for pipeline in self.pipelines:
-                pipeline.put(span)
+            last = self._marker != 0 and self._marker == threading.get_ident()
+            full = [pipeline for pipeline in self.pipelines if not pipeline.put(span, last=last)]
+            since = time.monotonic() if full else 0.0
+            for pipeline in full:  # once each has the span: none waits for another's space
+                pipeline.hold_up(span, since)
         else:
             self._heir.fault(
                 "episode_of_parent", f"{span.name!r} belongs to the process that forked this one"
@@ -198,17 +209,24 @@ class Share:
 
     def mark(self) -> None:
         """Give what is open a marker, once: its identity survives, should the process die."""
-        if self._marking.acquire(timeout=_FORK_SECONDS):
-            try:
-                for key, episode in list(self._unmarked.items()):
-                    self._mark(key, cast(OpenEpisode, episode))
-            finally:
-                self._marking.release()
-        if self._ended is None and self._looking.acquire(blocking=False):
+        if self._is_over:
+            return
+        self._mark_open()
+        if self._ended is None and self._looking.acquire(timeout=_FORK_SECONDS):  # for all transports
             try:
                 self._look()
             finally:
                 self._looking.release()
+
+    def _mark_open(self) -> None:
+        if self._marking.acquire(timeout=_FORK_SECONDS):
+            self._marker = threading.get_ident()
+            try:
+                for key, episode in list(self._unmarked.items()):
+                    self._mark(key, cast(OpenEpisode, episode))
+            finally:
+                self._marker = 0
+                self._marking.release()
 
     def _look(self) -> None:
         """Mark the run at the first write, and again once it is known what it runs on."""
@@ -222,7 +240,8 @@ class Share:
     def _mark_run(self) -> None:
         """Keep what is known of the run so far; of several markers the last says most."""
         root = self._run_span()
-        self.span(names.RUN_START, parent=root.identity, values=dict(root.values)).end(root.started)
+        values, sink = dict(root.values), _To(self, self.pipelines)
+        self.span(names.RUN_START, parent=root.identity, values=values, sink=sink).end(root.started)
 
     def _mark(self, key: int, episode: OpenEpisode) -> None:
         """Mark an episode, unless it is being made or somebody is at work in it who may wait for us."""
@@ -245,6 +264,7 @@ class Share:
         with self._looking:
             if self._is_over or (self._forked and not self.stats.spans):
                 return
+            self._mark_open()
             self._is_over = True
             for _ in range(self.stats.episodes - self._finished):
                 self.fault("episode_never_ended", "an episode was still open when its session closed")
@@ -307,6 +327,16 @@ class Share:
         self.stats, self._marking, self._unmarked = Stats(), threading.Lock(), {}
         self._heir = Share(self._plan, forked=True)
         return self._heir
+
+
+def _flush(pipelines: Sequence[Pipeline], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    tickets = [pipeline.ask() for pipeline in pipelines]
+    taken = [
+        pipeline.answer(ticket, max(deadline - time.monotonic(), 0.0))
+        for pipeline, ticket in zip(pipelines, tickets, strict=True)
+    ]
+    return all(taken)
 
 
 class _To:

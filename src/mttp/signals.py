@@ -19,7 +19,8 @@ def close_on_sigterm(session: Session) -> None:
     Only from the main thread, and only where nobody handles the signal: launchers have their own ways.
     """
     try:
-        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        found = signal.getsignal(signal.SIGTERM)
+        if found is not signal.SIG_DFL and not (isinstance(found, _Handler) and found.is_over):
             return
         handler = _Handler(session)
         signal.signal(signal.SIGTERM, handler)
@@ -29,13 +30,22 @@ def close_on_sigterm(session: Session) -> None:
 
 
 class _Handler:
-    """Handles one SIGTERM."""
+    """Handles SIGTERM, for one session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its session is closed: by another thread, which could not withdraw it."""
+        return self._session.closed
+
     def __call__(self, _: int, __: FrameType | None) -> None:
-        """Close what is open; the process then ends as if nobody had looked."""
+        """
+        Close what is open; the process then ends as if nobody had looked.
+
+        A second signal, or one while the session closes, waits along: launchers often send several.
+        """
         try:
             self._session.abort()
         finally:

@@ -16,9 +16,13 @@ class TransportStats:
     """
     Counters of one transport; every recorded span is delivered or lost in the end.
 
-    `recorded == delivered + pending + sum(lost.values())`, always.
+    `recorded == delivered + pending + sum(lost.values())`, always; `as_dict` shows them all at one moment.
     """
 
+    name: str = ""
+    """What sort of transport it is: memory, file, otlp, …"""
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
+    """Held while counters change."""
     recorded: int = 0
     """Spans that the transport is to deliver."""
     delivered: int = 0
@@ -37,7 +41,8 @@ class TransportStats:
     @property
     def pending(self) -> int:
         """Spans recorded and not yet delivered or lost."""
-        return self.recorded - self.delivered - sum(self.lost.values())
+        with self.lock:
+            return self.recorded - self.delivered - sum(self.lost.values())
 
     def lose(self, cause: str, spans: int, *, episodes: int = 0) -> None:
         """Count spans as lost."""
@@ -45,16 +50,17 @@ class TransportStats:
         self.lost_episodes += episodes
 
     def as_dict(self) -> dict[str, Any]:
-        """All counters by name."""
-        return {
-            "recorded": self.recorded,
-            "delivered": self.delivered,
-            "pending": self.pending,
-            "lost": dict(self.lost),
-            "lost_episodes": self.lost_episodes,
-            "sampled_out": self.sampled_out,
-            "blocked_seconds": self.blocked_seconds,
-        }
+        """All counters by name, as they stood at one moment."""
+        with self.lock:
+            return {
+                "recorded": self.recorded,
+                "delivered": self.delivered,
+                "pending": self.pending,
+                "lost": dict(self.lost),
+                "lost_episodes": self.lost_episodes,
+                "sampled_out": self.sampled_out,
+                "blocked_seconds": self.blocked_seconds,
+            }
 
 
 class Stats:
@@ -65,7 +71,8 @@ class Stats:
     `recorded == delivered + pending + sum(lost.values())`, always; with one transport `recorded` is `spans`.
     """
 
-    def __init__(self, transports: Iterable[str] = ()) -> None:
+    def __init__(self, transports: Iterable[tuple[str, str]] = ()) -> None:
+        """Of `transports`, by address and name."""
         self.lock = threading.RLock()
         """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
         self.episodes = 0
@@ -76,14 +83,14 @@ class Stats:
         """What was wrong with what was recorded, by kind."""
         self.transports: dict[str, TransportStats] = {}
         """What became of the spans, by the transport's address."""
-        for name in transports:
-            self.transports[self._distinct(name)] = TransportStats()
+        for address, name in transports:
+            self.transports[self._distinct(address)] = TransportStats(name, self.lock)
 
-    def _distinct(self, name: str) -> str:
-        number, distinct = 1, name
+    def _distinct(self, address: str) -> str:
+        number, distinct = 1, address
         while distinct in self.transports:
             number += 1
-            distinct = f"{name} ({number})"
+            distinct = f"{address} ({number})"
         return distinct
 
     @property

@@ -19,7 +19,7 @@ class Veil:
         """The span without what is withheld; the span itself where nothing is."""
         trace_id = span.identity.trace_id
         kept = self._withholding.keep(span.values, spent=self._spent.get(trace_id, 0))
-        if span.parent is None:
+        if span.is_last:
             self._spent.pop(trace_id, None)
         elif kept.spent:
             self._spent[trace_id] = kept.spent

@@ -83,14 +83,10 @@ def _path_of(given: str) -> str:
 
 
 def _written(session: Recorded) -> Path | None:
-    """The files of a session that writes files, all that has ended among them."""
-    location = getattr(session, "location", None)
-    if not isinstance(location, Path):
-        return None
-    flush = getattr(session, "flush", None)
-    if callable(flush):
-        flush()
-    return location
+    """The files of a session that writes files, all that has ended in them."""
+    written = getattr(session, "written", None)
+    location = written() if callable(written) else None
+    return location if isinstance(location, Path) else None
 
 
 def _files(given: str) -> Iterator[File]:

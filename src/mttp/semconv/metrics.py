@@ -33,7 +33,16 @@ INTEGRATIONS_FAILURES: Final = "mttp.integrations.failures"
 """Number of times that an integration failed to observe and let the training go on."""
 
 EXPORTER_QUEUE_SIZE: Final = "mttp.exporter.queue.size"
-"""Encoded size of what waits to be delivered, in bytes."""
+"""Size of what waits to be delivered, in bytes, roughly."""
+
+EXPORTER_SPANS_RECORDED: Final = "mttp.exporter.spans.recorded"
+"""Number of spans that were recorded, delivered or not."""
+
+EXPORTER_SPANS_DELIVERED: Final = "mttp.exporter.spans.delivered"
+"""Number of spans that the transport took."""
+
+EXPORTER_SPANS_SAMPLED_OUT: Final = "mttp.exporter.spans.sampled_out"
+"""Number of spans that sampling kept from the transport."""
 
 EXPORTER_EPISODES_LOST: Final = "mttp.exporter.episodes.lost"
 """Number of episodes that were given up in whole or in part."""
@@ -120,7 +129,25 @@ INSTRUMENTS: Final[dict[str, Instrument]] = {
         kind="updowncounter",
         unit="By",
         number="int",
-        description="Encoded size of what waits to be delivered, in bytes.",
+        description="Size of what waits to be delivered, in bytes, roughly.",
+    ),
+    EXPORTER_SPANS_RECORDED: Instrument(
+        kind="counter",
+        unit="{span}",
+        number="int",
+        description="Number of spans that were recorded, delivered or not.",
+    ),
+    EXPORTER_SPANS_DELIVERED: Instrument(
+        kind="counter",
+        unit="{span}",
+        number="int",
+        description="Number of spans that the transport took.",
+    ),
+    EXPORTER_SPANS_SAMPLED_OUT: Instrument(
+        kind="counter",
+        unit="{span}",
+        number="int",
+        description="Number of spans that sampling kept from the transport.",
     ),
     EXPORTER_EPISODES_LOST: Instrument(
         kind="counter",

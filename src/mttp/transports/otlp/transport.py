@@ -40,6 +40,8 @@ class OtlpTransport(SpanExporter):
     """What may wait for it in memory."""
     patience: float = 0.0
     """Seconds that it may hold up the caller."""
+    close_timeout: float = 10.0
+    """Seconds that the last spans may take."""
     segment_bytes: int = 2 * 2**20
     """What it is given at once, roughly."""
     withholding = Withholding(content=False, max_elements=4096, max_episode_bytes=2**20)
