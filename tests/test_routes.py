@@ -485,9 +485,9 @@ def test_a_session_that_keeps_nothing_says_so() -> None:
         def __repr__(self) -> str:
             return "<nowhere>"
 
-    with mttp.configure([Unreadable(), Unreadable()]) as session:
-        with pytest.raises(ReadError, match="a session on <nowhere>, <nowhere> keeps no episodes"):
-            mttp.read(session)
+    said = "a session on <nowhere>, <nowhere> keeps no episodes"
+    with mttp.configure([Unreadable(), Unreadable()]) as session, pytest.raises(ReadError, match=said):
+        mttp.read(session)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "runs/"])
