@@ -263,6 +263,7 @@ def test_odd_facts_of_an_agent_lose_only_themselves(session: mttp.Session) -> No
     )
     assert {
         "policy_invalid",
+        "metadata_invalid",
         "reward_invalid",
         "advantage_invalid",
         "length_invalid",

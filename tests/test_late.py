@@ -222,6 +222,8 @@ def test_whole_episodes_are_preferred(session: mttp.Session):
         ("", 1, "annotation_invalid"),
         ("preference", TRACE, "annotation_invalid"),
         ("label", None, "annotation_invalid"),
+        ("topic", None, "annotation_invalid"),
+        (np.zeros(2), None, "annotation_invalid"),
         ("outcome", "maybe", "outcome_invalid"),
         ("outcome", True, "outcome_invalid"),
         ("advantage", "high", "advantage_invalid"),
@@ -409,7 +411,7 @@ def statements(draw: st.DrawFn) -> tuple[Callable[..., None], dict[str, Any], An
     values = {
         "outcome": st.sampled_from(["success", "failure", "unknown"]),
         "advantage": st.floats(),
-        "fact": plain,
+        "fact": plain.filter(lambda value: value is not None),
     }
     key = draw(own_names) if kind == "fact" else kind
     value = draw(values.get(kind, texts))

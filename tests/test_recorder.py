@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -829,6 +830,94 @@ def test_a_mistyped_argument_loses_only_itself(session: mttp.Session) -> None:
     assert {"components_invalid", "status_unknown", "argument_unknown"} == {
         fault.partition(":")[0] for fault in read.faults
     }
+
+
+@pytest.mark.parametrize(
+    ("scoring", "fault"),
+    [
+        ({"spec": "gsm8k"}, "spec_invalid: 'gsm8k' is no mttp.Spec"),
+        ({"range": [1]}, "range_invalid: [1] is no lowest and highest value"),
+        ({"range": (0, "x")}, "range_invalid: (0, 'x') is no lowest and highest value"),
+        ({"range": 5}, "range_invalid: 5 is no lowest and highest value"),
+        ({"relative": np.zeros(2)}, "relative_invalid: array([0., 0.])"),
+        ({"failed_checks": 5}, "failed_checks_invalid: 5 is no list"),
+        ({"components": 5}, "components_invalid: 5 maps no names"),
+        ({"mood": "good"}, "argument_unknown: reward has no mood"),
+    ],
+)
+def test_a_part_of_a_scoring_that_makes_no_sense_costs_itself(
+    session: mttp.Session, scoring: dict[str, Any], fault: str
+) -> None:
+    """
+    The value is paid, to a step, an agent and an episode, and by a late score too.
+    """
+    with mttp.episode() as episode:
+        with episode.step() as step:
+            step.reward(0.25, **scoring)
+        episode.agent("a").reward(0.5, **scoring)
+        episode.reward(1.0, **scoring)
+
+    read = only(session)
+
+    assert (1.0, 0.5, 0.25) == (read.return_, read.agents[0].return_, read.steps[0].reward)
+    assert {fault.partition(":")[0]: 3} == dict(session.stats.faults)
+    assert {} == mttp.check(session).ids
+
+
+def test_parts_of_a_scoring_come_from_any_library(session: mttp.Session) -> None:
+    """
+    They are kept in the types that the convention has; a single check need not be in a list.
+    """
+    with mttp.episode() as episode:
+        bounds = np.array([0, 1], dtype="float32")
+        episode.reward(1.0, range=bounds, relative=np.bool_(True), failed_checks="format")
+
+    reward = only(session).reward
+
+    assert ((0.0, 1.0), True, ("format",)) == (reward.range, reward.relative, reward.failed_checks)
+    assert {} == mttp.check(session).ids
+
+
+def test_a_malformed_range_in_a_recording_costs_itself(session: mttp.Session) -> None:
+    """
+    The episode is read.
+    """
+    with mttp.episode() as episode:
+        episode.span.set_attribute("mttp.reward.range", [1.0])
+        episode.end()
+
+    assert "completed" == only(session).status
+
+
+def test_an_end_that_does_not_say_which_costs_itself(session: mttp.Session) -> None:
+    """
+    The flags of a whole vector environment are no flag; the episode and its step end all the same.
+    """
+    several = np.array([True, False])
+    with mttp.episode() as episode:
+        episode.step().end(terminated=several)  # type: ignore[arg-type]
+        episode.end(terminated=several, truncated=True, outcome="success")  # type: ignore[arg-type]
+
+    read = only(session)
+
+    assert (None, True, "success", None) == (
+        read.terminated,
+        read.truncated,
+        read.outcome,
+        read.steps[0].terminated,
+    )
+    assert {"terminated_invalid": 2} == dict(session.stats.faults)
+
+
+def test_metadata_that_is_no_mapping_costs_itself(session: mttp.Session) -> None:
+    """
+    The episode has the rest of what was said.
+    """
+    with mttp.episode(env="toy", metadata=5):  # type: ignore[arg-type]
+        pass
+
+    assert ("toy", {}) == ((read := only(session)).env, read.metadata)
+    assert {"metadata_invalid": 1} == dict(session.stats.faults)
 
 
 def test_an_episode_that_never_ends_is_counted() -> None:

@@ -97,10 +97,7 @@ def annotate(
     `key` is "outcome" (success, failure or unknown), "advantage" (a number), "label" (a word), "comment",
     "score" (whose grader is `by`), or a name of your own, whose fact is read among the metadata.
     """
-    if key == "score":
-        score(target, value, grader=by, explanation=explanation, revision=revision, time=time)
-    else:
-        _state(target, _fact, (key, value, explanation), by=by, revision=revision, time=time)
+    _state(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
 
 
 def prefer(
@@ -125,8 +122,10 @@ def _score(faults: Faults, value: object, scoring: Mapping[str, Any]) -> Annotat
     return Annotation(kind="score", key="score", value=made.value, reward=made, explanation=made.explanation)
 
 
-def _fact(faults: Faults, key: object, value: object, explanation: str | None) -> Annotation:
+def _fact(faults: Faults, key: object, value: object, explanation: str | None, by: str | None) -> Annotation:
     kind = codec.kind(str(key))
+    if kind == "score":
+        return _score(faults, value, {"grader": by, "explanation": explanation})
     name = name_key(key) if kind == "fact" else kind
     if kind == codec.PREFERENCE or not name:
         raise ValueError(f"{scalar_text(key):.80} is no name of a fact")
@@ -135,10 +134,10 @@ def _fact(faults: Faults, key: object, value: object, explanation: str | None) -
 
 def _value(kind: str, value: object, faults: Faults) -> Any:
     """What is stated, in the type that statements of this kind have; what has it not is kept as text."""
-    if kind == "fact":
-        return plain(value, faults)
     if value is None:
         raise ValueError(f"there is no {kind}")
+    if kind == "fact":
+        return plain(value, faults)
     if kind == "advantage" and (found := number(value)) is not None:
         return found
     said = text(value if isinstance(value, str) else scalar_text(value), faults)

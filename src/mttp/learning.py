@@ -105,10 +105,10 @@ def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: ob
         if name in facts and facts[name] not in words:
             faults.append(f"{name}_unknown: {facts[name]:.80}")
     facts |= _numbers(numbers, faults)
-    if ddof not in (0, 1):
+    known_ddof = number(ddof)
+    if known_ddof not in (0, 1):
         faults.append(f"ddof_invalid: {scalar_text(ddof):.80}")
-        ddof = 1
-    return Group(ddof=1 if ddof == 1 else 0, **facts), faults
+    return Group(ddof=0 if known_ddof == 0 else 1, **facts), faults
 
 
 def _size(given: object, members: Sequence[object] | None, faults: Faults) -> int:
@@ -157,7 +157,7 @@ def _opened(
     stated = replace(stated, run_id=session.run_id)
     opened = OpenGroup(session._share, span, stated, at_end=lambda group: _forget(held, group))
     held[id(opened)] = opened
-    _describe(opened, metrics, metadata)
+    opened._describe(metadata, metrics)
     return opened
 
 
@@ -170,15 +170,6 @@ def _close(session: Session, held: dict[int, OpenGroup]) -> None:
     for opened in list(held.values()):
         if opened.host is session._share:
             opened.close()
-
-
-def _describe(
-    handle: Measured, metrics: Mapping[str, float] | None, metadata: Mapping[str, object] | None
-) -> None:
-    for name, metric in dict(metrics or {}).items():
-        handle.metric(name, metric)
-    for name, fact in dict(metadata or {}).items():
-        handle.set_metadata(name, fact)
 
 
 def update(
@@ -239,7 +230,7 @@ def update(
         learned = batch(groups, episodes, discarded, faults)
         facts |= _lag(lag, learned, facts["index"], faults)
         stated = Update(run_id=session.run_id, **facts, **learned.facts(consumed, faults))
-        return _recorded(session, stated, learned, faults, (metrics, metadata), (start_time, end_time))
+        return _recorded(session, stated, learned, faults, (metadata, metrics), (start_time, end_time))
     except Exception as error:
         session.fault("internal_error", f"update: {error!r}")
         return Update()
@@ -250,7 +241,7 @@ def _recorded(
     stated: Update,
     learned: Batch,
     faults: Faults,
-    own: tuple[Mapping[str, float] | None, Mapping[str, object] | None],
+    own: tuple[Mapping[str, object] | None, Mapping[str, float] | None],
     times: tuple[int | None, int | None],
 ) -> Update:
     start, end = times
@@ -259,7 +250,7 @@ def _recorded(
     span.note(faults)
     span.values |= span.checked(updates.encode, stated)
     handle = Measured(session._share, span)
-    _describe(handle, *own)
+    handle._describe(*own)
     for values in updates.markers(stated):
         links = learned.links(values)
         mark = session._share.span(

@@ -194,7 +194,7 @@ def test_nothing_is_written_where_anything_is_wrong(recording: str):
 
     assert (["a.jsonl"], "") == (files(), result.stdout)
     assert "labels.csv:3: score is 'lots', expected a number\n" in result.stderr
-    assert "1 of 2 rows are wrong and nothing was written" in result.stderr
+    assert "1 of 2 rows can't be written, so nothing was" in result.stderr
 
 
 def test_wrong_rows_can_be_left_out(recording: str):
@@ -333,6 +333,24 @@ def test_wrong_usage(recording: str, arguments: tuple[str, ...], message: str):
 
     result = annotate(*arguments, code=2)
     assert (True, ["a.jsonl"]) == (message in result.stderr, files())
+
+
+def test_an_index_that_several_steps_have_is_refused():
+    """
+    As those of several agents do; a span id says which is meant.
+    """
+    with mttp.configure(transport="file://runs/a.jsonl"), mttp.episode() as played:
+        white = played.agent("white").step()
+        played.agent("black").step()
+    trace_id = played.trace_id
+
+    result = annotate("runs/", trace_id, "--step", "0", "--set", "score=1", code=2)
+    annotate("runs/", trace_id, "--step", white.span_id, "--set", "score=1")
+
+    message = f"--set: episode {trace_id} has 2 steps 0; give the span id of one"
+    assert message == result.stderr.splitlines()[0]
+    steps = mttp.read("runs/").episodes[0].steps
+    assert [("white", 1), ("black", 0)] == [(step.agent, len(step.annotations)) for step in steps]
 
 
 def test_many_wrong_rows_are_counted(recording: str):

@@ -83,6 +83,15 @@ def test_show_lists_runs_and_episodes(good: str):
     assert "… and 10 more; --limit 0 shows all" in result.stdout
 
 
+def test_show_says_that_there_are_no_episodes():
+    """
+    As in a recording of other people's spans.
+    """
+    path = write("other.jsonl", [replace(span, name="GET", attributes={}) for span in episode(0)])
+
+    assert "no episodes\n" == invoke("show", str(path)).stdout
+
+
 def test_show_takes_a_limit_and_an_order(good: str):
     """
     The three best episodes.

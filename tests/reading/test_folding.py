@@ -376,6 +376,28 @@ def test_a_statement_about_nothing_that_is_there_is_a_problem(facts: dict[str, A
         mttp.read("a.jsonl", strict=True)
 
 
+def test_an_index_that_several_steps_have_means_none_of_them():
+    """
+    As those of several agents do; a span id says which is meant.
+    """
+    with mttp.configure(transport="memory://") as session:
+        with mttp.episode() as episode:
+            white = episode.agent("white").step()
+            episode.agent("black").step()
+        mttp.score((episode, 0), 0.5, grader="judge")
+        mttp.score((episode, white.span_id), 1.0, grader="judge")
+
+    found = mttp.read(session)
+
+    assert [("white", 1), ("black", 0)] == [
+        (one.agent, len(one.annotations)) for one in found.episodes[0].steps
+    ]
+    what = f"step 0 of episode {episode.trace_id}"
+    assert [f"the score by judge is about {what}, and 2 steps have that index"] == list(
+        map(str, found.problems)
+    )
+
+
 def test_a_preference_is_with_all_that_it_names():
     """
     The chosen one and the rejected.

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from otlp import DELIVERED, PROTOCOLS, names, outcome, recorded, span, transport
 
 import mttp
-from mttp.errors import MttpError
+from mttp.errors import ConfigureError, MttpError
 from mttp.readable import record
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.wire.otlp_json import encode_records
@@ -97,6 +97,37 @@ def test_it_refuses_what_is_no_request(receiver: OtlpReceiver, body: bytes, kind
     assert 400 == post(receiver, body, kind)[0]
 
     assert [(0, "INVALID_ARGUMENT")] == [(one.spans, one.status) for one in receiver.requests]
+
+
+def test_it_refuses_what_can_not_be_decompressed(receiver: OtlpReceiver) -> None:
+    """
+    The answer says so.
+    """
+    headers = {"Content-Encoding": "gzip", "Connection": "close"}
+    address = f"{receiver.http_address}/v1/traces"
+    with requests.post(address, data=b"no gzip", headers=headers, timeout=20) as answer:
+        assert (400, True) == (answer.status_code, b"can't be decompressed" in answer.content)
+
+
+@pytest.mark.parametrize("status", [0, 600, "OK", "UNAVAILBLE", ""])
+def test_a_status_that_there_is_not_is_an_error_at_once(status: int | str) -> None:
+    """
+    A test with a misspelled one would test something else.
+    """
+    with pytest.raises(ConfigureError, match="neither HTTP's"):
+        Behaviour(status=status)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_any_success_takes_the_spans(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    As the sender believes.
+    """
+    receiver.behave(Behaviour(status=202), forever=True)
+    with mttp.configure(transport=getattr(receiver, f"{protocol}_address")) as session, mttp.episode():
+        pass
+
+    assert (1, {}) == (len(mttp.read(receiver)), dict(session.stats.lost))
 
 
 def test_another_path_is_not_found(receiver: OtlpReceiver) -> None:

@@ -154,8 +154,8 @@ def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.Row], *, skip_bad: bool) 
     if bad and not skip_bad:
         wrong = len({found.place for found in bad})
         raise ConfigureError(
-            f"{wrong:,} of {count(len(rows), 'row')} are wrong and nothing was written; "
-            "correct them, or leave them out with --skip-bad"
+            f"{wrong:,} of {count(len(rows), 'row')} can't be written, so nothing was; "
+            "correct what is wrong, or leave it out with --skip-bad"
         )
 
 

@@ -90,7 +90,7 @@ def _show_all(recording: Recording, sort: str, *, reverse: bool, limit: int | No
     out = console()
     if recording.runs:
         out.print(runs_table(recording.runs, limit=_rows(limit)), "")
-    out.print(episodes_table(episodes, limit=_rows(limit)))
+    out.print(episodes_table(episodes, limit=_rows(limit)) if episodes else "no episodes")
     apart = {"group": len(recording.groups), "update": len(recording.updates)}
     if counts := counted(apart | {"annotation": len(recording.annotations)}):
         out.print("", ", ".join(counts), sep="\n")

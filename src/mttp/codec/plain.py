@@ -19,8 +19,10 @@ __all__ = [
     "Faults",
     "Plain",
     "count",
+    "flag",
     "from_json",
     "listed",
+    "mapped",
     "name_key",
     "named",
     "nanoseconds",
@@ -175,6 +177,24 @@ def listed(what: str, given: Any, faults: Faults) -> list[Any] | None:
         return list(given.tolist() if hasattr(given, "tolist") else given)
     except Exception:  # whatever a foreign object raises when it is looked at
         faults.append(f"{what}_invalid: {scalar_text(given):.80} is no list")
+        return None
+
+
+def mapped(what: str, given: object, faults: Faults) -> Mapping[Any, Any]:
+    """A mapping of names; an empty one for None, and, said in `faults`, for anything else."""
+    if isinstance(given, Mapping):
+        return given
+    if given is not None:
+        faults.append(f"{what}_invalid: {scalar_text(given):.80} maps no names")
+    return {}
+
+
+def flag(what: str, given: Any, faults: Faults) -> bool | None:
+    """Whether `given` is true; None for None, and, said in `faults`, where it does not say."""
+    try:
+        return None if given is None else bool(given)
+    except Exception:  # an array of several, for one
+        faults.append(f"{what}_invalid: {scalar_text(given):.80}")
         return None
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mttp.codec import templates
-from mttp.codec.plain import Faults, Plain, named, number, scalar_text, text
+from mttp.codec.plain import Faults, Plain, flag, listed, mapped, named, number, scalar_text, text
 from mttp.episodes import Reward, Spec
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -29,6 +29,8 @@ _TEXTS = {
     "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
     "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
 }
+_FACTS = _TEXTS.keys() - {"error", "raw"}
+"""What a caller states of a scoring as text."""
 _SPEC = {
     "name": a.SPEC_NAME,
     "version": a.SPEC_VERSION,
@@ -64,8 +66,11 @@ def make(
     status: str | None = None,
     components: Mapping[Any, object] | None = None,
     weights: Mapping[Any, object] | None = None,
-    failed_checks: Sequence[str] = (),
     error: object = None,
+    spec: object = None,
+    range: object = None,
+    relative: object = None,
+    failed_checks: object = (),
     **facts: Any,
 ) -> Reward:
     """The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`."""
@@ -80,8 +85,8 @@ def make(
         found, assessed = None, str(status)
     if assessed == "error":
         faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
-    scores, statuses = _components(_by_name("components", components, faults), faults)
-    weighting = _weights(_by_name("weights", weights, faults), faults)
+    scores, statuses = _components(named(mapped("components", components, faults), faults), faults)
+    weighting = _weights(named(mapped("weights", weights, faults), faults), faults)
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
@@ -96,17 +101,45 @@ def make(
         component_statuses=statuses,
         weights=weighting,
         mismatch=mismatch,
-        failed_checks=tuple(text(str(check), faults) for check in failed_checks),
-        **facts,
+        **_parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks),
+        **_known(facts, faults),
     )
 
 
-def _by_name(what: str, given: object, faults: Faults) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return named(given, faults)
-    if given is not None:
-        faults.append(f"{what}_invalid: {type(given).__name__} maps no names to numbers")
-    return {}
+def _parts(
+    faults: Faults, *, spec: object, range: object, relative: object, failed_checks: object
+) -> dict[str, Any]:
+    """Parts of a scoring that are no text; one that can't be understood is left out, and said in `faults`."""
+    checks = [failed_checks] if isinstance(failed_checks, str) else failed_checks
+    if spec is not None and not isinstance(spec, Spec):
+        faults.append(f"spec_invalid: {scalar_text(spec):.80} is no mttp.Spec")
+        spec = None
+    return {
+        "spec": spec,
+        "range": _bounds(range, faults),
+        "relative": flag("relative", relative, faults),
+        "failed_checks": tuple(
+            text(str(check), faults) for check in listed("failed_checks", checks, faults) or ()
+        ),
+    }
+
+
+def _bounds(given: object, faults: Faults) -> tuple[float, float] | None:
+    """Lowest and highest value; None where these are not two numbers."""
+    if given is None:
+        return None
+    found = [number(bound) for bound in listed("range", given, []) or ()]
+    lowest, highest = found if len(found) == 2 else (None, None)
+    if lowest is None or highest is None:
+        faults.append(f"range_invalid: {scalar_text(given):.80} is no lowest and highest value")
+        return None
+    return lowest, highest
+
+
+def _known(facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
+    """The facts that a scoring has."""
+    faults.extend(f"argument_unknown: reward has no {name}" for name in facts if name not in _FACTS)
+    return {name: fact for name, fact in facts.items() if name in _FACTS}
 
 
 def _components(given: Mapping[str, object], faults: Faults) -> tuple[dict[str, float], dict[str, str]]:
@@ -168,6 +201,8 @@ def checked(reward: Reward, faults: Faults) -> Reward:
     if status == "error":
         faults.append(f"reward_invalid: {raw}")
         changes |= {"status": status, "raw": raw}
+    parts = {name: getattr(reward, name) for name in ("spec", "range", "relative", "failed_checks")}
+    changes |= _parts(faults, **parts)
     return replace(reward, value=found, **changes)
 
 
@@ -178,7 +213,7 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     if reward.value is not None:
         attributes[a.REWARD_VALUE] = reward.value
     if reward.range is not None:
-        attributes[a.REWARD_RANGE] = [float(bound) for bound in reward.range]
+        attributes[a.REWARD_RANGE] = list(reward.range)
     if reward.mismatch:
         attributes[a.REWARD_MISMATCH] = True
     if reward.relative is not None:
@@ -246,7 +281,6 @@ def decode(
             components[name] = value
         else:
             statuses[name] = str(grade.get(a.REWARD_STATUS, "missing"))
-    bounds = attributes.get(a.REWARD_RANGE)
     spec = {name: attributes[key] for name, key in _SPEC.items() if key in attributes}
     return Reward(
         value=attributes.get(a.REWARD_VALUE),
@@ -254,7 +288,7 @@ def decode(
         components=components,
         component_statuses=statuses,
         weights=weights,
-        range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
+        range=_bounds(attributes.get(a.REWARD_RANGE), []),
         mismatch=bool(attributes.get(a.REWARD_MISMATCH, False)),
         failed_checks=tuple(attributes.get(a.REWARD_FAILED_CHECKS) or ()),
         relative=attributes.get(a.GRADER_RELATIVE),

@@ -152,8 +152,12 @@ def _on_root(annotation: Annotation, episode: Episode) -> Annotation:
 
 
 def _unknown(annotation: Annotation, what: str, add_problem: _AddProblem) -> None:
+    _unclear(annotation, f"{what}, which is not in the recording", add_problem)
+
+
+def _unclear(annotation: Annotation, what: str, add_problem: _AddProblem) -> None:
     by = "" if annotation.by is None else f" by {annotation.by}"
-    message = f"the {annotation.key}{by} is about {what}, which is not in the recording"
+    message = f"the {annotation.key}{by} is about {what}"
     add_problem("unknown_target", message, trace_id=annotation.trace_id)
 
 
@@ -222,17 +226,22 @@ def _by_step(
     if not on_steps:
         return {}
     spans = {step.span_id: position for position, step in enumerate(episode.steps)}
-    indices = {step.index: position for position, step in enumerate(episode.steps)}
+    indices: defaultdict[int, list[int]] = defaultdict(list)
+    for position, step in enumerate(episode.steps):
+        indices[step.index].append(position)
     found: defaultdict[int, list[Annotation]] = defaultdict(list)
     for annotation in on_steps:
-        position = spans.get(annotation.step_span_id)
-        if position is None and annotation.step is not None:
-            position = indices.get(annotation.step)
-        if position is None:
-            which = annotation.step_span_id if annotation.step is None else annotation.step
-            _unknown(annotation, f"step {which} of episode {episode.trace_id}", add_problem)
+        meant = [spans[annotation.step_span_id]] if annotation.step_span_id in spans else []
+        if not meant and annotation.step is not None:
+            meant = indices.get(annotation.step, [])
+        which = annotation.step_span_id if annotation.step is None else annotation.step
+        what = f"step {which} of episode {episode.trace_id}"
+        if len(meant) == 1:
+            found[meant[0]].append(annotation)
+        elif meant:
+            _unclear(annotation, f"{what}, and {len(meant)} steps have that index", add_problem)
         else:
-            found[position].append(annotation)
+            _unknown(annotation, what, add_problem)
     return found
 
 

@@ -208,8 +208,8 @@ class Known:
     """Run by trace id."""
     roots: dict[str, str] = field(default_factory=dict)
     """Root span by trace id, where the episode has ended."""
-    steps: dict[str, dict[int, str]] = field(default_factory=dict)
-    """Step spans by trace id and index, of the episodes whose steps were asked for."""
+    steps: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Index of each step by trace id and span, of the episodes whose steps were asked for."""
     _sorted: list[str] = field(default_factory=list)
 
     def resolve(self, annotation: Annotation) -> Annotation:
@@ -219,10 +219,13 @@ class Known:
         if not annotation.on_step:
             return found
         steps = self.steps.get(trace_id, {})
-        for index, span_id in steps.items():
-            if annotation.step == index or annotation.step_span_id == span_id:
-                return replace(found, step=index, step_span_id=span_id)
+        named = annotation.step_span_id
+        meant = [span_id for span_id, index in steps.items() if named == span_id or annotation.step == index]
+        if len(meant) == 1:
+            return replace(found, step=steps[meant[0]], step_span_id=meant[0])
         which = annotation.step_span_id or annotation.step
+        if meant:
+            raise ValueError(f"episode {trace_id} has {len(meant)} steps {which}; give the span id of one")
         raise ValueError(f"episode {trace_id} has no step {which}; it has {len(steps)} steps")
 
     def _whole(self, prefix: str) -> str:
@@ -252,5 +255,5 @@ def known(scan: Scan, annotations: Sequence[Annotation]) -> Known:
             found.roots[record.trace_id] = record.span_id
         elif kind == names.STEP and record.trace_id.startswith(stepped):
             index = int(record.attributes.get(a.STEP_INDEX, 0))
-            found.steps.setdefault(record.trace_id, {})[index] = record.span_id
+            found.steps.setdefault(record.trace_id, {})[record.span_id] = index
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry.trace import Link
 
-from mttp.codec.plain import Faults, count, listed, named, scalar_text, text
+from mttp.codec.plain import Faults, count, listed, mapped, named, scalar_text, text
 from mttp.episodes import Group
 from mttp.recorder.open_group import OpenGroup
 from mttp.recorder.targets import Target, link, target
@@ -71,10 +71,7 @@ def batch(groups: object, episodes: object, discarded: Mapping[str, object] | No
     for given in [groups] if single else listed("groups", groups, faults) or ():
         _take_group(found, given, faults)
     found.episodes = _episodes(found, "episodes", episodes, faults)
-    if discarded is not None and not isinstance(discarded, Mapping):
-        faults.append(f"discarded_invalid: {scalar_text(discarded):.80} maps no reasons")
-        discarded = None
-    for reason, left in named(discarded or {}, faults).items():
+    for reason, left in named(mapped("discarded", discarded, faults), faults).items():
         _discard(found, reason, left, faults)
     return found
 

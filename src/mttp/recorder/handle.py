@@ -14,7 +14,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from typing_extensions import ParamSpec, Self
 
-from mttp.codec.plain import name_key, number, plain, text
+from mttp.codec.plain import mapped, name_key, number, plain, text
 from mttp.livespan import LiveSpan, Origin, qualified_name
 from mttp.semconv import attributes as a
 
@@ -223,6 +223,17 @@ class Measured(Handle):
             kept = _listed(span.checked(plain, value))
             self._metadata[key] = kept
             self._keep(a.METADATA, key, kept)
+
+    @quiet
+    def _describe(self, metadata: object, metrics: object) -> None:
+        """Take several facts and numbers."""
+        span = self._span
+        if span is None:
+            return
+        for name, fact in span.checked(mapped, "metadata", metadata).items():
+            self.set_metadata(name, fact)
+        for name, metric in span.checked(mapped, "metrics", metrics).items():
+            self.metric(name, metric)
 
     def _own_name(self, prefix: str, name: object) -> str | None:
         """The name as recorded; None where another name of the user's already became it."""

@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import calls, content, rewards, steps, tokens
-from mttp.codec.plain import Faults, text
+from mttp.codec.plain import Faults, flag, text
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
@@ -160,9 +160,11 @@ class OpenStep(Measured):
         """Numbers and flags that a trainer knows about this step."""
         if not self._takes("record"):
             return
+        span = cast(LiveSpan, self._span)
         flags = {"terminated": terminated, "truncated": truncated}
-        self._flags |= {name: bool(flag) for name, flag in flags.items() if flag is not None}
-        cast(LiveSpan, self._span).values.update(
+        flags = {name: span.checked(flag, name, given) for name, given in flags.items()}
+        self._flags |= {name: said for name, said in flags.items() if said is not None}
+        span.values.update(
             steps.facts(
                 trained_reward=trained_reward,
                 value_estimate=value_estimate,

@@ -11,7 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
 
 from mttp.codec import rewards
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
@@ -212,12 +212,6 @@ class Trajectory(Measured):
         """End the steps that are still open, and enter what is said of the end."""
         for step in list(self._open_steps.values()):
             step._finish(end_time=end_time)
-        flags = {"terminated": terminated, "truncated": truncated}
-        self._stated |= {name: bool(flag) for name, flag in flags.items() if flag is not None}
-
-    @quiet
-    def _describe(self, metadata: Mapping[str, object] | None, metrics: Mapping[str, float] | None) -> None:
-        for name, fact in (metadata or {}).items():
-            self.set_metadata(name, fact)
-        for name, metric in (metrics or {}).items():
-            self.metric(name, metric)
+        for name, given in (("terminated", terminated), ("truncated", truncated)):
+            said = cast(LiveSpan, self._span).checked(flag, name, given)
+            self._stated |= {} if said is None else {name: said}

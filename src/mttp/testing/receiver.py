@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToJson
+from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from mttp.errors import MttpError
+from mttp.errors import ConfigureError, MttpError
 from mttp.spans import SpanRecord
 from mttp.wire.otlp_json_decode import decode_line
 from mttp.wire.otlp_proto_decode import decode_message
@@ -29,6 +30,7 @@ from mttp.wire.otlp_proto_decode import decode_message
 __all__ = ["Behaviour", "OtlpReceiver", "ReceivedRequest"]
 
 _CLOSING_SECONDS = 10.0
+_GRPC_FAILURES = tuple(Code.keys()[1:])  # the first is OK
 _METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
@@ -37,7 +39,11 @@ class Behaviour:
     """How a request is answered; by default its spans are taken and the answer is a success."""
 
     status: int | str = 200
-    """HTTP's status, or the name of gRPC's, e.g. `"UNAVAILABLE"`; spans are taken where it is a success."""
+    """
+    HTTP's status, or the name of gRPC's, e.g. `"UNAVAILABLE"`; spans are taken where it is a success.
+
+    Over the other protocol a name is the status 400, and a number that is no success UNKNOWN.
+    """
     message: str = ""
     """What the answer says."""
     retry_after: float | None = None
@@ -50,6 +56,19 @@ class Behaviour:
     """Answer only when the receiver is told to `release`, or closes."""
     reset: bool = False
     """HTTP: break the connection off within the answer, before its status where there is no `body`."""
+
+    def __post_init__(self) -> None:
+        known = 100 <= self.status < 600 if isinstance(self.status, int) else self.status in _GRPC_FAILURES
+        if not known:
+            raise ConfigureError(
+                f"status {self.status!r} is neither HTTP's, from 100 to 599, nor the name of a gRPC failure: "
+                + ", ".join(_GRPC_FAILURES)
+            )
+
+    @property
+    def is_success(self) -> bool:
+        """Whether spans are taken."""
+        return isinstance(self.status, int) and 200 <= self.status < 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +206,7 @@ class OtlpReceiver:
                 behaviour = Behaviour(status="INVALID_ARGUMENT", message=wrong)
             elif len(message) > self._max_http_bytes and path != _METHOD:
                 behaviour = Behaviour(status=413, message="request body too large")
-            if behaviour.status == 200:
+            if behaviour.is_success:
                 self._records += records[behaviour.rejected :]
             self.requests.append(
                 ReceivedRequest(
@@ -297,7 +316,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/v1/traces":
             self._answer(Behaviour(status=404, message="no such path"), kind)
             return
-        message = _decompressed(raw, self.headers.get("content-encoding", ""))
+        try:
+            message = _decompressed(raw, self.headers.get("content-encoding", ""))
+        except (OSError, EOFError, zlib.error) as error:
+            self._answer(Behaviour(status=400, message=f"the body can't be decompressed: {error}"), kind)
+            return
         behaviour = receiver._received(self.path, headers, len(raw), message, is_json="json" in kind)
         if behaviour.hang:
             receiver._hold()
@@ -335,7 +358,7 @@ def _decompressed(body: bytes, encoding: str) -> bytes:
 
 
 def _http_body(behaviour: Behaviour, kind: str) -> bytes:
-    message = _response(behaviour) if behaviour.status == 200 else Status(message=behaviour.message)
+    message = _response(behaviour) if behaviour.is_success else Status(message=behaviour.message)
     return MessageToJson(message).encode() if "json" in kind else bytes(message.SerializeToString())
 
 
@@ -371,10 +394,11 @@ def _grpc_server(receiver: OtlpReceiver, max_bytes: int) -> tuple[Any, int]:
         behaviour = receiver._received(_METHOD, headers, len(message), message)
         if behaviour.hang:
             receiver._hold(context)
-        if behaviour.status == 200:
+        if behaviour.is_success:
             return bytes(_response(behaviour).SerializeToString())
         context.set_trailing_metadata(_retry_info(behaviour))
-        context.abort(grpc.StatusCode[str(behaviour.status)], behaviour.message)
+        code = getattr(grpc.StatusCode, str(behaviour.status), grpc.StatusCode.UNKNOWN)
+        context.abort(code, behaviour.message)
         raise AssertionError("abort raises")
 
     service, _, method = _METHOD[1:].rpartition("/")
