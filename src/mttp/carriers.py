@@ -24,7 +24,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from typing_extensions import ParamSpec
 
 from mttp.configuration import current_session, recording_session
-from mttp.recorder import OpenAgent, OpenPart, current_step, current_trajectory
+from mttp.recorder import OpenAgent, OpenPart, current_episode, current_step, current_trajectory
 from mttp.recorder.handle import detach
 from mttp.recorder.whereabouts import AgentAt, StepAt, Whereabouts
 
@@ -100,7 +100,7 @@ def _whereabouts() -> Whereabouts | None:
     trajectory, step = current_trajectory(), current_step()
     if not trajectory:
         return None
-    episode = trajectory.episode
+    episode = current_episode()
     here = step if step and step.owner is trajectory else None
     at = (here or trajectory).at
     ambient = trace.get_current_span().get_span_context()

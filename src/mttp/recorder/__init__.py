@@ -9,6 +9,8 @@ A handle that has nothing to record into is inert: it takes every call, does not
 
 from __future__ import annotations
 
+from typing import cast
+
 from opentelemetry import context as otel_context
 
 from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host
@@ -57,7 +59,7 @@ def current_trajectory() -> Trajectory:
 
 def current_episode() -> OpenEpisode:
     """The episode whose block, or whose step's or agent's, this runs in; an inert, false one elsewhere."""
-    return current_trajectory().episode
+    return cast(OpenEpisode, current_trajectory().episode)
 
 
 def current_step() -> OpenStep:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mttp.codec import agents as codec
 from mttp.codec.plain import Faults, text
@@ -12,9 +12,6 @@ from mttp.recorder.handle import quiet
 from mttp.recorder.trajectory import Trajectory
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-
-if TYPE_CHECKING:
-    from mttp.recorder.open_episode import OpenEpisode
 
 __all__ = ["OpenAgent"]
 
@@ -26,7 +23,7 @@ class OpenAgent(Trajectory):
     Its properties are those of `mttp.Agent`, as far as they are known.
     """
 
-    def __init__(self, episode: OpenEpisode, id: str, *, start_time: int | None = None) -> None:
+    def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
         super().__init__(episode._segment if episode else None, place={a.AGENT_ID: id})
         self._episode = episode
         self._id = id
@@ -35,7 +32,7 @@ class OpenAgent(Trajectory):
             self._span = self.segment.span(name, episode.at, start_time=start_time, place=self._place)
 
     @property
-    def episode(self) -> OpenEpisode:
+    def episode(self) -> Trajectory:
         """The episode that it plays in."""
         return self._episode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from opentelemetry.trace import SpanContext
 
@@ -12,13 +12,11 @@ from mttp.episodes import Reward
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Handle, quiet
 from mttp.recorder.open_agent import OpenAgent
+from mttp.recorder.open_episode import OpenEpisode
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.trajectory import Trajectory
 from mttp.recorder.whereabouts import AgentAt, StepAt
 from mttp.semconv import attributes as a
-
-if TYPE_CHECKING:
-    from mttp.recorder.open_part import OpenPart
 
 __all__ = ["Remote", "RemoteAgent", "RemoteStep"]
 
@@ -109,7 +107,7 @@ class RemoteAgent(Remote, OpenAgent):
 
     TAKES = frozenset({"step", "reward", "end"})
 
-    def __init__(self, part: OpenPart, agent: AgentAt, next_index: int) -> None:
+    def __init__(self, part: OpenEpisode, agent: AgentAt, next_index: int) -> None:
         Trajectory.__init__(self, part.segment, part._span, place={a.AGENT_ID: agent.id})
         self._episode = part
         self._id = agent.id

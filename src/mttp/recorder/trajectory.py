@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
@@ -20,9 +20,6 @@ from mttp.recorder.open_step import OpenStep
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-
-if TYPE_CHECKING:
-    from mttp.recorder.open_episode import OpenEpisode
 
 __all__ = ["Trajectory"]
 
@@ -45,7 +42,7 @@ class Trajectory(Measured):
         self._closing = False
 
     @property
-    def episode(self) -> OpenEpisode:
+    def episode(self) -> Trajectory:
         """The episode that it is part of."""
         raise NotImplementedError
 
