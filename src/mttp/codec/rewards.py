@@ -8,7 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from mttp.codec import templates
-from mttp.codec.plain import Faults, Plain, flag, listed, mapped, named, number, scalar_text, text
+from mttp.codec.plain import (
+    Faults,
+    Plain,
+    flag,
+    listed,
+    mapped,
+    named,
+    nanoseconds,
+    number,
+    scalar_text,
+    text,
+)
 from mttp.episodes import Reward, Spec
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -71,6 +82,8 @@ def make(
     range: object = None,
     relative: object = None,
     failed_checks: object = (),
+    start_time: object = None,
+    end_time: object = None,
     **facts: Any,
 ) -> Reward:
     """The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`."""
@@ -102,6 +115,8 @@ def make(
         weights=weighting,
         mismatch=mismatch,
         **_parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks),
+        start_time=nanoseconds(start_time, faults),
+        end_time=nanoseconds(end_time, faults),
         **_known(facts, faults),
     )
 
