@@ -793,3 +793,22 @@ def test_three_processes_record_one_episode(tmp_path: Path) -> None:
     assert ([], 4, 4) == (recording.problems, len(recording.runs), len(recording.sources))
     assert {"r"} == {episode.run_id, *(run.id for run in recording.runs)}
     assert [3.0] == mttp.summarize(tmp_path / "runs").returns.tolist()
+
+
+def test_a_forked_child_is_ended_by_sigterm_at_once(tmp_path: Path) -> None:
+    """
+    Only the process that configured writes the rest first: a pool's worker must never outlive its end.
+    """
+    program = Program(
+        tmp_path,
+        """
+        mttp.configure("file://runs/")
+        handled = signal.getsignal(signal.SIGTERM)
+        child = os.fork()
+        if not child:
+            os._exit(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+        print(os.waitpid(child, 0)[1], handled is signal.SIG_DFL)
+        """,
+    )
+
+    assert ["0 False"] == program.ended()

@@ -346,6 +346,7 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
     _held.clear()
+    signals.forget_in_child()
     aside = [] if _apart is None else [session for session in _apart.sessions() if not session.closed]
     for session in dict.fromkeys([*aside, *([] if _active is None else [_active])]):
         session.after_fork_in_child()

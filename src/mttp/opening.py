@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import ids, provenance, signals
+from mttp import ids, provenance
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
@@ -95,10 +95,9 @@ def is_off() -> bool:
 
 
 def close_with_this_child(session: Session) -> None:
-    """In a child of multiprocessing, have the session closed when the child leaves, or is made to leave."""
+    """In a child of multiprocessing, have the session closed when the child leaves."""
     if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
         close_with_child(session)
-        signals.close_on_sigterm(session)  # that is how a pool ends its workers
 
 
 def close_with_child(session: Session) -> None:

@@ -9,7 +9,7 @@ from types import FrameType
 
 from mttp.session import Session
 
-__all__ = ["close_on_sigterm"]
+__all__ = ["close_on_sigterm", "forget_in_child"]
 
 
 def close_on_sigterm(session: Session) -> None:
@@ -27,6 +27,16 @@ def close_on_sigterm(session: Session) -> None:
     except ValueError:  # only the main thread may
         return
     session.at_close(handler.withdraw)
+
+
+def forget_in_child() -> None:
+    """
+    After a fork, in the child: let the signal end it at once, as it would without us.
+
+    A pool ends its workers so, and a worker that slept through a signal handled in Python would never end.
+    """
+    if isinstance(signal.getsignal(signal.SIGTERM), _Handler):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class _Handler:
