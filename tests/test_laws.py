@@ -41,6 +41,7 @@ LAYERS = {
     "pipeline": 7,
     "transports": 8,
     "share": 8,
+    "exporters": 9,
     "session": 9,
     "routes": 9,
     "provider": 10,
@@ -55,6 +56,7 @@ LAYERS = {
 }
 WRITE = {"livespan", "readable", "recorder", "provenance", "bulk", "pipeline", "transports", "session"}
 WRITE |= {"configuration", "integrations", "instrumentation", "backlog", "losses", "delivery", "share"}
+WRITE |= {"exporters"}
 WRITE |= {"lane", "gate", "sampling", "refusal", "observers", "veil", "routes", "provider", "signals"}
 READ = {"reading", "report"}
 SIBLINGS = ("transports", "cli")
