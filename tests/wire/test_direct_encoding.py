@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import UserList
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -334,12 +335,9 @@ def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
     """
     Numbers written as one list are told as each would be told by itself.
     """
-    whole, *each = (
-        json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"][0]["value"]
-        for line in map(_line, [values, *values])
-    )
+    each = [_told(item) for item in values]
 
-    assert {"arrayValue": {"values": each} if values else {}} == whole
+    assert {"arrayValue": {"values": each} if values else {}} == _told(values)
 
 
 @settings(deadline=None, max_examples=300)
@@ -354,6 +352,40 @@ def test_an_array_is_written_as_its_list_would_be(array: Any) -> None:
     Likewise, not-a-numbers, infinities and integers beyond 64 bits included.
     """
     assert _line(array.ravel().tolist()) == _line(array)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        2**63,
+        "a\ud800",
+        np.float64(0.5),
+        np.int64(3),
+        Colour.RED,
+        Name.ANN,
+        True,
+        None,
+        1,
+        1.5,
+        [1],
+        Decimal(1),
+    ],
+)
+@pytest.mark.parametrize("number", [7, 0.5, True])
+def test_one_odd_item_in_a_long_list_is_written_as_by_itself(number: Any, odd: Any) -> None:
+    """
+    Whatever is among the numbers, spans that did not pass our recorder are never lost for it.
+    """
+    values = [number] * 29 + [odd]
+    items = [_told(item) for item in values]
+
+    assert {"arrayValue": {"values": items}} == _told(values) == _told(UserList(values))
+
+
+def _told(value: object) -> Any:
+    """An attribute's value as a line tells it."""
+    (one,) = json.loads(_line(value))["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    return one["value"]
 
 
 def _line(value: object) -> bytes:

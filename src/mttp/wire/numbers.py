@@ -24,11 +24,12 @@ _json = msgspec.json.Encoder().encode
 def as_numbers(values: Sequence[Any]) -> Array | None:
     """The list as an array, where it is one of floats, of 64-bit integers or of booleans, and not short."""
     kind = type(values[0]) if len(values) >= _FEW else None
-    if kind is float:
-        return _floats(values)
-    if kind is int:
-        return _integers(values)
-    return np.array(values) if kind is bool and set(map(type, values)) == {bool} else None
+    if kind is bool:
+        return np.array(values) if set(map(type, values)) == {bool} else None
+    try:
+        return _floats(values) if kind is float else _integers(values) if kind is int else None
+    except (struct.error, TypeError, ValueError, OverflowError):  # there is something else among them
+        return None
 
 
 def _floats(values: Sequence[Any]) -> Array | None:
@@ -43,8 +44,5 @@ def _floats(values: Sequence[Any]) -> Array | None:
 
 def _integers(values: Sequence[Any]) -> Array | None:
     """Packing lets booleans pass; JSON tells them by a letter."""
-    try:
-        packed = struct.pack(f"={len(values)}q", *values)
-    except struct.error:
-        return None
+    packed = struct.pack(f"={len(values)}q", *values)
     return None if b"e" in _json(values) else np.frombuffer(packed, np.int64)

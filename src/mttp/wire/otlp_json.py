@@ -359,7 +359,7 @@ def _other(value: Any) -> bytes:
         return _float(float(value))
     if isinstance(value, Mapping):
         return _map(value)
-    return _list(value) if isinstance(value, Sequence) else _string(str(value))
+    return _list(list(value)) if isinstance(value, Sequence) else _string(str(value))
 
 
 _WRITERS: Mapping[type, Callable[[Any], bytes]] = {
