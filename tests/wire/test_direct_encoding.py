@@ -116,7 +116,7 @@ WILD = st.dictionaries(
 # Protobuf.
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(readable(), max_size=6))
 def test_a_request_is_byte_for_byte_the_official_one(spans: Sequence[ReadableSpan]) -> None:
     """
@@ -126,7 +126,7 @@ def test_a_request_is_byte_for_byte_the_official_one(spans: Sequence[ReadableSpa
 
 
 @pytest.mark.usefixtures("quiet")
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(WILD, WILD, WILD)
 def test_attributes_of_every_type_are_the_official_bytes(one: Any, other: Any, third: Any) -> None:
     """
@@ -177,7 +177,7 @@ def test_long_arrays_are_the_official_bytes(values: list[Any]) -> None:
     assert expected([span({"key": values})]) == encode_spans([span({"key": values})])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(
     hnp.arrays(
         dtype=st.sampled_from(
@@ -306,7 +306,7 @@ def test_a_record_is_written_as_the_span_that_it_was_made_from(one: ReadableSpan
 # JSON lines.
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(readable(), max_size=6), st.integers(100, 4000))
 def test_lines_of_spans_are_the_lines_of_their_records(spans: Sequence[ReadableSpan], limit: int) -> None:
     """
@@ -329,7 +329,7 @@ def test_lines_of_our_own_spans_are_the_lines_of_their_records(profile: Any) -> 
     assert list(otlp_json.encode_records(one.record(profile) for one in spans)) == list(direct)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(LISTS)
 def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
     """
@@ -340,7 +340,7 @@ def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
     assert {"arrayValue": {"values": each} if values else {}} == _told(values)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(
     hnp.arrays(
         dtype=st.sampled_from(["f2", "f4", "f8", ">f8", "i1", "i4", ">i8", "i8", "u1", ">u8", "u8", "?"]),
