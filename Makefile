@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test lint types semconv semconv-check clean
+.PHONY: help demo test lint types semconv semconv-check bench bench-quick bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -43,5 +43,15 @@ semconv: $(VENV)/.dev  ## Generate everything that follows from the registry.
 semconv-check: $(VENV)/.dev  ## Check that what is committed follows from the registry.
 	$(BIN)/python semconv/tool --check
 
+bench-install: $(VENV)/.dev  ## Install what the benchmarks compare with, each in an environment of its own.
+	$(PIP) orjson
+	$(BIN)/python benchmarks/encoders.py --install
+
+bench: bench-install  ## Measure, by turns and in fresh processes.
+	$(BIN)/python benchmarks/encoders.py
+
+bench-quick: bench-install  ## Measure a little.
+	$(BIN)/python benchmarks/encoders.py --rounds 3 --seconds 0.3
+
 clean:  ## Forget the environment and the caches.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

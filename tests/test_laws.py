@@ -50,6 +50,7 @@ WRITE = {
     "provider": 10,
     "signals": 10,
     "health": 10,
+    "exporters": 9,
     "opening": 11,
     "configuration": 12,
     "carriers": 13,

@@ -2,28 +2,38 @@
 Spans to OTLP JSON lines, as the OTLP file rules say.
 
 A line is one TracesData; ids are hex, enums integers, 64-bit integers strings, bytes base64.
+Text is put together piece by piece: what is the same from span to span is written once.
 """
 
 from __future__ import annotations
 
-import base64
+import binascii
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 import numpy as np
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Status
 
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.spans import Scope, SpanRecord
+from mttp.wire.numbers import Array, as_numbers
+from mttp.wire.readable import Attributes, by_identity, flags, pairs, shown
 
-__all__ = ["MAX_LINE_BYTES", "decimal", "encode_records"]
+__all__ = ["MAX_LINE_BYTES", "decimal", "encode_records", "encode_spans"]
 
 MAX_LINE_BYTES = 1_000_000
 """A line stays under this, but for one that holds a single larger span: collectors split lines at 1 MiB."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+_json = msgspec.json.Encoder().encode
 
 
 def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
@@ -32,12 +42,27 @@ def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_B
 
     Spans of one trace that come together are on one line where they fit on one.
     """
+    return _lines(((one.trace_id, one.scope, _record(one)) for one in records), max_bytes)
+
+
+def encode_spans(
+    spans: Iterable[ReadableSpan], attributes: Attributes = shown, *, max_bytes: int = MAX_LINE_BYTES
+) -> Iterator[bytes]:
+    """
+    Likewise, without a record of each span in between.
+
+    Raises ValueError for a span that has no context.
+    """
+    return _lines((_readable(span, attributes(span)) for span in spans), max_bytes)
+
+
+def _lines(spans: Iterable[tuple[object, Scope, bytes]], max_bytes: int) -> Iterator[bytes]:
     line = _Line(Scope(), max_bytes)
-    for _, group in groupby(records, key=attrgetter("trace_id")):
-        trace = [(record.scope, _dump(_span(record))) for record in group]
-        if not line.fits(sum(len(span) + 1 for _, span in trace)):
+    for _, group in groupby(spans, key=itemgetter(0)):
+        trace = list(group)
+        if not line.fits(sum(len(span) + 1 for _, _, span in trace)):
             yield from line.end()
-        for scope, span in trace:
+        for _, scope, span in trace:
             if not line.holds(scope) or not line.fits(len(span) + 1):
                 yield from line.end()
                 line = _Line(scope, max_bytes)
@@ -73,132 +98,292 @@ class _Line:
         self._spans, self._size = [], self._empty
 
 
+@by_identity
 def _frame(scope: Scope) -> tuple[bytes, bytes]:
     """What stands around the spans of one scope: a line's beginning and its end."""
-    pairs = _pairs(scope.attributes)
-    about = _present({"name": scope.name, "version": scope.version, "attributes": pairs})
-    block: dict[str, Any] = {"scope": about, "spans": [], "schemaUrl": scope.schema_url}
-    resource = _present({"attributes": _pairs(scope.resource)})
-    whole = {"resource": resource, "scopeSpans": [_present(block, keep="spans")]}
-    if scope.resource_schema_url:
-        whole["schemaUrl"] = scope.resource_schema_url
-    before, _, after = _dump({"resourceSpans": [whole]}).rpartition(b'"spans":[]')
-    return before + b'"spans":[', b"]" + after + b"\n"
+    about = _object(
+        name=_named(scope.name), version=_named(scope.version), attributes=_attributes(scope.attributes)
+    )
+    resource = _object(attributes=_attributes(scope.resource))
+    scope_text = b'"scope":%b,' % about if about != b"{}" else b""
+    before = b'{"resourceSpans":[{"resource":%b,"scopeSpans":[{%b"spans":[' % (resource, scope_text)
+    return before, b"]%b}]%b}]}\n" % (_url(scope.schema_url), _url(scope.resource_schema_url))
 
 
-def _span(record: SpanRecord) -> dict[str, Any]:
-    span: dict[str, Any] = {"traceId": record.trace_id, "spanId": record.span_id}
-    if record.trace_state:
-        span["traceState"] = record.trace_state
-    if record.parent_id:
-        span["parentSpanId"] = record.parent_id
-    if record.flags:
-        span["flags"] = record.flags
-    rest = {
-        "name": record.name,
-        "kind": record.kind,
-        "startTimeUnixNano": _time(record.start_time),
-        "endTimeUnixNano": _time(record.end_time),
-        "attributes": _pairs(record.attributes),
-        "droppedAttributesCount": record.dropped_attributes,
-        "events": [_event(event) for event in record.events],
-        "droppedEventsCount": record.dropped_events,
-        "links": [_link(link) for link in record.links],
-        "droppedLinksCount": record.dropped_links,
-    }
-    span |= _present(rest)
-    span["status"] = _present({"message": record.status_message, "code": record.status_code})
-    return span
+def _url(schema_url: str) -> bytes:
+    return b',"schemaUrl":' + _text(schema_url) if schema_url else b""
 
 
-def _event(event: SpanEvent) -> dict[str, Any]:
-    whole = {
-        "timeUnixNano": _time(event.time),
-        "name": event.name,
-        "attributes": _pairs(event.attributes),
-        "droppedAttributesCount": event.dropped_attributes,
-    }
-    return _present(whole)
+@by_identity
+def _scope(resource: Resource, scope: InstrumentationScope | None) -> Scope:
+    scope = scope or InstrumentationScope("")
+    return Scope(
+        name=scope.name,
+        version=scope.version or "",
+        schema_url=scope.schema_url or "",
+        attributes=dict(scope.attributes or {}),
+        resource=dict(resource.attributes),
+        resource_schema_url=resource.schema_url,
+    )
 
 
-def _link(link: Link) -> dict[str, Any]:
-    whole = {
-        "traceId": link.trace_id,
-        "spanId": link.span_id,
-        "attributes": _pairs(link.attributes),
-        "droppedAttributesCount": link.dropped_attributes,
-        "flags": link.flags,
-    }
-    return _present(whole)
+# Spans: the same four parts, of a record and of what the SDK hands over.
 
 
-def _time(nanoseconds: int) -> str:
-    return str(nanoseconds) if nanoseconds else ""
+def _record(span: SpanRecord) -> bytes:
+    return b"".join(
+        (
+            _ids(span.trace_id, span.span_id, span.trace_state, span.parent_id, span.flags),
+            _life(span.name, span.kind, span.start_time, span.end_time),
+            _contents(
+                _attributes(span.attributes),
+                span.dropped_attributes,
+                [_event(one.name, one.time, one.attributes, one.dropped_attributes) for one in span.events],
+                span.dropped_events,
+                [
+                    _link(one.trace_id, one.span_id, one.attributes, one.dropped_attributes, one.flags)
+                    for one in span.links
+                ],
+                span.dropped_links,
+            ),
+            _status(span.status_message, span.status_code),
+        )
+    )
 
 
-def _present(items: dict[str, Any], *, keep: str = "") -> dict[str, Any]:
+def _readable(span: ReadableSpan, attributes: Mapping[str, Any] | None) -> tuple[object, Scope, bytes]:
+    context, parent = span.get_span_context(), span.parent
+    if context is None:
+        raise ValueError(f"span {span.name!r} has no context")
+    trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    state = context.trace_state.to_header() if context.trace_state else ""
+    parent_id = "" if parent is None else f"{parent.span_id:016x}"
+    whole = (
+        _ids(trace_id, span_id, state, parent_id, flags(parent)),
+        _life(span.name, span.kind.value + 1, span.start_time, span.end_time),
+        _contents(
+            _attributes(attributes),
+            span.dropped_attributes,
+            [_event(one.name, one.timestamp, one.attributes, one.dropped_attributes) for one in span.events],
+            span.dropped_events,
+            [
+                _link(
+                    f"{one.context.trace_id:032x}",
+                    f"{one.context.span_id:016x}",
+                    one.attributes,
+                    one.dropped_attributes,
+                    flags(one.context),
+                )
+                for one in span.links
+            ],
+            span.dropped_links,
+        ),
+        _outcome(span.status),
+    )
+    return context.trace_id, _scope(span.resource, span.instrumentation_scope), b"".join(whole)
+
+
+def _ids(trace_id: str, span_id: str, state: str, parent_id: str, flags: int) -> bytes:
+    text = f'{{"traceId":"{trace_id}","spanId":"{span_id}"'.encode()
+    if state:
+        text += b',"traceState":' + _text(state)
+    if parent_id:
+        text += b',"parentSpanId":"%b"' % parent_id.encode()
+    return text + b',"flags":%d' % flags if flags else text
+
+
+def _life(name: str, kind: int, start: int | None, end: int | None) -> bytes:
+    text = b',"name":' + _text(name) if name else b""
+    if kind:
+        text += b',"kind":%d' % kind
+    if start:
+        text += b',"startTimeUnixNano":"%d"' % start
+    return text + b',"endTimeUnixNano":"%d"' % end if end else text
+
+
+def _contents(
+    attributes: bytes,
+    dropped_attributes: int,
+    events: list[bytes],
+    dropped_events: int,
+    links: list[bytes],
+    dropped_links: int,
+) -> bytes:
+    text = b',"attributes":' + attributes if attributes else b""
+    if dropped_attributes:
+        text += b',"droppedAttributesCount":%d' % dropped_attributes
+    if events:
+        text += b',"events":[%b]' % b",".join(events)
+    if dropped_events:
+        text += b',"droppedEventsCount":%d' % dropped_events
+    if links:
+        text += b',"links":[%b]' % b",".join(links)
+    return text + b',"droppedLinksCount":%d' % dropped_links if dropped_links else text
+
+
+def _outcome(status: Status | None) -> bytes:
+    return _status("", 0) if status is None else _status(status.description or "", status.status_code.value)
+
+
+def _status(message: str, code: int) -> bytes:
+    if not message and not code:
+        return b',"status":{}}'
+    return b',"status":%b}' % _object(message=_named(message), code=_number(code))
+
+
+def _event(name: str, time: int, attributes: Mapping[str, Any] | None, dropped: int) -> bytes:
+    return _object(
+        timeUnixNano=b'"%d"' % time if time else b"",
+        name=_named(name),
+        attributes=_attributes(attributes),
+        droppedAttributesCount=_number(dropped),
+    )
+
+
+def _link(
+    trace_id: str, span_id: str, attributes: Mapping[str, Any] | None, dropped: int, flags: int
+) -> bytes:
+    return _object(
+        traceId=_named(trace_id),
+        spanId=_named(span_id),
+        attributes=_attributes(attributes),
+        droppedAttributesCount=_number(dropped),
+        flags=_number(flags),
+    )
+
+
+def _object(**members: bytes) -> bytes:
     """Without what is empty: protobuf's JSON leaves defaults out."""
-    return {key: value for key, value in items.items() if value or key == keep}
+    return b"{%b}" % b",".join([b'"%b":%b' % (key.encode(), text) for key, text in members.items() if text])
 
 
-def _pairs(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": str(key), "value": _value(value)} for key, value in attributes.items()]
+def _number(value: int) -> bytes:
+    return b"%d" % value if value else b""
 
 
-def _value(value: Any) -> dict[str, Any]:
+def _named(value: str) -> bytes:
+    return _text(value) if value else b""
+
+
+def _text(value: str) -> bytes:
+    plain = str.__str__(value)  # a class of its own, as an enum's or numpy's, may print as something else
+    try:
+        return _json(plain)
+    except UnicodeEncodeError:  # a lone surrogate, from spans that did not pass our recorder
+        return _json(plain.encode("utf-8", "backslashreplace").decode())
+
+
+# Attributes.
+
+
+def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
+    found = [_head(str(key)) + _value(value) for key, value in pairs(attributes)]
+    return b"[%b}]" % b"},".join(found) if found else b""
+
+
+@lru_cache(maxsize=1 << 12)
+def _head(key: str) -> bytes:
+    return b'{"key":%b,"value":' % _text(key)
+
+
+def _value(value: Any) -> bytes:
+    write = _WRITERS.get(type(value), _other)
+    return write(value)
+
+
+def _string(value: str) -> bytes:
+    return b'{"stringValue":%b}' % _text(value)
+
+
+def _integer(value: int) -> bytes:
+    if _INT64_MIN <= value <= _INT64_MAX:
+        return b'{"intValue":"%d"}' % value
+    return _string(decimal(value))
+
+
+def _float(value: float) -> bytes:
+    return b'{"doubleValue":%b}' % (_json(value) if math.isfinite(value) else _spelled(value))
+
+
+def _bytes(value: bytes | bytearray) -> bytes:
+    return b'{"bytesValue":"%b"}' % binascii.b2a_base64(value, newline=False)
+
+
+def _map(values: Mapping[Any, Any]) -> bytes:
+    return b'{"kvlistValue":%b}' % _object(values=_attributes(values))
+
+
+def _list(values: Sequence[Any]) -> bytes:
+    numbers = as_numbers(values)
+    if numbers is not None:
+        return _numbers(numbers, values)
+    return b'{"arrayValue":%b}' % _object(values=_items([_value(item) for item in values]))
+
+
+def _items(written: list[bytes]) -> bytes:
+    return b"[%b]" % b",".join(written) if written else b""
+
+
+def _array(array: Array) -> bytes:
+    flat = array.ravel()
+    listed = flat.tolist()
+    kind = flat.dtype.kind
+    covered = kind in "bif" or (kind == "u" and listed and max(listed) <= _INT64_MAX)
+    return _numbers(flat, listed) if covered and listed else _list(listed)
+
+
+def _numbers(array: Array, values: Sequence[Any]) -> bytes:
+    """The items written as one list, with what belongs around each put between them."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return b'{"arrayValue":{"values":[%b]}}' % b",".join(map(_float, values))
+    before, after = _AROUND[array.dtype.kind]
+    inner = _json(values)[1:-1].replace(b",", b"%b},{%b" % (after, before))
+    return b'{"arrayValue":{"values":[{%b%b%b}]}}' % (before, inner, after)
+
+
+_AROUND = {
+    "f": (b'"doubleValue":', b""),
+    "i": (b'"intValue":"', b'"'),
+    "u": (b'"intValue":"', b'"'),
+    "b": (b'"boolValue":', b""),
+}
+
+
+def _other(value: Any) -> bytes:
+    """A value of a class of its own as what it is at heart, any other as text."""
     if isinstance(value, str):
-        return {"stringValue": value}
-    if isinstance(value, bool):
-        return {"boolValue": value}
+        return _string(value)
     if isinstance(value, int):
-        in_range = _INT64_MIN <= value <= _INT64_MAX
-        return {"intValue" if in_range else "stringValue": decimal(value)}
+        return _integer(int(value))
     if isinstance(value, float):
-        return {"doubleValue": value if math.isfinite(value) else _spelled(value)}
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytesValue": base64.b64encode(value).decode()}
+        return _float(float(value))
     if isinstance(value, Mapping):
-        return {"kvlistValue": _present({"values": _pairs(value)})}
-    if isinstance(value, Sequence):
-        return {"arrayValue": {"values": [_value(item) for item in value]} if value else {}}
-    if isinstance(value, np.ndarray):
-        return _value(value.ravel().tolist())
-    return {} if value is None else {"stringValue": str(value)}
+        return _map(value)
+    return _list(list(value)) if isinstance(value, Sequence) else _string(str(value))
+
+
+_WRITERS: Mapping[type, Callable[[Any], bytes]] = {
+    str: _string,
+    float: _float,
+    int: _integer,
+    bool: {True: b'{"boolValue":true}', False: b'{"boolValue":false}'}.__getitem__,
+    bytes: _bytes,
+    bytearray: _bytes,
+    type(None): lambda _: b"{}",
+    list: _list,
+    tuple: _list,
+    dict: _map,
+    np.ndarray: _array,
+}
 
 
 def decimal(value: int) -> str:
-    """An integer of any size in digits."""
+    """An integer as text, of any size."""
     try:
         return int.__repr__(value)
     except ValueError:  # Python refuses to print integers of more than some 4,300 digits
         return hex(value)
 
 
-def _spelled(value: float) -> str:
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-
-
-def _builtin(value: Any) -> Any:
-    """A text or a number of a class of its own, as numpy's and enums are, as what it is at heart."""
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind.__str__(value) if kind is str else kind(value)
-    raise TypeError(f"{type(value).__name__} can't be written")
-
-
-_encode = msgspec.json.Encoder(enc_hook=_builtin).encode
-
-
-def _dump(message: dict[str, Any]) -> bytes:
-    try:
-        return _encode(message)
-    except UnicodeEncodeError:  # a lone surrogate, from spans that did not pass our recorder
-        return _encode(_scrubbed(message))
-
-
-def _scrubbed(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_scrubbed(key): _scrubbed(item) for key, item in value.items()}
-    return [_scrubbed(item) for item in value] if isinstance(value, list) else value
+def _spelled(value: float) -> bytes:
+    return b'"NaN"' if value != value else b'"Infinity"' if value > 0 else b'"-Infinity"'
