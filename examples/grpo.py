@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,11 @@ class Policy:
 def sample(policy: Policy, rng: np.random.Generator, group: mttp.OpenGroup, prompt: int) -> tuple[int, float]:
     """Play one episode: answer the prompt, be paid; return the answer and what it earned."""
     left, right = divmod(prompt, DIGITS)
-    facts = {"policy": "table", "policy_version": policy.version, "policy_update_index": policy.version - 1}
+    facts: dict[str, Any] = {
+        "policy": "table",
+        "policy_version": policy.version,
+        "policy_update_index": policy.version - 1,
+    }
     with mttp.episode(env="addition", task=f"{left}+{right}", group=group, **facts) as episode:
         with episode.step() as step:
             logprobs = policy.logprobs(prompt)
