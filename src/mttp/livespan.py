@@ -24,7 +24,7 @@ from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MAX_USER_ATTRIBUTES", "Ended", "GuestSpan", "LiveSpan", "Observers", "Origin", "Sink"]
+__all__ = ["MAX_USER_ATTRIBUTES", "Ended", "GuestSpan", "LiveSpan", "Observers", "Origin", "Sink", "StepSpan"]
 
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
@@ -191,7 +191,8 @@ class LiveSpan(Span, Ended):
     _context: SpanContext | None = None
     _events: Sequence[Event] = ()
     _links: Sequence[Link] = ()
-    _block: tokens.Block | None = None
+    block: tokens.Block | None = None
+    """A token block as it was handed over, until somebody asks for its attributes."""
     _faults: Faults | None = None
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
@@ -211,13 +212,8 @@ class LiveSpan(Span, Ended):
         start_time: int | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[Link] = (),
-        is_light: bool = False,
     ) -> None:
-        """
-        Start now, or at `start_time`; without a `context` as a child in its `parent`'s trace.
-
-        What `is_light` has no value that takes more space than a number.
-        """
+        """Start now, or at `start_time`; without a `context` as a child in its `parent`'s trace."""
         self._name = name
         self._parent = parent
         self._clock = clock
@@ -231,8 +227,6 @@ class LiveSpan(Span, Ended):
         else:
             self.trace_id = cast(SpanContext, parent).trace_id
             self._span_id = ids.span_id()
-        if is_light:
-            self._is_light = True
         if kind is not SpanKind.INTERNAL:
             self._kind = kind
         if links:
@@ -256,9 +250,9 @@ class LiveSpan(Span, Ended):
     def values(self) -> dict[str, Any]:
         """Its attributes as recorded; whoever has them may put anything there."""
         self._is_light = False
-        if self._block is not None:
-            self.scalars.update(tokens.unfold(self._block))
-            self._block = None
+        if self.block is not None:
+            self.scalars.update(tokens.unfold(self.block))
+            self.block = None
         return self.scalars
 
     @values.setter
@@ -390,13 +384,13 @@ class LiveSpan(Span, Ended):
             given = None if timestamp is None else self.checked(nanoseconds, timestamp)
             when = self._clock.now() if given is None else given
             event = Event(self._text(name), self._plain(attributes), when)
-            self._events = self._events or []
+            self._is_light, self._events = False, self._events or []
             cast("list[Event]", self._events).append(event)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Refer to another span."""
         if self._takes("add_link") and context.is_valid:
-            self._links = self._links or []
+            self._is_light, self._links = False, self._links or []
             cast("list[Link]", self._links).append(Link(context, self._plain(attributes)))
 
     def _plain(self, attributes: Attributes) -> dict[str, Any]:
@@ -448,15 +442,6 @@ class LiveSpan(Span, Ended):
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
         self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
 
-    @property
-    def holds_block(self) -> bool:
-        """Whether there is a token block."""
-        return self._block is not None or a.TOKEN_ENCODING in self.scalars
-
-    def hold(self, block: tokens.Block) -> None:
-        """Keep a token block as it was handed over, until somebody asks for its attributes."""
-        self._block = block
-
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on; only the first call counts."""
         try:
@@ -477,25 +462,22 @@ class LiveSpan(Span, Ended):
             self.scalars[a.OMISSIONS] = list(dict.fromkeys(self._omissions))
             self._is_light = False
         self._end_time = ended
-        self.size = self._weigh()
+        self.size = _SPAN_BYTES + _VALUE_BYTES * len(self.scalars) if self._is_light else self._weigh()
+        if self.block is not None:
+            self.size += self.block[3]
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
         self._sink.ended(self)
 
     def _weigh(self) -> int:
-        values = self.scalars
-        size = _SPAN_BYTES + (_VALUE_BYTES * len(values) if self._is_light else _weight(values))
-        if self._block is not None:
-            size += self._block.nbytes
-        if self._events or self._links:
-            for mark in (*self._events, *self._links):
-                size += _SPAN_BYTES + _weight(dict(mark.attributes or {}))
-        return size
+        marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
+        size = _SPAN_BYTES + _weight(self.scalars)
+        return size + sum(_SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
 
     def with_values(self, values: dict[str, Any]) -> LiveSpan:
         """The same ended span with other attributes; the original stays as it is."""
         shown = copy.copy(self)
-        shown.scalars, shown._block = values, None
+        shown.scalars, shown.block = values, None
         return shown
 
     def with_origin(self, origin: Origin) -> LiveSpan:
@@ -537,6 +519,35 @@ class LiveSpan(Span, Ended):
             return True
         self._sink.fault("after_end", f"{what} on a span that has ended")
         return False
+
+
+class StepSpan(LiveSpan):
+    """The span of a step: there are many, so it does without what they have in common."""
+
+    _name = names.STEP
+    _is_light = True
+
+    def __init__(
+        self,
+        scalars: dict[str, Any],
+        trace_id: int,
+        parent: SpanContext,
+        clock: Clock,
+        origin: Origin,
+        sink: Sink,
+    ) -> None:
+        """Start now, in the trace of `parent`, with attributes of which none is large."""
+        self.scalars = scalars
+        self.trace_id = trace_id
+        self._span_id = ids.span_id()
+        self._parent = parent
+        self._clock = clock
+        self._origin = origin
+        self._sink = sink
+        self._is_open = True
+        self.started = self._start_time = clock.now()
+        if origin.observers is not None:
+            origin.observers.started(self)
 
 
 def qualified_name(exception: BaseException) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,18 @@ from mttp.codec.plain import Faults, Plain, text
 from mttp.episodes import Tokens
 from mttp.semconv import attributes as a
 
-__all__ = ["ARRAY_KEYS", "KEYS", "Block", "decode", "encode", "leave_out", "make", "pack", "snapshot", "unfold"]
+__all__ = [
+    "ARRAY_KEYS",
+    "KEYS",
+    "Block",
+    "decode",
+    "encode",
+    "leave_out",
+    "make",
+    "pack",
+    "snapshot",
+    "unfold",
+]
 
 ARRAY_KEYS = {
     "ids": a.TOKEN_IDS,
@@ -54,29 +65,21 @@ KEYS = frozenset(
 """Every attribute of a token block."""
 
 
-@dataclass(slots=True)
-class Block:
-    """A token block as it was handed over, and nothing wrong with it."""
+Block: TypeAlias = "tuple[int, list[tuple[str, str, bytes]], dict[str, str], int]"
+"""
+A token block as it was handed over, and nothing wrong with it, for the least that can be made of it.
 
-    count: int
-    """Number of completion tokens."""
-    arrays: list[tuple[str, str, bytes, int]]
-    """Name, dtype, bytes and length of each array; all but the prompt's ids cover the completion."""
-    texts: dict[str, str]
-    """What is stated besides, in ASCII."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(len(data) for _, _, data, _ in self.arrays)
-
+The completion's length; name, dtype and bytes of each array; texts that are stated besides; bytes in all.
+"""
 
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
-_INTEGERS = {np.dtype(kind): kind for kind in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")}
+_INTEGERS = {
+    np.dtype(kind): kind for kind in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
+}
 _FLOATS = {np.dtype(kind): kind for kind in ("float32", "float64", "float16")}
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
-_NUMBER = (float, int)
-_structs = lru_cache(maxsize=1 << 10)(struct.Struct)
+_structs: dict[tuple[str, int], struct.Struct] = {}
+_REMEMBERED = 4096
 
 
 def snapshot(ids: Any, given: Mapping[str, Any]) -> Block | None:
@@ -85,54 +88,65 @@ def snapshot(ids: Any, given: Mapping[str, Any]) -> Block | None:
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    found = _copied(ids, _INTEGERS)
-    if found is None:
+    if type(ids) is np.ndarray and ids.ndim == 1 and (dtype := _INTEGERS.get(ids.dtype)) is not None:
+        data, count = ids.tobytes(), len(ids)
+    elif (type(ids) is list or type(ids) is tuple) and (written := _written("q", ids)) is not None:
+        dtype, data, count = "int64", written, len(ids)
+    else:
         return None
-    dtype, data, count = found
-    arrays, texts = [("ids", dtype, data, count)], {}
+    arrays, texts, size = [("ids", dtype, data)], {}, len(data)
     for name, value in given.items():
+        kind, dtypes = type(value), _DTYPES.get(name)
         if value is None:
             continue
-        if name in _DTYPES:
-            found = _copied(value, _DTYPES[name])
-            if found is None or (found[2] != count and name != "prompt_ids"):
+        if dtypes is None:
+            if kind is not str or name not in _TEXTS or not value.isascii():
                 return None
-            arrays.append((name, *found))
-        elif name in _TEXTS and type(value) is str and value.isascii():
             texts[name] = value
+            continue
+        if kind is np.ndarray and value.ndim == 1 and (dtype := dtypes.get(value.dtype)) is not None:
+            data = value.tobytes()
+        elif (kind is list or kind is tuple) and (written := _listed(name, value)) is not None:
+            dtype, data = "int64" if dtypes is _INTEGERS else "float64", written
         else:
             return None
-    return Block(count, arrays, texts)
+        if len(value) != count and name != "prompt_ids":
+            return None
+        arrays.append((name, dtype, data))
+        size += len(data)
+    return count, arrays, texts, size
 
 
-def _copied(value: Any, dtypes: Mapping[Any, str]) -> tuple[str, bytes, int] | None:
-    """Dtype, bytes and length; None for what is no one-dimensional array or list of such numbers."""
-    kind = type(value)
-    if kind is np.ndarray:
-        dtype = dtypes.get(value.dtype)
-        return None if dtype is None or value.ndim != 1 else (dtype, value.tobytes(), value.size)
-    if kind is not list and kind is not tuple:
-        return None
-    length = len(value)
+def _listed(name: str, values: Sequence[Any]) -> bytes | None:
+    if name in Tokens.INTEGER_ARRAYS:
+        return _written("q", values)
+    return _written("d", values) if not values or type(values[0]) in (float, int) else None
+
+
+def _written(code: str, values: Sequence[Any]) -> bytes | None:
+    """Numbers as bytes; None where one is none, or beyond what there is space for."""
+    form = _structs.get((code, len(values)))
+    if form is None:
+        if len(_structs) > _REMEMBERED:
+            _structs.clear()
+        form = _structs[code, len(values)] = struct.Struct(f"{len(values)}{code}")
     try:
-        if dtypes is _INTEGERS:
-            return "int64", _structs(f"{length}q").pack(*value), length
-        if not length or type(value[0]) in _NUMBER:
-            return "float64", _structs(f"{length}d").pack(*value), length
+        return form.pack(*values)
     except (struct.error, OverflowError):
-        pass
-    return None
+        return None
 
 
 def unfold(block: Block) -> dict[str, Plain]:
     """A block's attributes in the array form, as `encode` gives them."""
-    arrays = {name: _expanded(name, dtype, data) for name, dtype, data, _ in _in_order(block.arrays)}
-    attributes: dict[str, Plain] = {a.TOKEN_COUNT: block.count}
+    count, listed, texts, _ = block
+    listed = sorted(listed, key=_place) if len(listed) > 1 else listed
+    arrays = {name: _expanded(name, dtype, data) for name, dtype, data in listed}
+    attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
     if "prompt_ids" in arrays:
         attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
-    for name, value in block.texts.items():
+    for name, value in texts.items():
         attributes[_FACT_KEYS[name]] = value
-    if "logprobs" in arrays and block.count:
+    if "logprobs" in arrays and count:
         attributes[a.TOKEN_MEAN_LOGPROB] = _mean(arrays["logprobs"])
     attributes[a.TOKEN_ENCODING] = "array"
     attributes[a.TOKEN_LAYOUT] = _known_layout(
@@ -146,8 +160,8 @@ def unfold(block: Block) -> dict[str, Plain]:
 _ORDER = {name: place for place, name in enumerate(Tokens.ARRAYS)}
 
 
-def _in_order(arrays: Sequence[tuple[str, str, bytes, int]]) -> Sequence[tuple[str, str, bytes, int]]:
-    return sorted(arrays, key=lambda row: _ORDER[row[0]])
+def _place(row: tuple[str, str, bytes]) -> int:
+    return _ORDER[row[0]]
 
 
 def _expanded(name: str, dtype: str, data: bytes) -> Any:

@@ -18,7 +18,17 @@ from mttp.codec.plain import mapped, name_key, number, plain, text
 from mttp.livespan import LiveSpan, Origin, qualified_name
 from mttp.semconv import attributes as a
 
-__all__ = ["SPAN_KEY", "STEP_KEY", "TRAJECTORY_KEY", "Handle", "Host", "Markable", "Measured", "detach", "quiet"]
+__all__ = [
+    "SPAN_KEY",
+    "STEP_KEY",
+    "TRAJECTORY_KEY",
+    "Handle",
+    "Host",
+    "Markable",
+    "Measured",
+    "detach",
+    "quiet",
+]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
 """Where the OpenTelemetry context holds whose steps come next: the current episode's, or an agent's."""

@@ -47,7 +47,7 @@ class OpenEpisode(Known):
         faults: Faults = []
         trace_id = trace_id or ids.trace_id()
         own_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
-        self._begin(Segment(host, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id}))
+        self._begin(Segment(host, trace_id, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id}))
         facts = {**identity, "slices": slices, "seed": seed, "inputs": inputs}
         facts.setdefault("index", host.opened(self))
         self._identity = episode_codec.identity(run_id=host.run_id, episode_id=own_id, faults=faults, **facts)

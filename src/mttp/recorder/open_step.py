@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
+from typing_extensions import Self
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, flag, text
@@ -45,6 +46,8 @@ class Owner(Protocol):
 class OpenStep(Measured):
     """A step while it happens."""
 
+    _lean: LiveSpan | None = None
+    """The span, as long as it takes everything; None for a step of another process's."""
     _paid = False
     _reward: float | None = None
     _invalid = False
@@ -54,13 +57,17 @@ class OpenStep(Measured):
     def __init__(self, owner: Owner, host: Host | None, span: LiveSpan | None, index: int = 0) -> None:
         self._owner = owner
         self._host = host
-        self._span = span
+        self._span = self._lean = span
         self._index = index
 
-    def _as_context(self) -> Context:
-        current = otel_context.get_current()
-        self._enclose(current.get(STEP_KEY))
-        return Context({**current, SPAN_KEY: self._span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
+    def __enter__(self) -> Self:
+        span = self._span
+        if span is not None:
+            current = otel_context.get_current()
+            self._enclose(current.get(STEP_KEY))
+            inside = {**current, SPAN_KEY: span, TRAJECTORY_KEY: self._owner, STEP_KEY: self}
+            self._attached = (otel_context.attach(Context(inside)), self._attached)
+        return self
 
     @property
     def owner(self) -> Owner:
@@ -106,21 +113,21 @@ class OpenStep(Measured):
 
         Each array is one-dimensional, of Python numbers or from any array library.
         """
-        try:
-            if self._takes("tokens"):
-                self._take_tokens(cast(LiveSpan, self._span), ids, facts)
-        except Exception as error:
-            self._fault("internal_error", f"tokens: {error!r}")
+        span = self._lean
+        if span is not None and span.block is None and a.TOKEN_ENCODING not in span.scalars:
+            span.block = tokens.snapshot(ids, facts)
+            if span.block is not None:
+                return
+        self._take_tokens({"ids": ids, **facts})
 
-    def _take_tokens(self, span: LiveSpan, ids: Any, facts: dict[str, Any]) -> None:
-        if span.holds_block:
-            span.fault("tokens_replaced", "a step has one token block")
-            span.forget(tokens.KEYS)
-        block = tokens.snapshot(ids, facts)
-        if block is not None:
-            span.hold(block)
+    @quiet
+    def _take_tokens(self, given: dict[str, Any]) -> None:
+        if not self._takes("tokens"):
             return
-        self._set_tokens(span.checked(tokens.make, {"ids": ids, **facts}))
+        span = cast(LiveSpan, self._span)
+        if a.TOKEN_ENCODING in span.values:
+            span.fault("tokens_replaced", "a step has one token block")
+        self._set_tokens(span.checked(tokens.make, given))
 
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(LiveSpan, self._span)
@@ -133,18 +140,19 @@ class OpenStep(Measured):
 
         With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept.
         """
-        try:
-            if self._takes("reward"):
-                self._take_reward(cast(LiveSpan, self._span), value, scoring)
-        except Exception as error:
-            self._fault("internal_error", f"reward: {error!r}")
-
-    def _take_reward(self, span: LiveSpan, value: object, scoring: dict[str, Any]) -> None:
-        if type(value) is float and isfinite(value) and not (scoring or self._paid):
-            self._paid, self._reward = True, value
-            span.scalars[a.STEP_REWARD] = value
-            span.scalars[a.STEP_REWARD_STATUS] = "ok"
+        span = self._lean
+        if span is None or scoring or self._paid or type(value) is not float or not isfinite(value):
+            self._take_reward(value, scoring)
             return
+        self._paid, self._reward = True, value
+        span.scalars[a.STEP_REWARD] = value
+        span.scalars[a.STEP_REWARD_STATUS] = "ok"
+
+    @quiet
+    def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
+        if not self._takes("reward"):
+            return
+        span = cast(LiveSpan, self._span)
         if scoring:
             faults: Faults = []
             self._score(rewards.make(value, faults, **scoring), faults)
@@ -251,7 +259,8 @@ class OpenStep(Measured):
         end_time: int | None = None,
         **_: Any,
     ) -> None:
-        span = cast(LiveSpan, self._span)
+        span: LiveSpan = self._span  # type: ignore[assignment]  # who has none is never finished
+        self._lean = None
         for call in self._calls:
             if not call.ended:
                 call._finish()

@@ -11,8 +11,9 @@ from mttp.clock import Clock
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Reward
-from mttp.livespan import LiveSpan
+from mttp.livespan import LiveSpan, StepSpan
 from mttp.recorder.handle import Host
+from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["Segment"]
@@ -25,8 +26,9 @@ class Segment:
     Those that end are counted, so that a reader can prove that none is missing.
     """
 
-    def __init__(self, host: Host, identity: Mapping[str, Any]) -> None:
+    def __init__(self, host: Host, trace_id: int, identity: Mapping[str, Any]) -> None:
         self.host = host
+        self.trace_id = trace_id
         self.clock = Clock()
         self.spans = 0
         """How many have ended."""
@@ -53,18 +55,10 @@ class Segment:
             kind=kind,
         )
 
-    def step(self, parent: SpanContext, start_time: int | None, place: Mapping[str, Any]) -> LiveSpan:
-        """A new step's span, for the least: there are many."""
-        return LiveSpan(
-            names.STEP,
-            {**self._identity, **place},
-            clock=self.clock,
-            origin=self.host.origin,
-            sink=self,
-            parent=parent,
-            start_time=start_time,
-            is_light=True,
-        )
+    def step(self, parent: SpanContext, index: int, place: Mapping[str, Any]) -> LiveSpan:
+        """The span of a step that starts now."""
+        scalars = {**self._identity, **place, a.STEP_INDEX: index}
+        return StepSpan(scalars, self.trace_id, parent, self.clock, self.host.origin, self)
 
     def score(
         self,
@@ -99,4 +93,3 @@ class Segment:
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault."""
         self.host.fault(kind, detail)
-

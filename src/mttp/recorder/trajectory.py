@@ -32,6 +32,7 @@ class Trajectory(Measured):
     ) -> None:
         super().__init__(None if segment is None else segment.host, span)
         self._segment = segment
+        self._at: SpanContext | None = None
         self._place = place or {}
         self._lock = threading.RLock()
         self._open_steps: dict[int, OpenStep] = {}
@@ -64,7 +65,9 @@ class Trajectory(Measured):
     @property
     def at(self) -> SpanContext:
         """The span that its steps and scorings are children of."""
-        return cast(LiveSpan, self._span).identity
+        if self._at is None:
+            self._at = cast(LiveSpan, self._span).identity
+        return self._at
 
     def _as_context(self) -> Context:
         current = otel_context.get_current()
@@ -112,8 +115,11 @@ class Trajectory(Measured):
         `start_time` is in nanoseconds since the Unix epoch, by default now.
         `index` is by default one after the last.
         """
+        span = self._span
+        if span is None:
+            return OpenStep(self, self._host, None)
         try:
-            if self._takes("step"):
+            if (span._end_time is None and not self._closing) or self._takes("step"):
                 return self._open_step(start_time, index)
         except Exception as error:
             self._fault("internal_error", f"step: {error!r}")
@@ -132,8 +138,13 @@ class Trajectory(Measured):
                 position = int(index)
                 self._next_index = max(self._next_index, position + 1)
             self._steps += 1
-            segment: Segment = self._segment  # type: ignore[assignment]  # `_takes` has looked
-            span = segment.step(self.at, start_time, {**self._place, a.STEP_INDEX: position})
+            segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
+            at = self._at or self.at
+            if start_time is None:
+                span = segment.step(at, position, self._place)
+            else:
+                place = {**self._place, a.STEP_INDEX: position}
+                span = segment.span(names.STEP, at, start_time=start_time, place=place)
             step = OpenStep(self, self._host, span, position)
             self._open_steps[id(step)] = step
         finally:
