@@ -30,6 +30,7 @@ MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
 _OURS = "mttp."
+_NUMBERS = frozenset({float, int, bool, type(None)})
 _SPAN_BYTES, _VALUE_BYTES = 400, 40
 KINDS = {
     SpanKind.INTERNAL: 1,
@@ -567,6 +568,8 @@ def _weight(value: dict[str, Any] | list[Any]) -> int:
     """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
     size = _VALUE_BYTES * len(value)
     for item in value.values() if isinstance(value, dict) else value:
+        if type(item) in _NUMBERS:
+            continue
         if isinstance(item, (str, bytes)):
             size += len(item)
         elif isinstance(item, (list, dict)):

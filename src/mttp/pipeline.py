@@ -174,6 +174,8 @@ class Pipeline:
 
     def wake(self) -> None:
         """Have what there is written within the interval, or at once where it is much."""
+        if self._easy and self._inbox_bytes <= URGENT_BYTES:
+            return
         with self._changed:
             if not self._closed and (not self._awake or self._hurried()):
                 self._awake = self._start()

@@ -46,6 +46,13 @@ _NUMBERS = {
     "step_reward_sum": a.EPISODE_STEP_REWARD_SUM,
 }
 _FLAGS = {"terminated": a.EPISODE_TERMINATED, "truncated": a.EPISODE_TRUNCATED}
+_AS_GIVEN: dict[tuple[str, type], str] = {
+    **{(name, str): key for name, key in _TEXTS.items()},
+    **{(name, int): key for name, key in _INTEGERS.items()},
+    **{(name, float): key for name, key in _NUMBERS.items()},
+    **{(name, bool): key for name, key in _FLAGS.items()},
+}
+"""What needs no conversion, by name and type."""
 _JSON = {"env_kwargs": a.ENV_KWARGS, "env_spaces": a.ENV_SPACES, "inputs": a.INPUTS_JSON}
 _LISTS = {"env_wrappers": a.ENV_WRAPPERS, "slices": a.TASK_SLICES}
 _ENDING = {"status": a.EPISODE_STATUS, "outcome": a.EPISODE_OUTCOME, "return_basis": a.EPISODE_RETURN_BASIS}
@@ -68,8 +75,14 @@ def identity(*, run_id: str, episode_id: str, faults: Faults, **given: Any) -> d
 def _facts(given: Mapping[str, Any], faults: Faults) -> dict[str, Plain]:
     attributes: dict[str, Plain] = {}
     for name, value in given.items():
+        if value is None:
+            continue
+        key = _AS_GIVEN.get((name, type(value)))
+        if key is not None:
+            attributes[key] = value if type(value) is not str else text(value, faults)
+            continue
         try:
-            attributes |= {} if value is None else _fact(name, value, faults)
+            attributes |= _fact(name, value, faults)
         except Exception as error:  # whatever a foreign object raises when it is looked at
             faults.append(f"{name}_invalid: {error!r}")
     return attributes

@@ -14,7 +14,7 @@ from mttp.codec import content
 from mttp.codec import episodes as episode_codec
 from mttp.codec.plain import Faults, text
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Host, quiet
+from mttp.recorder.handle import SPAN_KEY, Host, current, quiet
 from mttp.recorder.known import Known
 from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.segment import Segment
@@ -22,6 +22,8 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "inert"]
+
+_SAMPLED, _UNSAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 
 
 class OpenEpisode(Known):
@@ -52,8 +54,10 @@ class OpenEpisode(Known):
         facts.setdefault("index", host.opened(self))
         self._identity = episode_codec.identity(run_id=host.run_id, episode_id=own_id, faults=faults, **facts)
         self._span = self._root(trace_id, start_time)
-        self._span.note(faults)
-        self._describe(metadata, metrics)
+        if faults:
+            self._span.note(faults)
+        if metadata is not None or metrics is not None:
+            self._describe(metadata, metrics)
 
     def _begin(self, segment: Segment | None) -> None:
         """Be an episode of which nothing is known yet."""
@@ -64,7 +68,8 @@ class OpenEpisode(Known):
     def _root(self, trace_id: int, start_time: int | None) -> LiveSpan:
         """The root: parentless, so that nobody's sampling swallows it, but linked to what is current."""
         host, clock, values = self.segment.host, self.segment.clock, self._identity
-        ambient = trace.get_current_span().get_span_context()
+        around = current().get(SPAN_KEY)
+        ambient = around.get_span_context() if isinstance(around, trace.Span) else trace.INVALID_SPAN_CONTEXT
         return LiveSpan(
             f"{names.EPISODE} {values[a.ENV_ID]}" if a.ENV_ID in values else names.EPISODE,
             dict(values),
@@ -72,13 +77,12 @@ class OpenEpisode(Known):
             clock=clock,
             origin=host.origin,
             sink=host,
-            start_time=clock.now() if start_time is None else start_time,
+            start_time=start_time,
             links=[Link(ambient)] if ambient.is_valid else (),
         )
 
     def _flags(self, trace_id: int) -> TraceFlags:
-        sampled = self.segment.host.samples(trace_id, self.group)
-        return TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+        return _SAMPLED if self.segment.host.samples(trace_id, self.group) else _UNSAMPLED
 
     @property
     def episode(self) -> OpenEpisode:
@@ -181,7 +185,7 @@ class OpenEpisode(Known):
         length: int | None = None,
         **facts: Any,
     ) -> None:
-        for agent in self.agents:
+        for agent in self.agents if self._agents else ():
             if not agent.ended:
                 agent._finish(end_time=end_time)
         self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
@@ -189,10 +193,11 @@ class OpenEpisode(Known):
         closing = {
             "status": status,
             "outcome": outcome or "unknown",
-            "length": max([self._next_index, *(agent._next_index for agent in self.agents)]),
+            "length": max([self._next_index, *(agent._next_index for agent in self._agents.values())]),
             **{name: value for name, value in facts.items() if value is not None},
         }
-        closing |= {} if length is None else {"length": length}
+        if length is not None:
+            closing["length"] = length
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
@@ -212,7 +217,7 @@ class OpenEpisode(Known):
         return episode_codec.ending(
             faults=faults,
             return_basis=self.return_basis,
-            step_count=self._steps + sum(agent._steps for agent in self.agents),
+            step_count=self._steps + sum(agent._steps for agent in self._agents.values()),
             span_count=self.segment.spans + 1,
             **facts,
         )

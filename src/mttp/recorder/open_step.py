@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, cast
 
-from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 from typing_extensions import Self
@@ -16,7 +15,17 @@ from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, flag, text
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
+from mttp.recorder.handle import (
+    SPAN_KEY,
+    STEP_KEY,
+    TRAJECTORY_KEY,
+    Host,
+    Measured,
+    attach,
+    current,
+    detach,
+    quiet,
+)
 from mttp.recorder.open_call import OpenCall
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
@@ -63,11 +72,26 @@ class OpenStep(Measured):
     def __enter__(self) -> Self:
         span = self._span
         if span is not None:
-            current = otel_context.get_current()
-            self._enclose(current.get(STEP_KEY))
-            inside = {**current, SPAN_KEY: span, TRAJECTORY_KEY: self._owner, STEP_KEY: self}
-            self._attached = (otel_context.attach(Context(inside)), self._attached)
+            around = current()
+            outer = around.get(STEP_KEY)
+            if outer is not None:
+                self._enclose(outer)
+            inside = Context({**around, SPAN_KEY: span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
+            self._attached = (attach(inside), self._attached)
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None or self._lean is None or self._attached is None:
+            super().__exit__(kind, error, trace)
+            return
+        token, self._attached = self._attached
+        detach(token)
+        try:
+            self._finish()
+        except Exception as failure:
+            self._fault("internal_error", f"step: {failure!r}")
 
     @property
     def owner(self) -> Owner:
