@@ -24,14 +24,25 @@ from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MAX_USER_ATTRIBUTES", "Ended", "GuestSpan", "LiveSpan", "Observers", "Origin", "Sink", "StepSpan"]
+__all__ = [
+    "MAX_USER_ATTRIBUTES",
+    "SPAN_BYTES",
+    "VALUE_BYTES",
+    "Ended",
+    "GuestSpan",
+    "LiveSpan",
+    "Observers",
+    "Origin",
+    "Sink",
+]
 
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
 _OURS = "mttp."
 _NUMBERS = frozenset({float, int, bool, type(None)})
-_SPAN_BYTES, _VALUE_BYTES = 400, 40
+SPAN_BYTES, VALUE_BYTES = 400, 40
+"""What a span, and each of its attributes, take in a file besides text and arrays: a rule of thumb."""
 KINDS = {
     SpanKind.INTERNAL: 1,
     SpanKind.SERVER: 2,
@@ -140,8 +151,8 @@ class GuestSpan(Ended):
             instrumentation_scope=span.instrumentation_scope,
         )
         marks = [event.attributes for event in span.events] + [link.attributes for link in span.links]
-        self.size = _SPAN_BYTES + _weight(self._values)
-        self.size += sum(_SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
+        self.size = SPAN_BYTES + _weight(self._values)
+        self.size += sum(SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
 
     @property
     def identity(self) -> SpanContext:
@@ -198,6 +209,9 @@ class LiveSpan(Span, Ended):
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
     _is_light = False
+    """Whether nothing was said of it but small attributes and a token block, so that it can end in short."""
+    _start_time: int
+    _span_id: int
     size = 0
 
     def __init__(
@@ -233,7 +247,7 @@ class LiveSpan(Span, Ended):
         if links:
             self._links = list(links)
         given = None if start_time is None else self.checked(nanoseconds, start_time)
-        self.started = self._start_time = clock.now() if given is None else given
+        self._start_time = clock.now() if given is None else given
         if origin.observers is not None:
             origin.observers.started(self)
 
@@ -246,6 +260,11 @@ class LiveSpan(Span, Ended):
                 self.trace_id, self._span_id, is_remote=False, trace_flags=parent.trace_flags
             )
         return self._context
+
+    @property
+    def started(self) -> int:
+        """Its start, in nanoseconds since the Unix epoch."""
+        return self._start_time
 
     @property
     def values(self) -> dict[str, Any]:
@@ -264,14 +283,14 @@ class LiveSpan(Span, Ended):
     def faults(self) -> Faults:
         """What was wrong with what was recorded, `kind: detail` each."""
         if self._faults is None:
-            self._faults = []
+            self._is_light, self._faults = False, []
         return self._faults
 
     @property
     def omissions(self) -> list[str]:
         """What was left out, and why."""
         if self._omissions is None:
-            self._omissions = []
+            self._is_light, self._omissions = False, []
         return self._omissions
 
     # What a reader of the span sees.
@@ -326,7 +345,7 @@ class LiveSpan(Span, Ended):
         )
         return str(printable.to_json(indent))
 
-    def record(self, profile: Profile = arrays) -> spans.SpanRecord:
+    def as_record(self, profile: Profile = arrays) -> spans.SpanRecord:
         """The span as a plain record, its attributes as `profile` delivers them."""
         return spans.SpanRecord(
             trace_id=f"{self.trace_id:032x}",
@@ -443,8 +462,16 @@ class LiveSpan(Span, Ended):
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
         self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
 
+    def is_unusual(self) -> None:
+        """There is something to look after when it ends."""
+        self._is_light = False
+
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on; only the first call counts."""
+        self.conclude(end_time)
+
+    def conclude(self, end_time: int | None = None) -> None:
+        """The same, whatever `end` means to somebody."""
         try:
             del self._is_open  # one step, so that of two threads only one ends the span
         except AttributeError:
@@ -452,18 +479,16 @@ class LiveSpan(Span, Ended):
             return
         given = None if end_time is None else self.checked(nanoseconds, end_time)
         ended = self._clock.now() if given is None else given
-        if ended < self.started:
+        if ended < self._start_time:
             if given is not None:
                 self.fault("time_invalid", "the end is before the start")
-            ended = self.started
+            ended = self._start_time
         if self._faults:
             self.scalars[a.FAULTS] = list(dict.fromkeys(self._faults))
-            self._is_light = False
         if self._omissions:
             self.scalars[a.OMISSIONS] = list(dict.fromkeys(self._omissions))
-            self._is_light = False
-        self._end_time = ended
-        self.size = _SPAN_BYTES + _VALUE_BYTES * len(self.scalars) if self._is_light else self._weigh()
+        self._end_time, is_light, self._is_light = ended, self._is_light, False
+        self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_light else self._weigh()
         if self.block is not None:
             self.size += self.block[3]
         if self._origin.observers is not None:
@@ -472,8 +497,8 @@ class LiveSpan(Span, Ended):
 
     def _weigh(self) -> int:
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
-        size = _SPAN_BYTES + _weight(self.scalars)
-        return size + sum(_SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
+        size = SPAN_BYTES + _weight(self.scalars)
+        return size + sum(SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
 
     def with_values(self, values: dict[str, Any]) -> LiveSpan:
         """The same ended span with other attributes; the original stays as it is."""
@@ -522,35 +547,6 @@ class LiveSpan(Span, Ended):
         return False
 
 
-class StepSpan(LiveSpan):
-    """The span of a step: there are many, so it does without what they have in common."""
-
-    _name = names.STEP
-    _is_light = True
-
-    def __init__(
-        self,
-        scalars: dict[str, Any],
-        trace_id: int,
-        parent: SpanContext,
-        clock: Clock,
-        origin: Origin,
-        sink: Sink,
-    ) -> None:
-        """Start now, in the trace of `parent`, with attributes of which none is large."""
-        self.scalars = scalars
-        self.trace_id = trace_id
-        self._span_id = ids.span_id()
-        self._parent = parent
-        self._clock = clock
-        self._origin = origin
-        self._sink = sink
-        self._is_open = True
-        self.started = self._start_time = clock.now()
-        if origin.observers is not None:
-            origin.observers.started(self)
-
-
 def qualified_name(exception: BaseException) -> str:
     """An exception's class as `error.type` wants it, builtins without their module."""
     kind = type(exception)
@@ -566,7 +562,7 @@ def _message(exception: BaseException) -> str:
 
 def _weight(value: dict[str, Any] | list[Any]) -> int:
     """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
-    size = _VALUE_BYTES * len(value)
+    size = VALUE_BYTES * len(value)
     for item in value.values() if isinstance(value, dict) else value:
         if type(item) in _NUMBERS:
             continue

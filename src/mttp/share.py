@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -175,9 +175,10 @@ class Share:
         with self.stats.lock:
             self._parts -= 1
 
-    def stepped(self) -> None:
-        """Take note of a step that started."""
-        next(self.stats.stepped)
+    @property
+    def stepped(self) -> Iterator[int]:
+        """Whoever starts a step takes the next of these."""
+        return self.stats.stepped
 
     def span(
         self,

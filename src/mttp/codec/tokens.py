@@ -65,59 +65,73 @@ KEYS = frozenset(
 """Every attribute of a token block."""
 
 
-Block: TypeAlias = "tuple[int, list[tuple[str, str, bytes]], dict[str, str], int]"
+Block: TypeAlias = "tuple[int, tuple[Any, ...], dict[str, str] | None, int]"
 """
 A token block as it was handed over, and nothing wrong with it, for the least that can be made of it.
 
-The completion's length; name, dtype and bytes of each array; texts that are stated besides; bytes in all.
+The completion's length; name, dtype and bytes of each array, flat; texts that are stated; bytes in all.
 """
 
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
 _INTEGERS = {
-    np.dtype(kind): kind for kind in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
+    np.dtype(name): name for name in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
 }
-_FLOATS = {np.dtype(kind): kind for kind in ("float32", "float64", "float16")}
+_FLOATS = {np.dtype(name): name for name in ("float32", "float64", "float16")}
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
 _structs: dict[tuple[str, int], struct.Struct] = {}
 _REMEMBERED = 4096
+_ndarray = np.ndarray
 
 
-def snapshot(ids: Any, given: Mapping[str, Any]) -> Block | None:
+def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
     """
     A copy of a block of the usual kind, at the least cost to the caller; None for what must be looked at.
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    if type(ids) is np.ndarray and ids.ndim == 1 and (dtype := _INTEGERS.get(ids.dtype)) is not None:
-        data, count = ids.tobytes(), len(ids)
-    elif (type(ids) is list or type(ids) is tuple) and (written := _written("q", ids)) is not None:
-        dtype, data, count = "int64", written, len(ids)
+    if type(ids) is _ndarray:
+        dtype = _INTEGERS.get(ids.dtype) if ids.ndim == 1 else None
+        data = ids.tobytes() if dtype is not None else None
     else:
+        dtype, data = "int64", _listed("ids", ids)
+    if data is None:
         return None
-    arrays, texts, size = [("ids", dtype, data)], {}, len(data)
+    count, texts = len(ids), None
+    arrays: tuple[Any, ...] = ("ids", dtype, data)
+    if logprobs is not None:
+        if type(logprobs) is _ndarray:
+            dtype = _FLOATS.get(logprobs.dtype) if logprobs.ndim == 1 else None
+            more = logprobs.tobytes() if dtype is not None else None
+        else:
+            dtype, more = "float64", _listed("logprobs", logprobs)
+        if more is None or len(logprobs) != count:
+            return None
+        if not given:
+            return count, (*arrays, "logprobs", dtype, more), None, len(data) + len(more)
+        arrays = (*arrays, "logprobs", dtype, more)
     for name, value in given.items():
-        kind, dtypes = type(value), _DTYPES.get(name)
         if value is None:
             continue
+        dtypes = _DTYPES.get(name)
         if dtypes is None:
-            if kind is not str or name not in _TEXTS or not value.isascii():
+            if type(value) is not str or name not in _TEXTS or not value.isascii():
                 return None
-            texts[name] = value
+            texts = {**(texts or {}), name: value}
             continue
-        if kind is np.ndarray and value.ndim == 1 and (dtype := dtypes.get(value.dtype)) is not None:
-            data = value.tobytes()
-        elif (kind is list or kind is tuple) and (written := _listed(name, value)) is not None:
-            dtype, data = "int64" if dtypes is _INTEGERS else "float64", written
+        if type(value) is _ndarray:
+            dtype = dtypes.get(value.dtype) if value.ndim == 1 else None
+            more = value.tobytes() if dtype is not None else None
         else:
+            dtype, more = "int64" if dtypes is _INTEGERS else "float64", _listed(name, value)
+        if more is None or (len(value) != count and name != "prompt_ids"):
             return None
-        if len(value) != count and name != "prompt_ids":
-            return None
-        arrays.append((name, dtype, data))
-        size += len(data)
-    return count, arrays, texts, size
+        arrays = (*arrays, name, dtype, more)
+    return count, arrays, texts, sum(map(len, arrays[2::3]))
 
 
-def _listed(name: str, values: Sequence[Any]) -> bytes | None:
+def _listed(name: str, values: Any) -> bytes | None:
+    if type(values) is not list and type(values) is not tuple:
+        return None
     if name in Tokens.INTEGER_ARRAYS:
         return _written("q", values)
     return _written("d", values) if not values or type(values[0]) in (float, int) else None
@@ -138,13 +152,13 @@ def _written(code: str, values: Sequence[Any]) -> bytes | None:
 
 def unfold(block: Block) -> dict[str, Plain]:
     """A block's attributes in the array form, as `encode` gives them."""
-    count, listed, texts, _ = block
-    listed = sorted(listed, key=_place) if len(listed) > 1 else listed
+    count, flat, texts, _ = block
+    listed = sorted(zip(flat[::3], flat[1::3], flat[2::3], strict=True), key=_place)
     arrays = {name: _expanded(name, dtype, data) for name, dtype, data in listed}
     attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
     if "prompt_ids" in arrays:
         attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
-    for name, value in texts.items():
+    for name, value in (texts or {}).items():
         attributes[_FACT_KEYS[name]] = value
     if "logprobs" in arrays and count:
         attributes[a.TOKEN_MEAN_LOGPROB] = _mean(arrays["logprobs"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
@@ -44,7 +44,7 @@ def _variable() -> ContextVar[Context] | None:
     """The variable that OpenTelemetry keeps its context in, unless it was told to keep it elsewhere."""
     token = otel_context.attach(Context())
     otel_context.detach(token)
-    return token.var if isinstance(token, Token) else None
+    return token.var if isinstance(cast(object, token), Token) else None
 
 
 _context = _variable()
@@ -93,8 +93,9 @@ class Host(Protocol):
     def left(self, part: Markable) -> None:
         """Take note of the end of that part."""
 
-    def stepped(self) -> None:
-        """Take note of a step that started."""
+    @property
+    def stepped(self) -> Iterator[int]:
+        """Whoever starts a step takes the next of these."""
 
 
 def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:

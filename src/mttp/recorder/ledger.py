@@ -14,16 +14,15 @@ class Ledger:
 
     def __init__(self) -> None:
         self._paid: list[float] = []
+        self.step = self._paid.append
+        """Enter what an ended step paid."""
         self._invalid = 0
         self._total: Reward | None = None
         self._overruled: float | None = None
 
-    def step(self, value: float | None, *, invalid: bool) -> None:
-        """Enter what an ended step paid."""
-        if value is not None:
-            self._paid.append(value)
-        elif invalid:
-            self._invalid += 1
+    def invalid(self) -> None:
+        """Enter an ended step of which nobody knows what it paid."""
+        self._invalid += 1
 
     def total(self, scoring: Reward) -> None:
         """Enter a scoring of the whole episode; one that is missing or abstained states no total."""

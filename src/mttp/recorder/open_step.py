@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
-from typing_extensions import Self
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, flag, text
@@ -21,9 +19,7 @@ from mttp.recorder.handle import (
     TRAJECTORY_KEY,
     Host,
     Measured,
-    attach,
     current,
-    detach,
     quiet,
 )
 from mttp.recorder.open_call import OpenCall
@@ -55,8 +51,6 @@ class Owner(Protocol):
 class OpenStep(Measured):
     """A step while it happens."""
 
-    _lean: LiveSpan | None = None
-    """The span, as long as it takes everything; None for a step of another process's."""
     _paid = False
     _reward: float | None = None
     _invalid = False
@@ -66,32 +60,13 @@ class OpenStep(Measured):
     def __init__(self, owner: Owner, host: Host | None, span: LiveSpan | None, index: int = 0) -> None:
         self._owner = owner
         self._host = host
-        self._span = self._lean = span
+        self._span = span
         self._index = index
 
-    def __enter__(self) -> Self:
-        span = self._span
-        if span is not None:
-            around = current()
-            outer = around.get(STEP_KEY)
-            if outer is not None:
-                self._enclose(outer)
-            inside = Context({**around, SPAN_KEY: span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
-            self._attached = (attach(inside), self._attached)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None or self._lean is None or self._attached is None:
-            super().__exit__(kind, error, trace)
-            return
-        token, self._attached = self._attached
-        detach(token)
-        try:
-            self._finish()
-        except Exception as failure:
-            self._fault("internal_error", f"step: {failure!r}")
+    def _as_context(self) -> Context:
+        around = current()
+        self._enclose(around.get(STEP_KEY))
+        return Context({**around, SPAN_KEY: self._span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
 
     @property
     def owner(self) -> Owner:
@@ -131,18 +106,13 @@ class OpenStep(Measured):
         span.values |= content.encode(keys, value, faults, span.omissions, max_bytes=max_bytes)
         span.note(faults)
 
-    def tokens(self, ids: Any = None, **facts: Any) -> None:
+    def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """
         Record the step's token block: ids of the completion, and whatever else `mttp.Tokens` names.
 
         Each array is one-dimensional, of Python numbers or from any array library.
         """
-        span = self._lean
-        if span is not None and span.block is None and a.TOKEN_ENCODING not in span.scalars:
-            span.block = tokens.snapshot(ids, facts)
-            if span.block is not None:
-                return
-        self._take_tokens({"ids": ids, **facts})
+        self._take_tokens({"ids": ids, "logprobs": logprobs, **facts})
 
     @quiet
     def _take_tokens(self, given: dict[str, Any]) -> None:
@@ -164,13 +134,7 @@ class OpenStep(Measured):
 
         With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept.
         """
-        span = self._lean
-        if span is None or scoring or self._paid or type(value) is not float or not isfinite(value):
-            self._take_reward(value, scoring)
-            return
-        self._paid, self._reward = True, value
-        span.scalars[a.STEP_REWARD] = value
-        span.scalars[a.STEP_REWARD_STATUS] = "ok"
+        self._take_reward(value, scoring)
 
     @quiet
     def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
@@ -219,6 +183,7 @@ class OpenStep(Measured):
         span = cast(LiveSpan, self._span)
         flags = {"terminated": terminated, "truncated": truncated}
         flags = {name: span.checked(flag, name, given) for name, given in flags.items()}
+        span.is_unusual()
         self._flags = {**self._flags, **{name: said for name, said in flags.items() if said is not None}}
         span.scalars.update(
             steps.facts(
@@ -264,6 +229,7 @@ class OpenStep(Measured):
         span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]
+        cast(LiveSpan, self._span).is_unusual()
         return opened
 
     @quiet
@@ -272,7 +238,8 @@ class OpenStep(Measured):
     ) -> None:
         """End the step; `end_time` in nanoseconds since the Unix epoch, by default now."""
         if self._takes("end"):
-            self.record(terminated=terminated, truncated=truncated)
+            if terminated is not None or truncated is not None:
+                self.record(terminated=terminated, truncated=truncated)
             self._finish(end_time=end_time)
 
     def _finish(
@@ -284,11 +251,10 @@ class OpenStep(Measured):
         **_: Any,
     ) -> None:
         span: LiveSpan = self._span  # type: ignore[assignment]  # who has none is never finished
-        self._lean = None
         for call in self._calls:
             if not call.ended:
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
         self._owner.step_ended(self)
-        span.end(end_time)
+        span.conclude(end_time)

@@ -11,9 +11,8 @@ from mttp.clock import Clock
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Reward
-from mttp.livespan import LiveSpan, StepSpan
+from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Host
-from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["Segment"]
@@ -28,11 +27,14 @@ class Segment:
 
     def __init__(self, host: Host, trace_id: int, identity: Mapping[str, Any]) -> None:
         self.host = host
+        self.origin = host.origin
+        self.stepped = host.stepped
         self.trace_id = trace_id
         self.clock = Clock()
         self.spans = 0
         """How many have ended."""
-        self._identity = identity
+        self.identity = identity
+        """What all its spans say of the episode."""
 
     def span(
         self,
@@ -46,7 +48,7 @@ class Segment:
         """A new span under `parent`; `place` says whose it is within the episode."""
         return LiveSpan(
             name,
-            {**self._identity, **place},
+            {**self.identity, **place},
             clock=self.clock,
             origin=self.host.origin,
             sink=self,
@@ -54,11 +56,6 @@ class Segment:
             start_time=start_time,
             kind=kind,
         )
-
-    def step(self, parent: SpanContext, index: int, place: Mapping[str, Any]) -> LiveSpan:
-        """The span of a step that starts now."""
-        scalars = {**self._identity, **place, a.STEP_INDEX: index}
-        return StepSpan(scalars, self.trace_id, parent, self.clock, self.host.origin, self)
 
     def score(
         self,

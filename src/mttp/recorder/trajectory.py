@@ -15,10 +15,10 @@ from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, quiet
 from mttp.recorder.ledger import Ledger
+from mttp.recorder.live_step import LiveStep
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
 
 __all__ = ["Trajectory"]
 
@@ -37,6 +37,7 @@ class Trajectory(Measured):
         self._open_steps: dict[int, OpenStep] = {}
         self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
         self._ledger = Ledger()
+        self._paid = self._ledger.step
         self._steps = 0
         self._next_index = 0
         self._closing = False
@@ -135,25 +136,26 @@ class Trajectory(Measured):
             index = self._next_index
             self._next_index = index + 1
             self._steps += 1
-            step = OpenStep(self, self._host, segment.step(at, index, self._place), index)
+            said = {**segment.identity, **self._place, a.STEP_INDEX: index}
+            step = LiveStep(self, segment, at, said, index)
             self._open_steps[id(step)] = step
         finally:
             lock.release()
-        segment.host.stepped()
+        next(segment.stepped)
         return step
 
     def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
+        segment = self.segment
         with self._lock:
             if self._closing:
                 return OpenStep(self, self._host, None)
             position = self._next_index if index is None else int(index)
             self._next_index = max(self._next_index, position + 1)
             self._steps += 1
-            place = {**self._place, a.STEP_INDEX: position}
-            span = self.segment.span(names.STEP, self.at, start_time=start_time, place=place)
-            step = OpenStep(self, self._host, span, position)
+            said = {**segment.identity, **self._place, a.STEP_INDEX: position}
+            step = LiveStep(self, segment, self.at, said, position, start_time)
             self._open_steps[id(step)] = step
-        self.segment.host.stepped()
+        next(segment.stepped)
         return step
 
     @quiet
@@ -223,8 +225,11 @@ class Trajectory(Measured):
 
     def step_ended(self, step: OpenStep) -> None:
         """Enter what an ended step paid, and what it said of the end."""
-        self._open_steps.pop(id(step), None)
-        self._ledger.step(step._reward, invalid=step._invalid)
+        del self._open_steps[id(step)]
+        if step._reward is not None:
+            self._paid(step._reward)
+        elif step._invalid:
+            self._ledger.invalid()
         if step._flags:
             with self._lock:
                 self._stated |= step._flags
