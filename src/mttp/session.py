@@ -139,24 +139,6 @@ class Session:
         """
         if self._closed:
             return inert_episode()
-        facts: dict[str, Any] = {
-            "env": env,
-            "task": task,
-            "group": group,
-            "policy": policy,
-            "index": index,
-            "attempt": attempt,
-            "split": split,
-            "policy_version_start": policy_version,
-            "policy_update_index": policy_update_index,
-            "env_version": env_version,
-            "env_index": env_index,
-            "env_kwargs": env_kwargs,
-            "env_spaces": env_spaces,
-            "env_wrappers": env_wrappers,
-            "env_rng_sha256": env_rng_sha256,
-            "timing": timing,
-        }
         try:
             return OpenEpisode(
                 self._share,
@@ -166,7 +148,22 @@ class Session:
                 seed=seed,
                 inputs=inputs,
                 metadata=metadata,
-                **{name: value for name, value in facts.items() if value is not None},
+                env=env,
+                task=task,
+                group=group,
+                policy=policy,
+                index=index,
+                attempt=attempt,
+                split=split,
+                policy_version_start=policy_version,
+                policy_update_index=policy_update_index,
+                env_version=env_version,
+                env_index=env_index,
+                env_kwargs=env_kwargs,
+                env_spaces=env_spaces,
+                env_wrappers=env_wrappers,
+                env_rng_sha256=env_rng_sha256,
+                timing=timing,
             )
         except Exception as error:
             self._share.fault("internal_error", f"episode: {error!r}")

@@ -47,11 +47,19 @@ class Ledger:
             return "episode"
         return "steps" if self._paid or self._invalid else None
 
+    def totals(self) -> tuple[float | None, float | None, str | None]:
+        """What was paid in all, by the steps alone, and which of both it is."""
+        steps = self.step_sum
+        return self._all(steps), steps, self.basis
+
     @property
     def paid(self) -> float | None:
         """What the whole episode was paid; None where that is not known."""
+        return self._all(self.step_sum)
+
+    def _all(self, steps: float | None) -> float | None:
         if self._overruled is not None:
             return self._overruled
         if self._total is not None:
             return self._total.value
-        return None if self._invalid else self.step_sum
+        return None if self._invalid else steps
