@@ -270,14 +270,24 @@ class LiveSpan(Span, Ended):
     def values(self) -> dict[str, Any]:
         """Its attributes as recorded; whoever has them may put anything there."""
         self._is_light = False
-        if self.block is not None:
-            self.scalars.update(tokens.unfold(self.block))
+        block = self.block
+        if block is not None:
+            faults: Faults = []
+            self.scalars.update(tokens.unfold(block, faults))
+            if faults and self.__dict__.pop("block", None) is not None:  # of two threads one says so
+                self._note_late(faults)
             self.block = None
         return self.scalars
 
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
         self.scalars = values
+
+    def _note_late(self, faults: Faults) -> None:
+        """Say what nobody has looked at before, be it after the end."""
+        self.note(faults)
+        if self._end_time is not None:
+            self.scalars[a.FAULTS] = list(dict.fromkeys([*self.scalars.get(a.FAULTS, ()), *faults]))
 
     @property
     def faults(self) -> Faults:

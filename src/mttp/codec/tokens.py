@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -65,11 +65,12 @@ KEYS = frozenset(
 """Every attribute of a token block."""
 
 
-Block: TypeAlias = "tuple[int, tuple[Any, ...], dict[str, str] | None, int]"
+Block: TypeAlias = "tuple[int, tuple[Any, ...], dict[str, Any] | None, int]"
 """
-A token block as it was handed over, and nothing wrong with it, for the least that can be made of it.
+A token block as it was handed over, for the least that can be made of it in the training loop's time.
 
-The completion's length; name, dtype and bytes of each array, flat; texts that are stated; bytes in all.
+The completion's length; name, dtype and bytes of each array, flat; facts that are stated; bytes in all.
+A list is a tuple, and has no dtype: nobody has looked at what is in it.
 """
 
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
@@ -78,97 +79,109 @@ _INTEGERS = {
 }
 _FLOATS = {np.dtype(name): name for name in ("float32", "float64", "float16")}
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
-_structs: dict[tuple[str, int], struct.Struct] = {}
-_REMEMBERED = 4096
+_LISTED = frozenset({list, tuple})
 _ndarray = np.ndarray
 
 
 def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
     """
-    A copy of a block of the usual kind, at the least cost to the caller; None for what must be looked at.
+    A copy of a block of the usual kind; None for what must be looked at before anything goes on.
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    if type(ids) is _ndarray:
-        dtype = _INTEGERS.get(ids.dtype) if ids.ndim == 1 else None
-        data = ids.tobytes() if dtype is not None else None
-    else:
-        dtype, data = "int64", _listed("ids", ids)
-    if data is None:
+    copied = _copied(_INTEGERS, ids)
+    if copied is None:
         return None
-    count, texts = len(ids), None
+    (dtype, data), count = copied, len(ids)
     arrays: tuple[Any, ...] = ("ids", dtype, data)
+    size = _size(data)
     if logprobs is not None:
-        if type(logprobs) is _ndarray:
-            dtype = _FLOATS.get(logprobs.dtype) if logprobs.ndim == 1 else None
-            more = logprobs.tobytes() if dtype is not None else None
-        else:
-            dtype, more = "float64", _listed("logprobs", logprobs)
-        if more is None or len(logprobs) != count:
+        copied = _copied(_FLOATS, logprobs)
+        if copied is None or len(logprobs) != count:
             return None
-        if not given:
-            return count, (*arrays, "logprobs", dtype, more), None, len(data) + len(more)
-        arrays = (*arrays, "logprobs", dtype, more)
+        dtype, data = copied
+        arrays = (*arrays, "logprobs", dtype, data)
+        size += _size(data)
+    if not given:
+        return count, arrays, None, size
+    facts = {}
     for name, value in given.items():
         if value is None:
             continue
-        dtypes = _DTYPES.get(name)
-        if dtypes is None:
-            if type(value) is not str or name not in _TEXTS or not value.isascii():
+        if name in _DTYPES:
+            copied = _copied(_DTYPES[name], value)
+            if copied is None or (len(value) != count and name != "prompt_ids"):
                 return None
-            texts = {**(texts or {}), name: value}
-            continue
-        if type(value) is _ndarray:
-            dtype = dtypes.get(value.dtype) if value.ndim == 1 else None
-            more = value.tobytes() if dtype is not None else None
+            arrays = (*arrays, name, *copied)
+            size += _size(copied[1])
+        elif name in _TEXTS and type(value) is str and value.isascii():
+            facts[name] = value
         else:
-            dtype, more = "int64" if dtypes is _INTEGERS else "float64", _listed(name, value)
-        if more is None or (len(value) != count and name != "prompt_ids"):
             return None
-        arrays = (*arrays, name, dtype, more)
-    return count, arrays, texts, sum(map(len, arrays[2::3]))
+    return count, arrays, facts, size
 
 
-def _listed(name: str, values: Any) -> bytes | None:
-    if type(values) is not list and type(values) is not tuple:
-        return None
-    if name in Tokens.INTEGER_ARRAYS:
-        return _written("q", values)
-    return _written("d", values) if not values or type(values[0]) in (float, int) else None
+def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, Any] | None:
+    if type(value) is _ndarray:
+        dtype = dtypes.get(value.dtype)
+        return None if dtype is None or value.ndim != 1 else (dtype, value.tobytes())
+    return ("", tuple(value)) if type(value) in _LISTED else None
 
 
-def _written(code: str, values: Sequence[Any]) -> bytes | None:
-    """Numbers as bytes; None where one is none, or beyond what there is space for."""
-    form = _structs.get((code, len(values)))
-    if form is None:
-        if len(_structs) > _REMEMBERED:
-            _structs.clear()
-        form = _structs[code, len(values)] = struct.Struct(f"{len(values)}{code}")
-    try:
-        return form.pack(*values)
-    except (struct.error, OverflowError):
-        return None
+def _size(data: bytes | tuple[Any, ...]) -> int:
+    return len(data) if type(data) is bytes else 8 * len(data)
 
 
-def unfold(block: Block) -> dict[str, Plain]:
+def unfold(block: Block, faults: Faults) -> dict[str, Plain]:
     """A block's attributes in the array form, as `encode` gives them."""
-    count, flat, texts, _ = block
+    count, flat, facts, _ = block
     listed = sorted(zip(flat[::3], flat[1::3], flat[2::3], strict=True), key=_place)
     arrays = {name: _expanded(name, dtype, data) for name, dtype, data in listed}
+    if any(array is None for array in arrays.values()):
+        return encode(make(_given(block), faults), faults)
     attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
     if "prompt_ids" in arrays:
         attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
-    for name, value in (texts or {}).items():
+    for name, value in (facts or {}).items():
         attributes[_FACT_KEYS[name]] = value
     if "logprobs" in arrays and count:
         attributes[a.TOKEN_MEAN_LOGPROB] = _mean(arrays["logprobs"])
     attributes[a.TOKEN_ENCODING] = "array"
     attributes[a.TOKEN_LAYOUT] = _known_layout(
-        tuple((name, array.dtype.name, len(array)) for name, array in arrays.items())
+        tuple([(name, array.dtype.name, len(array)) for name, array in arrays.items()])
     )
     for name, array in arrays.items():
         attributes[ARRAY_KEYS[name]] = array
     return attributes
+
+
+def _given(block: Block) -> dict[str, Any]:
+    """What was handed over."""
+    _, flat, facts, _ = block
+    arrays = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return {name: np.frombuffer(data, dtype) if dtype else data for name, dtype, data in arrays} | (
+        facts or {}
+    )
+
+
+def _expanded(name: str, dtype: str, data: Any) -> Any:
+    """The array as it is recorded; None where it was a list of something else than such numbers."""
+    integer = name in Tokens.INTEGER_ARRAYS
+    if not dtype:
+        return _numbers("q" if integer else "d", data)
+    array = np.frombuffer(data, dtype)
+    if integer:
+        return array if dtype == "int64" else array.astype(np.int64)
+    return array.astype(np.float64) if dtype == "float16" else array
+
+
+def _numbers(code: str, values: tuple[Any, ...]) -> Any:
+    if code == "d" and values and type(values[0]) not in (float, int):
+        return None
+    try:
+        return np.frombuffer(struct.pack(f"{len(values)}{code}", *values), code)
+    except (struct.error, OverflowError):
+        return None
 
 
 _ORDER = {name: place for place, name in enumerate(Tokens.ARRAYS)}
@@ -176,13 +189,6 @@ _ORDER = {name: place for place, name in enumerate(Tokens.ARRAYS)}
 
 def _place(row: tuple[str, str, bytes]) -> int:
     return _ORDER[row[0]]
-
-
-def _expanded(name: str, dtype: str, data: bytes) -> Any:
-    array = np.frombuffer(data, dtype)
-    if name in Tokens.INTEGER_ARRAYS:
-        return array if dtype == "int64" else array.astype(np.int64)
-    return array.astype(np.float64) if dtype == "float16" else array
 
 
 @lru_cache(maxsize=1 << 10)

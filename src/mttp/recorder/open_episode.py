@@ -32,29 +32,27 @@ class OpenEpisode(Known):
     def __init__(
         self,
         host: Host | None,
+        facts: dict[str, Any] | None = None,
         *,
         trace_id: int = 0,
         episode_id: str | None = None,
         start_time: int | None = None,
-        slices: Sequence[str] | str = (),
-        seed: int | str | None = None,
-        inputs: object = None,
         metadata: Mapping[str, object] | None = None,
         metrics: Mapping[str, float] | None = None,
-        **identity: Any,
     ) -> None:
+        """Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has."""
         if host is None:
             self._begin(None)
             return
         faults: Faults = []
+        facts = {} if facts is None else facts
         trace_id = trace_id or ids.trace_id()
         own_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
         self._begin(Segment(host, trace_id, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id}))
         opened = host.opened(self)
-        if identity.get("index") is None:
-            identity["index"] = opened
-        identity["seed"], identity["inputs"], identity["slices"] = seed, inputs, slices or None
-        self._identity = episode_codec.identity(host.run_id, own_id, faults, identity)
+        if facts.get("index") is None:
+            facts["index"] = opened
+        self._identity = episode_codec.identity(host.run_id, own_id, faults, facts)
         self._span = self._root(host, trace_id, start_time)
         if faults:
             self._span.note(faults)
