@@ -20,7 +20,7 @@ from mttp import ids, spans
 from mttp.clock import Clock
 from mttp.codec import tokens
 from mttp.codec.plain import Faults, nanoseconds, plain, text
-from mttp.codec.profiles import Profile, arrays
+from mttp.codec.profiles import Profile, arrays, of_block
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -365,7 +365,7 @@ class LiveSpan(Span, Ended):
             kind=KINDS[self._kind],
             start_time=self.started,
             end_time=self.started if self._end_time is None else self._end_time,
-            attributes=profile(self.values),
+            attributes=self._delivered(profile),
             status_code=_STATUS[self._status.status_code],
             status_message=self._status.description or "",
             events=[event_record(event) for event in self._events],
@@ -373,6 +373,39 @@ class LiveSpan(Span, Ended):
             flags=flags(self._parent),
             scope=self._origin.record,
         )
+
+    def _delivered(self, profile: Profile) -> dict[str, Any]:
+        block = self.block
+        if block is not None:
+            attributes = of_block(profile, self.scalars, block)
+            if attributes is not None:
+                return attributes
+        return profile(self.values)
+
+    @property
+    def scope(self) -> spans.Scope:
+        """Who made it, as a record says it."""
+        return self._origin.record
+
+    def outline(self) -> tuple[int, int, int, str, int, int, int, int]:
+        """Trace, span and parent id, name, kind, start and end time, and flags."""
+        parent = self._parent
+        return (
+            self.trace_id,
+            self._span_id if self._context is None else self._context.span_id,
+            0 if parent is None else parent.span_id,
+            self._name,
+            KINDS[self._kind],
+            self._start_time,
+            self._start_time if self._end_time is None else self._end_time,
+            flags(parent),
+        )
+
+    def unusual(self) -> spans.SpanRecord | None:
+        """The span as a record where it has more than an outline, attributes and a token block."""
+        if not self._events and not self._links and self._status is _UNSET:
+            return None
+        return self.as_record(dict)
 
     # What the owner of the span does.
 
