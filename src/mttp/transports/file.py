@@ -21,11 +21,9 @@ from urllib.parse import quote, unquote, urlencode
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.codec.profiles import packed
+from mttp import encoding
 from mttp.errors import MissingExtra, TransportError
-from mttp.readable import record
 from mttp.transports.options import byte_count, one_of, path_of, take
-from mttp.wire.otlp_json import encode_records
 from mttp.wire.streams import ends_cleanly
 
 try:
@@ -106,7 +104,7 @@ class FileTransport(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
-        data = b"".join(encode_records(record(span, packed) for span in spans))
+        data = encoding.lines(spans)
         if data:
             with self._lock:
                 self._append(self._ready(), self._compress(data))
