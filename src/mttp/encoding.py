@@ -20,7 +20,7 @@ from typing import Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.codec.profiles import Profile, full, packed
-from mttp.helper import DONE, ODD, Helper, HelperLostError, can_help
+from mttp.helper import DONE, ODD, Helper, HelperLostError, can_help, serve
 from mttp.livespan import LiveSpan
 from mttp.parcels import OddBlocksError, pack, unpack
 from mttp.readable import record
@@ -74,11 +74,7 @@ class _Encoding:
         self._helper: Helper | None = None
         self._spent = 0.0
         self._since = threading.local()
-        self._may_help = can_help() and os.environ.get(HELPER_VARIABLE, "").lower() not in (
-            "off",
-            "0",
-            "false",
-        )
+        self._may_help = can_help() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
         self._deaths = 0
 
     def __enter__(self) -> None:
@@ -93,7 +89,7 @@ class _Encoding:
         with self._lock:
             if self._helper is None:
                 try:
-                    self._helper = Helper()
+                    self._helper = Helper("mttp.encoding")
                 except (OSError, RuntimeError, ValueError) as error:  # no process to be had
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
@@ -175,3 +171,6 @@ WORKS: Mapping[int, Callable[[bytes], tuple[int, bytes]]] = {
     _MESSAGES: _work_messages,
 }
 """What a helper can be asked for."""
+
+if __name__ == "__main__":
+    serve(WORKS)

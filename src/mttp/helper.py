@@ -51,8 +51,8 @@ def can_help() -> bool:
 class Helper:
     """The near side: starts the process, hands it work, and takes the answer."""
 
-    def __init__(self) -> None:
-        """Start it; raises OSError, or RuntimeError at the interpreter's end."""
+    def __init__(self, module: str) -> None:
+        """Start it, by running a module; raises OSError, or RuntimeError at the interpreter's end."""
         self._socket, theirs = socket.socketpair()
         self._is_ready = False
         try:
@@ -60,7 +60,7 @@ class Helper:
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 self._socket.setsockopt(socket.SOL_SOCKET, option, patience)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-S", "-m", "mttp.helper"],
+                [sys.executable, "-S", "-m", module],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -142,8 +142,9 @@ def _exactly(end: socket.socket, size: int) -> bytes:
 # The far side.
 
 
-def serve(end: socket.socket, works: Mapping[int, Callable[[bytes], tuple[int, bytes]]]) -> None:
+def serve(works: Mapping[int, Callable[[bytes], tuple[int, bytes]]]) -> None:
     """Work until whoever asks is gone."""
+    end = socket.socket(fileno=os.dup(0))
     end.sendall(_HEAD.pack(DONE, 0))
     while True:
         try:
@@ -158,13 +159,3 @@ def serve(end: socket.socket, works: Mapping[int, Callable[[bytes], tuple[int, b
             end.sendall(_HEAD.pack(status, len(answer)) + answer)
         except OSError:
             return
-
-
-def _main() -> None:
-    from mttp.encoding import WORKS
-
-    serve(socket.socket(fileno=os.dup(0)), WORKS)
-
-
-if __name__ == "__main__":
-    _main()

@@ -123,10 +123,10 @@ class Export:
         """Send everything; after a request that may be taken later, nothing more."""
         batch, frames = _Batch(), _Frames()
         messages: Sequence[bytes | None] = encoding.messages(spans) or [None] * len(spans)
-        for place, (span, message) in enumerate(zip(spans, messages, strict=True)):
+        for place, (span, written) in enumerate(zip(spans, messages, strict=True)):
             try:
                 with encoding.here():
-                    piece = _Piece(span, frames, message)
+                    piece = _Piece(span, frames, written)
             except Exception as error:  # others' spans may hold what the protocol can't: times before 1970
                 self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
                 continue
