@@ -46,7 +46,7 @@ _LINES: Final = 1
 _MESSAGES: Final = 2
 
 
-def lines(spans: Sequence[ReadableSpan]) -> bytes:
+def lines(spans: Sequence[ReadableSpan]) -> bytes | bytearray:
     """OTLP JSON lines, arrays packed; raises ValueError for a span that has no context."""
     found = _encoding.by_helper(_LINES, spans)
     if found is None:
@@ -94,7 +94,7 @@ class _Encoding:
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
-    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | bytearray | None:
         """The helper's answer; None where there is no helper, or it can't."""
         if len(spans) < FEW:
             return None
@@ -109,7 +109,7 @@ class _Encoding:
                 pass
         return None
 
-    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | bytearray | None:
         status, answer = helper.ask(work, pack(spans))
         if status == ODD:
             for place in marshal.loads(answer):
@@ -151,22 +151,24 @@ if hasattr(os, "register_at_fork"):
 # What a helper does.
 
 
-def _work_lines(data: bytes) -> tuple[int, bytes]:
+def _work_lines(data: bytearray) -> tuple[int, bytes]:
     return _answer(data, packed, lambda records: b"".join(encode_records(records)))
 
 
-def _work_messages(data: bytes) -> tuple[int, bytes]:
+def _work_messages(data: bytearray) -> tuple[int, bytes]:
     return _answer(data, full, lambda records: marshal.dumps(list(map(encode_span, records))))
 
 
-def _answer(data: bytes, profile: Profile, encode: Callable[[list[SpanRecord]], bytes]) -> tuple[int, bytes]:
+def _answer(
+    data: bytearray, profile: Profile, encode: Callable[[list[SpanRecord]], bytes]
+) -> tuple[int, bytes]:
     try:
         return DONE, encode(unpack(data, profile))
     except OddBlocksError as odd:
         return ODD, marshal.dumps(odd.places)
 
 
-WORKS: Mapping[int, Callable[[bytes], tuple[int, bytes]]] = {
+WORKS: Mapping[int, Callable[[bytearray], tuple[int, bytes]]] = {
     _LINES: _work_lines,
     _MESSAGES: _work_messages,
 }

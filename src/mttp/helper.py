@@ -86,7 +86,7 @@ class Helper:
             self._is_ready = True
         return self._is_ready
 
-    def ask(self, work: int, data: bytes) -> tuple[int, bytes]:
+    def ask(self, work: int, data: bytes) -> tuple[int, bytearray]:
         """What became of it, and the answer; raises HelperLostError."""
         try:
             self._socket.sendall(_HEAD.pack(work, len(data)) + data)
@@ -94,7 +94,7 @@ class Helper:
             raise HelperLostError(f"it takes no work: {error}") from error
         return self._receive()
 
-    def _receive(self) -> tuple[int, bytes]:
+    def _receive(self) -> tuple[int, bytearray]:
         try:
             return _received(self._socket)
         except (OSError, EOFError) as error:
@@ -123,12 +123,12 @@ def _environment() -> dict[str, str]:
     return kept | _SILENT | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-def _received(end: socket.socket) -> tuple[int, bytes]:
+def _received(end: socket.socket) -> tuple[int, bytearray]:
     kind, size = _HEAD.unpack(_exactly(end, _HEAD.size))
     return kind, _exactly(end, size)
 
 
-def _exactly(end: socket.socket, size: int) -> bytes:
+def _exactly(end: socket.socket, size: int) -> bytearray:
     data = bytearray(size)
     view, found = memoryview(data), 0
     while found < size:
@@ -136,13 +136,13 @@ def _exactly(end: socket.socket, size: int) -> bytes:
         if not count:
             raise EOFError("the other side is gone")
         found += count
-    return bytes(data)
+    return data
 
 
 # The far side.
 
 
-def serve(works: Mapping[int, Callable[[bytes], tuple[int, bytes]]]) -> None:
+def serve(works: Mapping[int, Callable[[bytearray], tuple[int, bytes]]]) -> None:
     """Work until whoever asks is gone."""
     end = socket.socket(fileno=os.dup(0))
     end.sendall(_HEAD.pack(DONE, 0))

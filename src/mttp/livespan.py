@@ -210,6 +210,8 @@ class LiveSpan(Span, Ended):
     _user_keys: set[str] | None = None
     _is_light = False
     """Whether nothing was said of it but small attributes and a token block, so that it can end in short."""
+    is_plain = False
+    """Whether that was still so when it ended, and nobody has looked at its attributes since."""
     _start_time: int
     _span_id: int
     size = 0
@@ -269,7 +271,7 @@ class LiveSpan(Span, Ended):
     @property
     def values(self) -> dict[str, Any]:
         """Its attributes as recorded; whoever has them may put anything there."""
-        self._is_light = False
+        self._is_light = self.is_plain = False
         block = self.block
         if block is not None:
             faults: Faults = []
@@ -391,18 +393,28 @@ class LiveSpan(Span, Ended):
         """Who made it, as a record says it."""
         return self._origin.record
 
-    def outline(self) -> tuple[int, int, int, str, int, int, int, int]:
-        """Trace, span and parent id, name, kind, start and end time, and flags."""
+    def outline(
+        self, parents: dict[int, tuple[int, int]]
+    ) -> tuple[int, int, int, str, int, int, int | None, int]:
+        """
+        Trace, span and parent id, name, kind, start and end time, and flags.
+
+        In `parents` it keeps what is the same for the children of one span.
+        """
         parent = self._parent
+        found = parents.get(id(parent))
+        if found is None:
+            found = (0 if parent is None else parent.span_id, flags(parent))
+            parents[id(parent)] = found
         return (
             self.trace_id,
             self._span_id if self._context is None else self._context.span_id,
-            0 if parent is None else parent.span_id,
+            found[0],
             self._name,
-            KINDS[self._kind],
+            1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
             self._start_time,
-            self._start_time if self._end_time is None else self._end_time,
-            flags(parent),
+            self._end_time,
+            found[1],
         )
 
     def unusual(self) -> spans.SpanRecord | None:

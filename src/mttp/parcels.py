@@ -34,20 +34,27 @@ def pack(spans: Sequence[ReadableSpan]) -> bytes:
 
     Raises ValueError for values that bytes can't be made of.
     """
-    places: dict[int, int] = {}
-    scopes: list[_Parcel] = []
+    scopes = _Scopes()
+    parents: dict[int, tuple[int, int]] = {}
     parcels = []
+    last, place = None, -1
     for span in spans:
-        scope, parcel = _live(span) if isinstance(span, LiveSpan) else _other(record(span, full))
-        place = places.get(id(scope))
-        if place is None:
-            place = places[id(scope)] = len(scopes)
-            scopes.append(_scope(scope))
-        parcels.append((place, *parcel))
-    return marshal.dumps((scopes, parcels))
+        if getattr(
+            span, "is_plain", False
+        ):  # nearly all of them, and `isinstance` takes longer than the rest
+            live = cast(LiveSpan, span) if TYPE_CHECKING else span
+            scope = live.scope
+            if scope is not last:
+                last, place = scope, scopes.place(scope)
+            parcels.append((place, *live.outline(parents), None, (), live.scalars, live.block))
+        elif isinstance(span, LiveSpan):
+            parcels.append(_unusual(scopes, span, span.outline(parents)))
+        else:
+            parcels.append(_other(scopes, record(span, full)))
+    return marshal.dumps((scopes.listed, parcels))
 
 
-def unpack(data: bytes, profile: Profile) -> list[SpanRecord]:
+def unpack(data: bytes | bytearray, profile: Profile) -> list[SpanRecord]:
     """The spans, their attributes as `profile` delivers them; raises OddBlocksError."""
     scopes, parcels = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
@@ -65,16 +72,32 @@ def unpack(data: bytes, profile: Profile) -> list[SpanRecord]:
     return records
 
 
-def _live(span: LiveSpan) -> tuple[Scope, _Parcel]:
-    unusual = span.unusual()
-    rest = None if unusual is None else _rest(unusual)
-    return span.scope, (*span.outline(), rest, *_split(span.scalars), span.block)
+class _Scopes:
+    """The scopes so far, each told once; they are told by identity, which is known for the spans' life."""
+
+    def __init__(self) -> None:
+        self.listed: list[_Parcel] = []
+        self._known: dict[int, tuple[int, Scope]] = {}
+
+    def place(self, scope: Scope) -> int:
+        """Where it is in the list."""
+        found = self._known.get(id(scope))
+        if found is None:
+            found = self._known[id(scope)] = (len(self.listed), scope)
+            self.listed.append(_scope(scope))
+        return found[0]
 
 
-def _other(whole: SpanRecord) -> tuple[Scope, _Parcel]:
+def _unusual(scopes: _Scopes, span: LiveSpan, outline: _Parcel) -> _Parcel:
+    whole = span.unusual()
+    rest = None if whole is None else _rest(whole)
+    return (scopes.place(span.scope), *outline, rest, *_split(span.scalars), span.block)
+
+
+def _other(scopes: _Scopes, whole: SpanRecord) -> _Parcel:
     ids = int(whole.trace_id, 16), int(whole.span_id, 16), int(whole.parent_id or "0", 16)
     life = whole.name, whole.kind, whole.start_time, whole.end_time, whole.flags
-    return whole.scope, (*ids, *life, _rest(whole), *_split(dict(whole.attributes)), None)
+    return (scopes.place(whole.scope), *ids, *life, _rest(whole), *_split(dict(whole.attributes)), None)
 
 
 def _rest(whole: SpanRecord) -> _Parcel:
