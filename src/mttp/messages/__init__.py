@@ -1,7 +1,8 @@
 """
 MTTP on the wire: the envelope and its ten payloads, as the other tools of the stack read and write them.
 
-`Message.new` makes a message and `to_bytes` writes it; `Message.from_bytes` reads one and `decode` says what it says.
+`Message.new` makes a message and `to_bytes` writes it.
+`Message.from_bytes` reads one and `decode` says what it says.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def encode(value: Any) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         found = text[max(error.start - 20, 0) : error.end]
-        raise EncodeError(f"half a surrogate pair is no text: {ascii(found)}") from error
+        raise EncodeError(f"half a surrogate pair is no text: {found!a}") from error
 
 
 def compact(raw: bytes) -> bytes:

@@ -1,13 +1,14 @@
 """
 A payload from its JSON, by the rules of the reference.
 
-Names match in either case; null is the zero value; of a field that stands twice the last counts, and maps are merged.
+Names match in either case, and null is the zero value.
+Of a field that stands twice the last counts, and maps are merged.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
@@ -64,13 +65,17 @@ def decode(payload: type[P], raw: bytes) -> P:
 
 def fold(name: str) -> str:
     """The name in the spelling in which all that count as equal are the same."""
-    return name.lower().replace("ſ", "s")
+    return name.lower().replace("\u017f", "s")
 
 
 def _at_once(payload: type[P], document: Document) -> P:
     """The payload if no rule of the reference makes a difference to it; ValueError if one does, or might."""
     fields, found = _fields(payload), document.plain()
-    if not isinstance(found, dict) or not found.keys() <= fields.keys() or any(f.part for f in fields.values()):
+    if (
+        not isinstance(found, dict)
+        or not found.keys() <= fields.keys()
+        or any(f.part for f in fields.values())
+    ):
         raise ValueError("to be looked at closely")
     return payload.model_validate(found)
 
@@ -147,7 +152,7 @@ def _without_null(value: Any) -> Any:
     return ["" if item is None else item for item in value] if isinstance(value, list) else value
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fields(part: type[Part]) -> dict[str, _Field]:
     """By their names on the wire."""
     found = {}

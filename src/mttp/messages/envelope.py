@@ -28,7 +28,7 @@ _INT64 = range(-(2**63), 2**63)
 _UINT32 = range(2**32)
 _HEAD = re.compile(
     "".join(rf'{mark}"{name}":"(?P<{name}>[ !#-\[\]-~]+)"' for name, mark in zip(_MUST, "{,,,", strict=True))
-    + r',"timestamp_ns":(?P<timestamp_ns>0|[1-8][0-9]{,18}|9[0-9]{,17}),"payload":'
+    + r',"timestamp_ns":(?P<timestamp_ns>0|[1-8][0-9]{,18}|9[0-9]{,17}),"payload":[ \t\n\r]*'
 ).match
 _TAIL = re.compile(r'(?:,"checksum":([1-3][0-9]{,9}|[4-9][0-9]{,8}))?\}[ \t\n\r]*\Z').match
 """Before and after the payload, as nearly everybody writes it."""
@@ -41,7 +41,7 @@ class Message(BaseModel):
     Fields that the protocol doesn't know are kept, and written again after those that it does.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True, strict=True, use_attribute_docstrings=True)
 
     version: str = VERSION
     """The version of the protocol."""
@@ -75,7 +75,7 @@ class Message(BaseModel):
 
         Raises EncodeError for what JSON can't hold, EnvelopeError where it would not be valid.
         """
-        if not isinstance(payload, Payload) or not payload.TYPE:
+        if not getattr(payload, "TYPE", ""):
             raise EncodeError(f"{payload!r:.80} is no payload; those of mttp.messages are {_names()}")
         raw = encode(payload.to_wire())
         message = cls(
@@ -195,7 +195,9 @@ def _integer(allowed: range) -> _Reader:
         sign = 1 if allowed.start < 0 and text.startswith("-") else 0
         if not text[sign:].isdecimal() or len(text) > 20 or int(text) not in allowed:
             bounds = f"an integer from {allowed.start} to {allowed.stop - 1}"
-            raise Fault(f"{name} is {text[:40]}, expected {bounds}, written without fraction and exponent", at)
+            raise Fault(
+                f"{name} is {text[:40]}, expected {bounds}, written without fraction and exponent", at
+            )
         return int(text)
 
     return read

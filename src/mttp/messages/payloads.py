@@ -36,10 +36,25 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
+def _require(schema: dict[str, Any], part: Any) -> None:
+    """Every field that is always written is required where what is written is described."""
+    fields = part.model_fields.items()
+    schema["required"] = [
+        field.serialization_alias or name for name, field in fields if name not in part._omitted
+    ]
+
+
 class Part(BaseModel):
     """An object of the wire."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="allow",
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        json_schema_extra=_require,
+    )
     _omitted: ClassVar[frozenset[str]] = frozenset()
     """Fields that are not written where they are empty."""
 

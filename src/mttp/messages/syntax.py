@@ -11,7 +11,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from json.decoder import scanstring
 from typing import Any
 
 __all__ = ["Document", "Fault"]
@@ -19,13 +18,12 @@ __all__ = ["Document", "Fault"]
 _DEEPEST = 10_000
 _LARGEST = sys.float_info.max
 _space = re.compile(r"[ \t\n\r]*").match
-_string = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"').match
-_scalar = re.compile(
-    rf"{_string.__self__.pattern}|true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-).match
+_STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"'
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_string = re.compile(_STRING).match
+_scalar = re.compile(f"{_STRING}|{_NUMBER}|true|false|null").match
 _HALF = re.compile("[\ud800-\udfff]")
 _MAY_BE_HALF = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
-_MAY_BE_TOO_LARGE = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")
 
 
 class Fault(Exception):  # noqa: N818 - never leaves this package
@@ -47,9 +45,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_read = json.JSONDecoder(parse_constant=_refuse).scan_once
-_read_once = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique).scan_once
-_pass = json.JSONDecoder(parse_constant=_refuse, parse_int=len, parse_float=len).scan_once
+_read = json.JSONDecoder(parse_constant=_refuse).raw_decode
+_read_once = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique).raw_decode
+_pass = json.JSONDecoder(parse_constant=_refuse, parse_int=len, parse_float=len).raw_decode
 """Likewise, for values that nobody looks at: numbers are not computed."""
 
 
@@ -84,18 +82,20 @@ class Document:
         """Where the value at a place ends, which stands within so many others."""
         try:
             return int(_pass(self.text, at)[1])
-        except (StopIteration, ValueError, RecursionError):
+        except (ValueError, RecursionError):
             return _walk(self.text, at, depth)
 
     def value(self, at: int) -> Any:
         """The value at a place; of a name that stands twice in an object, the last."""
         try:
             found = _read(self.text, at)[0]
-        except (StopIteration, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             _walk(self.text, at)
             raise Fault("what Python can't hold: too deep, or a number of too many digits", at) from error
-        if _MAY_BE_TOO_LARGE.search(self.text, at):
-            _refuse_too_large(found, at)
+        try:
+            _refuse_too_large(found)
+        except ValueError as error:
+            raise Fault(str(error), at) from error
         return _whole(found) if self._halves else found
 
     def plain(self) -> Any:
@@ -103,10 +103,11 @@ class Document:
         start = _after_space(self.text, 0)
         try:
             found, end = _read_once(self.text, start)
-        except (StopIteration, RecursionError) as error:
+        except RecursionError as error:
             raise ValueError(str(error)) from error
-        if self._halves or _after_space(self.text, end) < len(self.text) or _MAY_BE_TOO_LARGE.search(self.text):
+        if self._halves or _after_space(self.text, end) < len(self.text):
             raise ValueError("unusual")
+        _refuse_too_large(found)
         return found
 
     def kind(self, at: int) -> str:
@@ -187,7 +188,7 @@ def _key(text: str, at: int) -> tuple[str, int]:
     """A name, and where its value begins."""
     if not _string(text, at):
         raise Fault(f"{_shown(text, at)} where a name in quotes should be", at)
-    key, at = scanstring(text, at + 1, True)
+    key, at = _read(text, at)
     at = _after_space(text, at)
     if text[at : at + 1] != ":":
         raise Fault(f"{_shown(text, at)} where ':' should be", at)
@@ -204,15 +205,25 @@ def _shown(text: str, at: int) -> str:
     return ascii(text[at : at + 12]) if at < len(text) else "the end"
 
 
-def _refuse_too_large(value: Any, at: int) -> None:
-    """Raise Fault where a number is beyond those of float64, as which the reference reads it."""
+def _refuse_too_large(value: Any) -> None:
+    """Raise ValueError where a number is beyond those of float64, as which the reference reads it."""
     if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            _refuse_too_large(item, at)
+        for item in value.values():
+            _refuse_too_large(item)
+    elif isinstance(value, list):
+        if not _are_numbers(value):
+            for item in value:
+                _refuse_too_large(item)
     elif isinstance(value, (int, float)) and not -_LARGEST <= value <= _LARGEST:
-        raise Fault("a number beyond those of float64", at)
+        raise ValueError("a number beyond those of float64")
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    """Whether all of them are numbers, none too large."""
+    try:
+        return bool(min(values) >= -_LARGEST and max(values) <= _LARGEST)
+    except (TypeError, ValueError):  # others, or none at all
+        return False
 
 
 def _whole(value: Any) -> Any:

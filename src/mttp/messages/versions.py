@@ -21,7 +21,9 @@ def check_version(text: str) -> None:
     try:
         found = _number(text)
     except ValueError as error:
-        raise VersionError(f"{text!r:.80} is no version of the protocol; this is version {VERSION}") from error
+        raise VersionError(
+            f"{text!r:.80} is no version of the protocol; this is version {VERSION}"
+        ) from error
     if found != int(VERSION):
         age = "old" if found < int(VERSION) else "new"
         raise VersionError(f"version {text!r:.80} of the protocol is too {age}; this is version {VERSION}")
