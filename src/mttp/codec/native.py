@@ -64,7 +64,7 @@ class _Rest(msgspec.Struct, omit_defaults=True):
     events: list[tuple[str, int, dict[str, Any], int]] = []
     """Fields of `SpanEvent` in their order; likewise links."""
     links: list[tuple[str, str, dict[str, Any], int, int]] = []
-    scope: _Scope = msgspec.field(default_factory=_Scope)
+    scope: _Scope | None = None
     doubles: list[str] = []
     """Attributes in whose value every number is a float, though some are whole."""
     values: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def decode(payload: TraceSpan, *, source: str = "") -> SpanRecord:
     try:
         rest = msgspec.convert(payload.attrs.get(a.MESSAGE_REST, {}), _Rest)
         return _decoded(payload, rest, source)
-    except (msgspec.ValidationError, ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise PayloadError(f"trace.span: attrs.{a.MESSAGE_REST}: {error}") from error
 
 
@@ -152,13 +152,12 @@ def _decoded(payload: TraceSpan, rest: _Rest, source: str) -> SpanRecord:
             Link(trace_id, span_id, _values(said), flags, lost)
             for trace_id, span_id, said, flags, lost in rest.links
         ),
-        scope=_sent_by(source) if rest.scope == _Scope() else _scope(rest.scope),
+        scope=_scope(rest.scope) if rest.scope else _sent_by(source),
         **{name: getattr(rest, name) for name in _SAME},
     )
 
 
 def _rest(span: SpanRecord, attributes: Mapping[str, Plain], added: list[str]) -> _Rest:
-    scope = span.scope
     doubles, values = _spelled(attributes)
     return _Rest(
         **{name: getattr(span, name) for name in _SAME},
@@ -167,17 +166,23 @@ def _rest(span: SpanRecord, attributes: Mapping[str, Plain], added: list[str]) -
             (one.trace_id, one.span_id, _mapped(one.attributes), one.flags, one.dropped_attributes)
             for one in span.links
         ],
-        scope=_Scope(
-            name=scope.name,
-            version=scope.version,
-            schema_url=scope.schema_url,
-            resource=_mapped(scope.resource),
-            attributes=_mapped(scope.attributes),
-            resource_schema_url=scope.resource_schema_url,
-        ),
+        scope=_told(span.scope),
         doubles=doubles,
         values=values,
         added=added,
+    )
+
+
+def _told(scope: Scope) -> _Scope | None:
+    if scope == Scope():
+        return None
+    return _Scope(
+        name=scope.name,
+        version=scope.version,
+        schema_url=scope.schema_url,
+        resource=_mapped(scope.resource),
+        attributes=_mapped(scope.attributes),
+        resource_schema_url=scope.resource_schema_url,
     )
 
 
