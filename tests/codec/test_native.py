@@ -264,6 +264,15 @@ def test_a_rest_that_is_none_is_refused(rest: object):
         native.decode(TraceSpan(attrs={"x": 1, a.MESSAGE_REST: rest}))
 
 
+@pytest.mark.parametrize("field", ["start_ns", "end_ns"])
+def test_times_before_1970_are_refused(field: str):
+    """
+    OpenTelemetry has none.
+    """
+    with pytest.raises(PayloadError, match="-1"):
+        native.decode(TraceSpan(**{field: -1}))
+
+
 def test_episodes_written_as_messages_read_as_episodes():
     """
     A program that knows only messages, with ids of its own, writes one; the attrs say what it is.

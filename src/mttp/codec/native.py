@@ -112,8 +112,12 @@ def decode(payload: TraceSpan, *, source: str = "") -> SpanRecord:
 
     Ids that OpenTelemetry can't hold become such as it can, the same each time: the last 16 digits of a
     span id of 32, else a digest. What the sender wrote stays with the span.
-    Raises PayloadError where attrs hold a rest of a span that is none.
+    Raises PayloadError for times before 1970, and where attrs hold a rest of a span that is none.
     """
+    if min(payload.start_ns, payload.end_ns) < 0:
+        raise PayloadError(
+            f"trace.span: {payload.start_ns} to {payload.end_ns} ns begins or ends before 1970"
+        )
     try:
         rest = msgspec.convert(payload.attrs.get(a.MESSAGE_REST, {}), _Rest)
         return _decoded(payload, rest, source)
