@@ -8,8 +8,7 @@ import pytest
 from messages.vectors import LINES
 
 from mttp.errors import ChecksumError, EnvelopeError, VersionError
-from mttp.messages import MAX_SIZE, Message
-from mttp.messages.lines import Line, read_lines, received
+from mttp.messages import MAX_SIZE, Line, Message, read_lines, received
 
 PING = LINES["health_ping"]
 

@@ -117,6 +117,7 @@ def test_every_payload_as_a_client_writes_it():
         (EvalRun, ' {\r\n\t"suite" : "a" } ', EvalRun(suite="a")),
         (EvalResult, '{"score":1,"passed":true,"duration_ms":-0}', EvalResult(score=1.0, passed=True)),
         (EvalResult, '{"score":1e-400}', EvalResult()),
+        (EvalResult, '{"score":-0}', EvalResult(score=-0.0)),
         (InferRequest, '{"messages":[null,{"ROLE":"r"}]}', InferRequest(messages=[{}, {"role": "r"}])),
         (InferRequest, '{"messages":[{"role":"a"}],"messages":null}', InferRequest()),
         (TraceSpan, '{"attrs":{"a":1,"a":{"b":[null,2]}}}', TraceSpan(attrs={"a": {"b": [None, 2]}})),
@@ -131,12 +132,14 @@ def test_reading_is_as_lenient_as_the_reference(payload: type[Payload], raw: str
     Names in either case, null as the zero value, the last of two, maps merged, text made whole.
     """
     assert expected == decoded(payload, raw)
+    assert rewritten(expected) == rewritten(decoded(payload, raw))
 
 
 @pytest.mark.parametrize(
     ("payload", "raw", "message"),
     [
         (EvalResult, '{"duration_ms":1.0}', "byte 15: eval.result: duration_ms: expected an integer"),
+        (EvalResult, '{"duration_ms":-0.0}', "byte 15: eval.result: duration_ms: expected an integer"),
         (EvalResult, '{"duration_ms":1e3}', "byte 15: eval.result: duration_ms: expected an integer"),
         (EvalResult, '{"duration_ms":9223372036854775808}', "byte 15: .* expected an integer of 64 bits"),
         (EvalResult, '{"duration_ms":true}', "byte 15: .* expected an integer"),

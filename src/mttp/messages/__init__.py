@@ -8,6 +8,7 @@ MTTP on the wire: the envelope and its ten payloads, as the other tools of the s
 from __future__ import annotations
 
 from mttp.messages.envelope import MAX_SIZE, Message
+from mttp.messages.lines import Line, read_lines, received
 from mttp.messages.payloads import (
     PAYLOADS,
     ChatMessage,
@@ -28,6 +29,9 @@ from mttp.messages.versions import VERSION, check_version, negotiate_version
 
 __all__ = [
     "Message",
+    "received",
+    "read_lines",
+    "Line",
     # payloads
     "Payload",
     "PAYLOADS",

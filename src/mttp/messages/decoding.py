@@ -45,7 +45,7 @@ class _Field(NamedTuple):
 
     name: str
     """What it is called on the wire."""
-    shape: Literal["one", "list", "map"]
+    shape: Literal["integer", "other", "list", "map"]
     texts: bool
     """Whether it is a list or a map of texts, in which null is an empty one."""
     part: type[Part] | None
@@ -105,7 +105,7 @@ def _values(part: type[Part], document: Document, at: int) -> tuple[dict[str, An
     fields = _fields(part)
     values: dict[str, Any] = {}
     places: dict[str, int] = {}
-    for key, start, _ in document.members(at):
+    for key, start, end in document.members(at):
         field = fields.get(key) or fields.get(fold(key))
         if field is None:
             _keep(part, values, key, document, start)
@@ -113,7 +113,7 @@ def _values(part: type[Part], document: Document, at: int) -> tuple[dict[str, An
         if field.name in values:  # the last one counts, but the others must be as good
             _validated(part, values, places, at)
         places[field.name] = start
-        _read(field, values, document, start)
+        _read(field, values, document, start, end)
     return values, places
 
 
@@ -126,10 +126,10 @@ def _keep(part: type[Part], values: dict[str, Any], key: str, document: Document
             values[key] = value
 
 
-def _read(field: _Field, values: dict[str, Any], document: Document, at: int) -> None:
+def _read(field: _Field, values: dict[str, Any], document: Document, at: int, end: int) -> None:
     kind = document.kind(at)
     if kind == "null":
-        if field.shape != "one":
+        if field.shape in ("list", "map"):
             values.pop(field.name, None)
     elif field.part and kind == "an array":
         values[field.name] = [_element(field.part, document, place) for place in document.elements(at)]
@@ -137,6 +137,8 @@ def _read(field: _Field, values: dict[str, Any], document: Document, at: int) ->
         value = document.value(at)
         if field.texts:
             value = _without_null(value)
+        if field.shape == "integer" and document.text[at:end] == "-0":
+            value = 0
         if field.shape == "map" and isinstance(value, dict):
             value = values.get(field.name, {}) | value
         values[field.name] = value
@@ -162,7 +164,7 @@ def _fields(part: type[Part]) -> dict[str, _Field]:
     return found
 
 
-def _shape(annotation: Any) -> tuple[Literal["one", "list", "map"], bool, type[Part] | None]:
+def _shape(annotation: Any) -> tuple[Literal["integer", "other", "list", "map"], bool, type[Part] | None]:
     """Of a field's annotation: its shape, whether it holds texts, and what parts."""
     if NoneType in get_args(annotation):
         annotation = get_args(get_args(annotation)[0])[0]
@@ -171,4 +173,4 @@ def _shape(annotation: Any) -> tuple[Literal["one", "list", "map"], bool, type[P
         return "map", inner[1] is str, None
     if get_origin(annotation) is tuple:
         return "list", inner[0] is str, None if inner[0] is str else inner[0]
-    return "one", False, None
+    return ("integer" if annotation is int else "other"), False, None

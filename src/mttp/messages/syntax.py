@@ -24,6 +24,7 @@ _string = re.compile(_STRING).match
 _scalar = re.compile(f"{_STRING}|{_NUMBER}|true|false|null").match
 _HALF = re.compile("[\ud800-\udfff]")
 _MAY_BE_HALF = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
+_MAY_BE_NEGATIVE_ZERO = re.compile(r"-0(?![0-9.eE])")
 
 
 class Fault(Exception):  # noqa: N818 - never leaves this package
@@ -45,8 +46,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _signed(digits: str) -> int | float:
+    return -0.0 if digits == "-0" else int(digits)
+
+
 _read = json.JSONDecoder(parse_constant=_refuse).raw_decode
 _read_once = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique).raw_decode
+_read_signed = json.JSONDecoder(parse_constant=_refuse, parse_int=_signed).raw_decode
 _pass = json.JSONDecoder(parse_constant=_refuse, parse_int=len, parse_float=len).raw_decode
 """Likewise, for values that nobody looks at: numbers are not computed."""
 
@@ -88,7 +94,8 @@ class Document:
     def value(self, at: int) -> Any:
         """The value at a place; of a name that stands twice in an object, the last."""
         try:
-            found = _read(self.text, at)[0]
+            read = _read_signed if _MAY_BE_NEGATIVE_ZERO.search(self.text, at) else _read
+            found = read(self.text, at)[0]
         except (ValueError, RecursionError) as error:
             _walk(self.text, at)
             raise Fault("what Python can't hold: too deep, or a number of too many digits", at) from error
@@ -105,7 +112,8 @@ class Document:
             found, end = _read_once(self.text, start)
         except RecursionError as error:
             raise ValueError(str(error)) from error
-        if self._halves or _after_space(self.text, end) < len(self.text):
+        rest = _after_space(self.text, end) < len(self.text)
+        if rest or self._halves or _MAY_BE_NEGATIVE_ZERO.search(self.text):
             raise ValueError("unusual")
         _refuse_too_large(found)
         return found
