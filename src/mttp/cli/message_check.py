@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
 from mttp.cli.output import Json, print_json
 from mttp.errors import DecodeError
-from mttp.messages.lines import LONGEST_LINE, Line, read_lines
 from mttp.report.words import count
+
+if TYPE_CHECKING:
+    from mttp.messages import Line
 
 __all__ = ["message_check"]
 
@@ -52,6 +54,8 @@ def message_check(
       mttp message check - < messages.jsonl
       mttp message check messages.jsonl --json | jq '.errors[].line'
     """
+    from mttp.messages import read_lines  # pydantic, which no other command needs
+
     tally = _Tally()
     with _opened(source) as stream:
         for line in read_lines(stream):
@@ -93,7 +97,7 @@ def _check(line: Line, tally: _Tally) -> dict[str, object] | None:
     tally.messages += 1
     tally.types[message.type] += 1
     tally.with_checksum += message.checksum != 0
-    tally.long_lines += line.size > LONGEST_LINE
+    tally.long_lines += line.is_long
     return None
 
 
@@ -105,6 +109,6 @@ def _print_tally(tally: _Tally) -> None:
         print(f"{count(tally.with_checksum, 'message')} with a checksum, all of them right")
     if tally.long_lines:
         print(
-            f"{count(tally.long_lines, 'line')} of more than {LONGEST_LINE:,} bytes, "
-            "which the stack's readers of files and standard input refuse"
+            f"{count(tally.long_lines, 'line')} too long for the stack's own readers "
+            "of files and standard input, which take 1,048,575 bytes"
         )

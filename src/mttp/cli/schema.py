@@ -8,7 +8,6 @@ import typer
 
 from mttp.cli.output import print_json
 from mttp.errors import ConfigureError
-from mttp.messages import PAYLOADS, schemas
 
 __all__ = ["schema"]
 
@@ -27,6 +26,8 @@ def schema(
       mttp schema eval.result
       mttp schema trace.span | jq '.properties | keys'
     """
+    from mttp.messages import PAYLOADS, schemas  # pydantic, which no other command needs
+
     if type_ and type_ not in PAYLOADS:
         raise ConfigureError(f"{type_!r} is no type of message; those are {', '.join(PAYLOADS)}")
     print_json(schemas.schema(type_ or None))

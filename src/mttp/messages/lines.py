@@ -10,11 +10,9 @@ from mttp.errors import DecodeError, EnvelopeError
 from mttp.messages.envelope import MAX_SIZE, Message
 from mttp.messages.versions import check_version
 
-__all__ = ["LONGEST_LINE", "Line", "read_lines", "received"]
+__all__ = ["Line", "read_lines", "received"]
 
-LONGEST_LINE = 1_048_575
-"""Bytes that a line may have, without its end, for the reference's readers; `read_lines` takes more."""
-
+_LONGEST_OF_THE_REFERENCE = 1_048_575
 _AT_MOST = MAX_SIZE + 2  # with its end
 
 
@@ -28,6 +26,11 @@ class Line:
     """Its bytes, without its end."""
     message: Message | None = None
     error: DecodeError | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the reference's readers of files and standard input would refuse it."""
+        return self.size > _LONGEST_OF_THE_REFERENCE
 
     def get(self) -> Message:
         """The message; raises what is wrong with it."""
