@@ -119,6 +119,17 @@ def test_any_span_is_the_same(span: SpanRecord):
     assert repr(span) == repr(through(span))
 
 
+@pytest.mark.parametrize("value", [0.0, 1, [0.0, -0.0], [1, 2.0], [], [True], "x", [[1.0]], math.inf])
+@pytest.mark.parametrize("key", [a.TOKEN_LOGPROBS, a.TOKEN_IDS, a.STEP_REWARD, a.STEP_INDEX, "mine"])
+def test_a_value_of_another_type_than_it_should_have_stays_as_it_is(key: str, value: object):
+    """
+    Whatever the convention says of its attribute.
+    """
+    span = replace(SPAN, attributes={key: value})
+
+    assert repr(span.attributes) == repr(through(span).attributes)
+
+
 def test_attributes_are_read_by_everybody():
     """
     Under their own names, as JSON writes them; what makes them exact stands beside.

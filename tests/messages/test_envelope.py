@@ -225,6 +225,21 @@ def test_payloads_nest_as_deep_as_the_reference_allows(depth: int, accepted: boo
         assert "nested deeper than 10,000" in refused(raw).reason
 
 
+@pytest.mark.parametrize("depth", [*range(150, 1_100, 50), 3_000, 9_990])
+def test_a_payload_of_any_depth_is_decoded_or_refused(depth: int):
+    """
+    Wherever in it Python gives up.
+    """
+    payload = '{"attrs":{"x":' + "[" * depth + "]" * depth + "}}"
+    message = Message.from_bytes(envelope(type='"trace.span"', payload=payload))
+    try:
+        found = message.decode().attrs["x"]
+    except PayloadError as error:
+        assert "deep" in error.reason
+    else:
+        assert [] != found
+
+
 def test_a_payload_too_deep_for_python_is_relayed_and_not_decoded():
     """
     The refusal says so.

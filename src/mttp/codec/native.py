@@ -205,8 +205,8 @@ def _spelled(attributes: Mapping[str, Plain]) -> tuple[list[str], dict[str, Any]
 
 def _survives(key: str, value: Plain) -> bool:
     """Whether a value is seen at a glance to come back as it is."""
-    kinds = set(map(type, value)) if type(value) is list else {type(value)}
-    if kinds == {float} and _type(key) == "double[]":
+    kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
+    if isinstance(value, list) and kinds == {float} and _type(key) == "double[]":
         return 0.0 not in value and math.isfinite(sum(value))
     return kinds <= {str, bool} or (kinds == {int} and not _type(key).startswith("double"))
 

@@ -24,7 +24,6 @@ __all__ = ["decode", "fold"]
 P = TypeVar("P", bound=Payload)
 Q = TypeVar("Q", bound=Part)
 
-
 _EXPECTED = {
     "string_type": "expected a string",
     "bool_type": "expected true or false",
@@ -55,12 +54,14 @@ class _Field(NamedTuple):
 def decode(payload: type[P], raw: bytes) -> P:
     """The payload; raises PayloadError, with the byte, where it is not one of this type."""
     document = Document(raw)
-    with suppress(ValueError):  # a ValidationError is one
+    with suppress(ValueError, RecursionError):  # a ValidationError is a ValueError
         return _at_once(payload, document)
     try:
         return _decoded(payload, document)
     except Fault as fault:
         raise PayloadError(f"{payload.TYPE}: {fault.reason}", position=document.position(fault.at)) from fault
+    except RecursionError as error:
+        raise PayloadError(f"{payload.TYPE}: nested too deeply to be held in Python") from error
 
 
 def fold(name: str) -> str:
@@ -74,7 +75,7 @@ def _at_once(payload: type[P], document: Document) -> P:
     if (
         not isinstance(found, dict)
         or not found.keys() <= fields.keys()
-        or any(f.part for f in fields.values())
+        or any(field.part for field in fields.values())
     ):
         raise ValueError("to be looked at closely")
     return payload.model_validate(found)
