@@ -1,7 +1,8 @@
 """
 What encoding costs: the same spans through the official encoders, what one would write oneself, and ours.
 
-A span is a step with 16 numbers and texts, 256 token ids and 256 log probabilities; 8 steps make an episode.
+A span is a step with 16 numbers and texts, 256 token ids and 256 log probabilities; 8 steps make an
+episode.
 """
 
 from __future__ import annotations

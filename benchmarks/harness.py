@@ -1,10 +1,10 @@
 """
 How benchmarks measure: cases by turns, each time in a fresh process, and the goals judged by the medians.
 
-A benchmark is a script that hands its questions to `main`, which calls the script again for each measurement.
-All cases of a question must have the same output, but for those that say that theirs is another by nature.
-The reference is measured again under the name of `control`: how far apart the two are says how far to trust
-the rest.
+A benchmark is a script that hands its questions to `main`, which calls the script again for each
+measurement. All cases of a question must have the same output, but for those that say that theirs is
+another by nature. The reference is measured again under the name of `control`: how far apart the two are
+says how far to trust the rest.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Goal:
     """What is compared, a line."""
     value: Callable[[Get], float]
     """What was reached, from the cases' figures."""
-    must: float
-    """What has to be reached."""
+    must: float | None = None
+    """What has to be reached; None where the figure is only stated."""
     stretch: float | None = None
     """What would be better still."""
     at_least: bool = False
@@ -172,8 +172,10 @@ class Question:
 
     It is told whether the run is a quick one.
     """
+    control: bool = True
+    """Whether the reference is measured twice; not where a case of its own shows the noise."""
     once: bool = False
-    """Whether one round is enough, since nothing is timed."""
+    """Whether one round is enough, since nothing is timed; then there is no control."""
 
 
 # In the process of one measurement.
@@ -218,7 +220,11 @@ def cpu_seconds(without: Sequence[int] = ()) -> float:
 
 
 def peak_mb(without: Sequence[int] = ()) -> float:
-    """The most memory that this process had, with its running children's and the largest ended one's, in MB."""
+    """
+    The most memory that this process had, in MB, with that of its running children and the largest ended one.
+
+    `without` are children that don't count; then those that have ended don't either.
+    """
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     ended = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss if not without else 0
     running = sum(_high_water(child) for child in _descendants(os.getpid()) if child not in without)
@@ -256,7 +262,7 @@ Figures: TypeAlias = dict[str, list[dict[str, Any]]]
 """Of each case by name, the figures of each round."""
 
 
-class Failed(Exception):
+class Failed(Exception):  # noqa: N818 - it is said of a case
     """A case failed, or had another output."""
 
 
@@ -333,6 +339,7 @@ def _report(chosen: _Chosen, options: argparse.Namespace) -> None:
     goals: list[dict[str, Any]] = []
     failures: list[str] = []
     for path, name, question in chosen:
+        start = time.perf_counter()
         try:
             rounds, skipped = _answered(path, name, question, options)
         except Failed as failure:
@@ -340,7 +347,7 @@ def _report(chosen: _Chosen, options: argparse.Namespace) -> None:
             print(f"\n{failure}", flush=True)
             continue
         found.setdefault(path.stem, {})[name] = {case: _summed(rows) for case, rows in rounds.items()}
-        print(_table(question, rounds, skipped), flush=True)
+        print(f"{_table(question, rounds, skipped)}\n({time.perf_counter() - start:.0f} s)", flush=True)
         goals += _judged(question, rounds, skipped)
     machine = _machine(options)
     if goals:
@@ -359,7 +366,8 @@ def _answered(
     skipped = {case: reason for case, one in question.cases.items() if (reason := _absent(one, options))}
     present = [case for case in question.cases if case not in skipped]
     reference = next(iter(question.cases))
-    turns = [*present, *([CONTROL] if reference in present and not question.once else [])]
+    is_controlled = reference in present and question.control and not question.once
+    turns = [*present, *([CONTROL] if is_controlled else [])]
     rounds: Figures = {turn: [] for turn in turns}
     with tempfile.TemporaryDirectory(prefix="mttp-bench-") as place:
         if question.before is not None:
@@ -384,7 +392,9 @@ def _fresh(path: Path, question: str, name: str, case: Case, place: str, seconds
     folder.mkdir()
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
-        said = _process(path, ["--seconds", str(seconds), "--measure", question, name], folder, case.environment)
+        said = _process(
+            path, ["--seconds", str(seconds), "--measure", question, name], folder, case.environment
+        )
     finally:
         shutil.rmtree(folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -397,7 +407,12 @@ def _process(path: Path, arguments: Sequence[str], folder: Path, environment: En
     """Run a benchmark's script in `folder`; what it printed."""
     python = str(environment.python) if environment else sys.executable
     done = subprocess.run(
-        [python, str(path), *arguments], capture_output=True, text=True, check=False, cwd=folder, env=_variables()
+        [python, str(path), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=_variables(),
     )
     if done.returncode:
         raise Failed(f"{' '.join(arguments[-2:])} of {path.name} failed:\n{done.stderr}")
@@ -462,7 +477,10 @@ def _table(question: Question, rounds: Figures, skipped: Mapping[str, str]) -> s
     first, *others = question.figures
     about = ", ".join(question.figures.values())
     headers = "".join(f" {name:>14}" for name in others)
-    lines = [f"\n{question.text}: {about}", f"{'':28} {first:>12} {'min':>10} {'spread':>7} {'ours':>7}{headers}"]
+    lines = [
+        f"\n{question.text}: {about}",
+        f"{'':28} {first:>12} {'min':>10} {'spread':>7} {'ours':>7}{headers}",
+    ]
     for case, rows in rounds.items():
         values = [row[first] for row in rows]
         middle, ours = median(values), question.own in rounds and _medians(rounds)(question.own, first)
@@ -491,9 +509,11 @@ def _judge(goal: Goal, question: Question, rounds: Figures, skipped: Mapping[str
         case = str(missing.args[0])
         return row | {"verdict": f"{case}: {skipped.get(case, 'not measured')}"}
     every = [goal.value(_round(rounds, number)) for number in range(_count(rounds))]
-    return row | {"reached": reached, "lowest": min(every), "highest": max(every)} | {
-        "verdict": _verdict(goal, reached, question, rounds)
-    }
+    return (
+        row
+        | {"reached": reached, "lowest": min(every), "highest": max(every)}
+        | {"verdict": _verdict(goal, reached, question, rounds)}
+    )
 
 
 def _verdict(goal: Goal, reached: float, question: Question, rounds: Figures) -> str:
@@ -501,6 +521,8 @@ def _verdict(goal: Goal, reached: float, question: Question, rounds: Figures) ->
         return reason
     if (apart := _apart(question, rounds)) > BASELINES_AGREE:
         return f"the machine was too busy: the control is {apart:.0%} off"
+    if goal.must is None:
+        return "stated"
     if goal.is_reached(reached, goal.stretch):
         return "stretch"
     return "yes" if goal.is_reached(reached, goal.must) else "MISSED"
@@ -516,8 +538,13 @@ def _round(rounds: Figures, number: int) -> Get:
 
 def _goals(goals: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
     """The table of all goals, in Markdown."""
-    lines = ["| # | goal | must | stretch | reached | lowest to highest | |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    for goal in sorted(goals, key=lambda one: (int("".join(filter(str.isdigit, one["number"]))), one["number"])):
+    lines = [
+        "| # | goal | must | stretch | reached | lowest to highest | |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for goal in sorted(
+        goals, key=lambda one: (int("".join(filter(str.isdigit, one["number"]))), one["number"])
+    ):
         unit = goal["unit"]
         shown = {
             name: _shown(goal.get(name), unit) for name in ("must", "stretch", "reached", "lowest", "highest")
@@ -525,8 +552,11 @@ def _goals(goals: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> st
         spread = f"{shown['lowest']} to {shown['highest']}" if shown["lowest"] else ""
         cells = (goal["number"], goal["text"], shown["must"], shown["stretch"], shown["reached"], spread)
         lines.append(f"| {' | '.join(cells)} | {goal['verdict']} |")
-    about = f"{machine['processor']}, {machine['processors']} processors, Python {machine['python']}, {machine['system']}"
-    return "\n".join([*lines, "", f"{about}; {machine['rounds']} rounds, medians."])
+    about = (
+        "{processor}, {processors} processors, Python {python}, {system}; {rounds} rounds{quick}, medians."
+    )
+    quick = ", quick: small files, short windows" if machine["quick"] else ""
+    return "\n".join([*lines, "", about.format_map({**machine, "quick": quick})])
 
 
 def _shown(value: float | None, unit: str) -> str:
@@ -542,6 +572,7 @@ def _machine(options: argparse.Namespace) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "load": os.getloadavg(),
+        "quick": options.quick,
         "rounds": options.rounds,
         "seconds": options.seconds,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -1,9 +1,9 @@
 """
 What a user would pick instead: each records the same steps as its documentation shows, and sends nothing.
 
-Every peer has an environment of its own. Exporters are in memory and forget what they were given, but for what
-is recorded ahead of the measurement, which must be there. Peers do different work: JSON for a page, copies that
-are checked. These are costs, not verdicts.
+Every peer has an environment of its own. Exporters are in memory and forget what they were given, but for
+what is recorded ahead of the measurement, which must be there. Peers do different work: JSON for a page,
+copies that are checked. These are costs, not verdicts.
 """
 
 from __future__ import annotations
@@ -112,15 +112,15 @@ def langfuse() -> Recorder:
 
 
 def mlflow() -> Recorder:
-    """mlflow-tracing: `mlflow.start_span` with attributes; of its client the calls of the server are left out."""
+    """mlflow-tracing: `mlflow.start_span` with attributes; its client calls no server."""
     import mlflow as peer
     from mlflow.entities.trace_location import MlflowExperimentLocation
     from mlflow.tracing.client import TracingClient
 
     kept = Kept()
-    TracingClient.log_spans = lambda self, experiment, spans: kept.take(spans)
-    TracingClient.start_trace = lambda self, info: info
-    TracingClient._upload_trace_data = lambda self, info, data: None
+    TracingClient.log_spans = lambda _, __, spans: kept.take(spans)
+    TracingClient.start_trace = lambda _, info: info
+    TracingClient._upload_trace_data = lambda *_: None
     peer.set_tracking_uri("http://127.0.0.1:9")
     peer.tracing.set_destination(MlflowExperimentLocation("0"))
 

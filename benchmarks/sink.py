@@ -10,19 +10,22 @@ import struct
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 from urllib.request import Request, urlopen
 
 __all__ = ["Sink"]
 
 _LENGTH = struct.Struct("<Q")
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: %d\r\n\r\n"
 
 
 class Sink:
     """The process, seen from the one that sends."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert self._process.stdout is not None
         self.address = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
 
@@ -69,7 +72,7 @@ class Sink:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    taken: list[bytes] | None = []
+    taken: ClassVar[list[bytes] | None] = []
 
     def do_POST(self) -> None:
         """Keep a request, or give back all of them."""
@@ -81,8 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.taken.clear()
         elif self.taken is not None:
             self.taken.append(body)
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: {len(answer)}\r\n\r\n"
-        self.wfile.write(head.encode() + answer)
+        self.wfile.write(_HEAD % len(answer) + answer)
 
 
 def _serve() -> None:

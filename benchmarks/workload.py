@@ -1,7 +1,8 @@
 """
 What is recorded: steps of a reward, token ids and log probabilities, the same for everybody.
 
-The seed is 0; ids are uniform, log probabilities are float32 values; nothing repeats within `POOL` episodes.
+The seed is 0; ids are uniform, log probabilities are float32 values; nothing repeats within `POOL`
+episodes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from harness import Measure, cpu_seconds, peak_mb
 
-__all__ = ["POOL", "STEPS", "TOKENS", "VOCABULARY", "Episodes", "Recorder", "Steps", "episodes", "recorded", "told"]
+__all__ = [
+    "POOL",
+    "STEPS",
+    "TOKENS",
+    "VOCABULARY",
+    "Episodes",
+    "Recorder",
+    "Steps",
+    "episodes",
+    "recorded",
+    "told",
+]
 
 POOL, STEPS, TOKENS, VOCABULARY = 64, 8, 256, 150_000
 
@@ -55,7 +67,9 @@ def _step(random: np.random.Generator, tokens: int, *, lists: bool) -> tuple[flo
 def told(steps: Iterable[tuple[Any, Any, Any]]) -> bytes:
     """What steps say, however their arrays are kept."""
     return b"".join(
-        np.float64(reward).tobytes() + np.asarray(ids, np.int64).tobytes() + np.asarray(logprobs, np.float64).tobytes()
+        np.float64(reward).tobytes()
+        + np.asarray(ids, np.int64).tobytes()
+        + np.asarray(logprobs, np.float64).tobytes()
         for reward, ids, logprobs in steps
     )
 
@@ -115,11 +129,11 @@ def _by_threads(record: Callable[[Episodes], None], given: Episodes, threads: in
     if threads == 1:
         share(given)
     else:
-        running = [threading.Thread(target=share, args=(given[number::threads],)) for number in range(threads)]
+        running = [
+            threading.Thread(target=share, args=(given[number::threads],)) for number in range(threads)
+        ]
         for one in running:
             one.start()
         for one in running:
             one.join()
     return sum(used), time.perf_counter() - start
-
-
