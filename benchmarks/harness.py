@@ -48,6 +48,7 @@ ENVIRONMENTS = ROOT.parent / ".bench"
 CONTROL = "control"
 BASELINES_AGREE = 0.15
 """A control further from its reference than this is marked: the machine was too busy to tell."""
+ROUNDS, SECONDS = 7, 0.4
 QUICK_ROUNDS, QUICK_SECONDS = 1, 0.15
 
 Measure: TypeAlias = Callable[[float], tuple[bytes, dict[str, float]]]
@@ -275,7 +276,8 @@ def run(files: Mapping[Path, Mapping[str, Question]]) -> None:
     """Answer the command line for the questions of several files."""
     options = _options(files)
     if options.measure:
-        _measure(next(iter(files.values())), *options.measure, options.seconds)
+        question, case = options.measure
+        _measure(next(iter(files.values()))[question].cases[case], options.seconds)
         return
     if options.before:
         made = next(iter(files.values()))[options.before].before
@@ -294,14 +296,14 @@ def _options(files: Mapping[Path, Mapping[str, Question]]) -> argparse.Namespace
     parser.add_argument("--quick", action="store_true", help="a first impression, in under two minutes")
     parser.add_argument("--only", choices=sorted(set(names)), metavar="NAME", help="one file or question")
     parser.add_argument("--json", type=Path, help="write all figures there, too")
-    parser.add_argument("--rounds", type=int, help="fresh processes for each case; by default 7")
-    parser.add_argument("--seconds", type=float, help="how long each of them measures; by default 0.5")
+    parser.add_argument("--rounds", type=int, help=f"fresh processes for each case; by default {ROUNDS}")
+    parser.add_argument("--seconds", type=float, help=f"how long each of them measures; by default {SECONDS}")
     parser.add_argument("--install", action="store_true", help="only make the peers' environments")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--before", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else 7)
-    options.seconds = options.seconds or (QUICK_SECONDS if options.quick else 0.5)
+    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    options.seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
     return options
 
 
@@ -327,9 +329,9 @@ def _install(chosen: _Chosen, *, only: bool) -> None:
             sys.exit(f"{environment.name} is not installed; run: python benchmarks --install")
 
 
-def _measure(questions: Mapping[str, Question], question: str, case: str, seconds: float) -> None:
+def _measure(case: Case, seconds: float) -> None:
     """Measure, and tell the process that asks."""
-    said, figures = questions[question].cases[case].measure(seconds)
+    said, figures = case.measure(seconds)
     print(json.dumps({"told": hashlib.sha256(said).hexdigest(), **figures}))
 
 

@@ -31,7 +31,7 @@ def importing(statement: str) -> Measure:
     program = f"import time\na, b = {start}\n{statement}\nc, d = {end}\nprint(c - a, d - b)"
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
-        count = 10 if seconds > 0.2 else 3
+        count = 10 if seconds > 0.3 else 3
         walls, cpus = zip(*(_imported(program) for _ in range(count)), strict=True)
         return b"", {"wall_ms": 1e3 * median(walls), "cpu_ms": 1e3 * median(cpus)}
 
@@ -54,7 +54,7 @@ def calling(turn_off: Callable[[], None]) -> Measure:
         episode = mttp.episode()
         step = episode.step()
         assert not episode, "recording is on"
-        calls = {
+        calls: dict[str, Callable[[], object]] = {
             "episode_us": mttp.episode,
             "step_us": episode.step,
             "reward_us": lambda: step.reward(1.0),

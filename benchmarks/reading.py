@@ -116,7 +116,7 @@ def duckdb_groups() -> Any:
     """By SQL."""
     import duckdb
 
-    rows = duckdb.sql(
+    rows = duckdb.execute(
         f"""
         with blocks as (
             select unnest(resourceSpans) as block

@@ -45,7 +45,9 @@ def own_bytes() -> Callable[[], list[bytes]]:
     return _encoded(lambda spans: encode_spans(spans, attrgetter("values")), _own_work)
 
 
-def _encoded(encode: Callable[[Any], bytes], work: Callable[[Any], Callable[[], object]]) -> Any:
+def _encoded(
+    encode: Callable[[Any], bytes], work: Callable[[Any], Callable[[], object]]
+) -> Callable[[], list[bytes]]:
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
     requests: list[bytes] = []

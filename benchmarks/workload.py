@@ -78,7 +78,7 @@ def recorded(
     make: Callable[[], Recorder],
     *,
     lists: bool = False,
-    block: int = 512,
+    block: int = 256,
     steps: int = STEPS,
     tokens: int = TOKENS,
     threads: int = 1,
