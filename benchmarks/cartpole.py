@@ -48,7 +48,7 @@ def played(options: dict[str, Any] | None) -> Measure:
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
         import gymnasium
 
-        steps = 20_000 if seconds > 0.3 else 2_000
+        steps = 20_000 if seconds > 0.2 else 2_000
         path, flush = Path("own.jsonl").absolute(), None
         if options is not None:
             import mttp

@@ -48,7 +48,7 @@ ENVIRONMENTS = ROOT.parent / ".bench"
 CONTROL = "control"
 BASELINES_AGREE = 0.15
 """A control further from its reference than this is marked: the machine was too busy to tell."""
-ROUNDS, SECONDS = 7, 0.4
+ROUNDS, SECONDS = 7, 0.3
 QUICK_ROUNDS, QUICK_SECONDS = 1, 0.15
 
 Measure: TypeAlias = Callable[[float], tuple[bytes, dict[str, float]]]
@@ -462,15 +462,16 @@ def _spread(values: Sequence[float]) -> float:
     return (max(values) - min(values)) / abs(middle) if middle else 0.0
 
 
-def _medians(rounds: Figures) -> Get:
-    return lambda case, name: median(row[name] for row in rounds[case])
+def _by(choose: Callable[[list[float]], float], rounds: Figures) -> Get:
+    """Of all rounds' figures the median, or the lowest."""
+    return lambda case, name: choose([row[name] for row in rounds[case]])
 
 
 def _apart(question: Question, rounds: Figures) -> float:
     """How far the control is from its reference, as a part of it."""
     if CONTROL not in rounds:
         return 0.0
-    name, get = next(iter(question.figures)), _medians(rounds)
+    name, get = next(iter(question.figures)), _by(median, rounds)
     reference = get(next(iter(rounds)), name)
     return abs(get(CONTROL, name) / reference - 1) if reference else 0.0
 
@@ -485,7 +486,7 @@ def _table(question: Question, rounds: Figures, skipped: Mapping[str, str]) -> s
     ]
     for case, rows in rounds.items():
         values = [row[first] for row in rows]
-        middle, ours = median(values), question.own in rounds and _medians(rounds)(question.own, first)
+        middle, ours = median(values), question.own in rounds and _by(median, rounds)(question.own, first)
         ratio = f"{middle / ours:6.2f}x" if ours else f"{'':7}"
         more = "".join(f" {median(row[name] for row in rows):14.5g}" for name in others)
         lines.append(f"{case:28} {middle:12.5g} {min(values):10.5g} {_spread(values):7.0%} {ratio}{more}")
@@ -506,20 +507,22 @@ def _judge(goal: Goal, question: Question, rounds: Figures, skipped: Mapping[str
     row: dict[str, Any] = {"number": goal.number, "text": goal.text, "unit": goal.unit}
     row |= {"must": goal.must, "stretch": goal.stretch, "at_least": goal.at_least}
     try:
-        reached = goal.value(_medians(rounds))
+        reached = goal.value(_by(median, rounds))
     except KeyError as missing:
         case = str(missing.args[0])
         return row | {"verdict": f"{case}: {skipped.get(case, 'not measured')}"}
     every = [goal.value(_round(rounds, number)) for number in range(_count(rounds))]
-    return (
-        row
-        | {"reached": reached, "lowest": min(every), "highest": max(every)}
-        | {"verdict": _verdict(goal, reached, question, rounds)}
-    )
+    return row | {
+        "reached": reached,
+        "by_minima": goal.value(_by(min, rounds)),
+        "lowest": min(every),
+        "highest": max(every),
+        "verdict": _verdict(goal, reached, question, rounds),
+    }
 
 
 def _verdict(goal: Goal, reached: float, question: Question, rounds: Figures) -> str:
-    if goal.unclear is not None and (reason := goal.unclear(_medians(rounds))):
+    if goal.unclear is not None and (reason := goal.unclear(_by(median, rounds))):
         return reason
     if (apart := _apart(question, rounds)) > BASELINES_AGREE:
         return f"the machine was too busy: the control is {apart:.0%} off"
@@ -540,25 +543,31 @@ def _round(rounds: Figures, number: int) -> Get:
 
 def _goals(goals: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
     """The table of all goals, in Markdown."""
-    lines = [
-        "| # | goal | must | stretch | reached | lowest to highest | |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for goal in sorted(
-        goals, key=lambda one: (int("".join(filter(str.isdigit, one["number"]))), one["number"])
-    ):
-        unit = goal["unit"]
-        shown = {
-            name: _shown(goal.get(name), unit) for name in ("must", "stretch", "reached", "lowest", "highest")
-        }
+    header = ("#", "goal", "must", "stretch", "reached", "by minima", "lowest to highest", "")
+    lines = [_row(*header), _row(*["---"] * len(header))]
+    for goal in sorted(goals, key=_order):
+        shown = {name: _shown(goal.get(name), goal["unit"]) for name in _NUMBERS}
         spread = f"{shown['lowest']} to {shown['highest']}" if shown["lowest"] else ""
-        cells = (goal["number"], goal["text"], shown["must"], shown["stretch"], shown["reached"], spread)
-        lines.append(f"| {' | '.join(cells)} | {goal['verdict']} |")
+        bounds = (shown["must"], shown["stretch"], shown["reached"], shown["by_minima"])
+        lines.append(_row(goal["number"], goal["text"], *bounds, spread, goal["verdict"]))
     about = (
         "{processor}, {processors} processors, Python {python}, {system}; {rounds} rounds{quick}, medians."
     )
     quick = ", quick: small files, short windows" if machine["quick"] else ""
     return "\n".join([*lines, "", about.format_map({**machine, "quick": quick})])
+
+
+_NUMBERS = ("must", "stretch", "reached", "by_minima", "lowest", "highest")
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _order(goal: Mapping[str, Any]) -> tuple[int, str]:
+    """By number, as 1, 1b, 2, …, 10."""
+    number = goal["number"]
+    return int(number.rstrip("b")), number
 
 
 def _shown(value: float | None, unit: str) -> str:

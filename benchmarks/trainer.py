@@ -8,7 +8,7 @@ of a reward, 256 token ids and 256 log probabilities, all numpy arrays, and thei
 file, where arrays are packed, and to an OTLP receiver in another process, both at default settings; the
 SDK's official exporter goes to the same, with a queue that loses nothing.
 
-A window is 1.2 seconds of iterations (0.45 in a quick run). Bare, recording and bare windows follow each
+A window is 1.5 seconds of iterations (0.75 in a quick run). Bare, recording and bare windows follow each
 other, and everything is flushed before the second bare one; if the bare ones are more than 5 % apart it is
 all done again, up to three times in all, and the best of these counts. `slower_pct` is how much longer the
 recording window took, `stall_ms` its longest iteration above the median bare one, `calls_pct` what the
@@ -110,8 +110,8 @@ def slowed(make: Callable[[], Recording]) -> Measure:
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
         recording, work = make(), _work()
-        length = 3 * seconds
-        _loop(work, length / 3, recording.span)
+        length = 5 * seconds
+        _loop(work, length / 5, recording.span)
         recording.flush()
         tried = [_attempt(recording, work, length)]
         while tried[-1]["apart_pct"] > AGREE_PCT and len(tried) < ATTEMPTS:

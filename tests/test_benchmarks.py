@@ -113,7 +113,7 @@ def test_goals_are_one_table_in_markdown(script: Path) -> None:
     """
     done = run(script, "--only", "same", "--rounds", "2")
 
-    assert "| 1 | theirs over ours | 2x | 4x | 3x | 3x to 3x | yes |" in done.stdout.splitlines()
+    assert "| 1 | theirs over ours | 2x | 4x | 3x | 3x | 3x to 3x | yes |" in done.stdout.splitlines()
 
 
 def test_what_is_skipped_is_said_by_name(script: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_is_skipped_is_said_by_name(script: Path) -> None:
     """
     lines = run(script, "--only", "same", "--rounds", "1").stdout.splitlines()
 
-    assert "| 2 | missing | 2x |  |  |  | missing: no such thing |" in lines
+    assert "| 2 | missing | 2x |  |  |  |  | missing: no such thing |" in lines
     assert ["missing", "skipped:", "no", "such", "thing"] in [line.split() for line in lines]
 
 
