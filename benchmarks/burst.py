@@ -88,15 +88,15 @@ def burst(make: Callable[[str], Sender]) -> Measure:
     """A measure of a burst."""
 
     def measure(_: float) -> tuple[bytes, dict[str, float]]:
-        with Sink() as sink:
-            sender, given, took = make(sink.address), episodes(EPISODES, lists=True), list[float]()
-            before, start = peak_mb((sink.pid,)), time.perf_counter()
-            for steps in given:
-                sender.play(steps, took)
-            ended = time.perf_counter()
-            sender.flush()
-            flushed, peak = time.perf_counter(), peak_mb((sink.pid,))
-            arrived = {span.span_id for span in sink.spans() if _counts(span)}
+        sink = Sink()
+        sender, given, took = make(sink.address), episodes(EPISODES, lists=True), list[float]()
+        before, start = peak_mb((sink.pid,)), time.perf_counter()
+        for steps in given:
+            sender.play(steps, took)
+        ended = time.perf_counter()
+        sender.flush()
+        flushed, peak = time.perf_counter(), peak_mb((sink.pid,))
+        arrived = {span.span_id for span in sink.spans() if _counts(span)}
         ordered = sorted(took)
         return b"", {
             "lost_pct": 100 * (1 - len(arrived) / SPANS),

@@ -22,7 +22,7 @@ from opentelemetry.trace import SpanContext
 from recording import JSON_FILE
 from workload import STEPS, TOKENS, VOCABULARY
 
-EPISODES = 32
+EPISODES = 16
 SPANS = EPISODES * (STEPS + 1)
 FIGURES = {"cpu_us": "CPU µs per span", "wall_us": "wall time", "peak_mb": "peak memory in MB"}
 RESOURCE = Resource({"service.name": "benchmark", "mttp.run.id": "0123456789abcdef"})

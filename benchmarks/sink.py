@@ -1,7 +1,8 @@
 """
 An OTLP receiver in a process of its own, which keeps the requests and does nothing else.
 
-    with Sink() as sink: ...    its process does not count among the measured one's
+It ends with the process that made it, or at the end of a `with` block; a recorder that closes at the
+interpreter's end still finds it.
 """
 
 from __future__ import annotations

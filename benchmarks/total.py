@@ -127,13 +127,13 @@ def sent(make: Callable[[str], Callable[[], object]]) -> Callable[[float], tuple
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
         from sink import Sink
 
-        with Sink() as sink:
-            work = make(sink.address)
-            work()
-            said = _arrays(sink.spans())
-            sink.keep_nothing()
-            figures = worked(lambda: work, lambda _: b"", EPISODES * STEPS, without=(sink.pid,))(seconds)[1]
-            return said, figures
+        sink = Sink()
+        work = make(sink.address)
+        work()
+        said = _arrays(sink.spans())
+        sink.keep_nothing()
+        figures = worked(lambda: work, lambda _: b"", EPISODES * STEPS, without=(sink.pid,))(seconds)[1]
+        return said, figures
 
     return measure
 
