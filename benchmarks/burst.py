@@ -14,8 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from harness import Case, Goal, Measure, Question, figure, main, peak_mb
+from goals import Goal, figure
+from harness import main
+from questions import Case, Measure, Question
 from sink import Sink
+from usage import peak_mb
 from workload import STEPS, Steps, episodes
 
 EPISODES = 1_500

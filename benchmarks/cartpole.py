@@ -14,7 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import Case, Goal, Measure, Question, cpu_seconds, main, peak_mb, share
+from goals import Goal, share
+from harness import main
+from questions import Case, Measure, Question
+from usage import cpu_seconds, peak_mb
 
 FIGURES = {
     "wall_us": "µs per step, flush included",

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from harness import Case, Goal, Question, main, times, worked
+from goals import Goal, times
+from harness import main
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
+from questions import Case, Question, worked
 from recording import JSON_FILE
 from workload import STEPS, TOKENS, VOCABULARY
 

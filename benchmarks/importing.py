@@ -18,7 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from harness import Case, Goal, Measure, Question, figure, main
+from goals import Goal, figure
+from harness import main
+from questions import Case, Measure, Question
 
 SDK = "import opentelemetry.sdk.trace, opentelemetry.sdk.trace.export"
 READY = "import mttp; mttp.configure, mttp.episode, mttp.current_step"

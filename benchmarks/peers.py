@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness import Environment
+from questions import Environment
 from workload import Episodes, Recorder, Steps
 
 __all__ = ["PEERS", "Kept", "exporter", "plain"]

@@ -17,7 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import Case, Goal, Measure, Question, main, peak_mb, times
+from goals import Goal, times
+from harness import main
+from questions import Case, Measure, Question
+from usage import peak_mb
 
 MB = 1_000_000
 FIGURES = {

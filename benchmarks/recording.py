@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Case, Environment, Goal, Question, main, share, times
+from goals import Goal, share, times
+from harness import main
 from peers import PEERS, Kept, exporter, plain
+from questions import Case, Environment, Question
 from workload import TOKENS, Episodes, Recorder, Steps, recorded
 
 JSON_FILE = Environment(

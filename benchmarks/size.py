@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Case, Goal, Measure, Question, main, share
+from goals import Goal, share
+from harness import main
+from questions import Case, Measure, Question
 from workload import POOL, episodes, told
 
 EPISODES = POOL

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
-from harness import Case, Goal, Question, main, times, worked
+from goals import Goal, times
+from harness import main
+from questions import Case, Question, worked
 from recording import sdk_record_arrays
 from workload import STEPS, episodes
 

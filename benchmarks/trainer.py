@@ -26,7 +26,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from harness import Case, Goal, Measure, Question, figure, main
+from goals import Goal, figure
+from harness import main
+from questions import Case, Measure, Question
 from workload import Steps, episodes
 
 ITERATION, RATE, MOST = 0.7e-3, 5_000, 7

@@ -14,7 +14,8 @@ from itertools import cycle, islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from harness import Measure, cpu_seconds, peak_mb
+from questions import Measure
+from usage import cpu_seconds, peak_mb
 
 __all__ = [
     "POOL",

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,7 +29,9 @@ sys.stdin.read()
 SCRIPT = """
 import sys
 sys.path.insert(0, {folder!r})
-from harness import Case, Environment, Goal, Question, figure, main, times
+from goals import Goal, figure, times
+from harness import main
+from questions import Case, Environment, Question
 
 def case(said, cpu, **more):
     return Case(lambda seconds: (said, {{"cpu_us": cpu}}), **more)
@@ -60,14 +63,14 @@ def answer(code: str, *, warned: str = "") -> Any:
 
 
 @pytest.fixture
-def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The benchmarks' harness, gone again after the test."""
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a module of the benchmarks, which is gone again after the test."""
+    known = set(sys.modules)
     monkeypatch.syspath_prepend(FOLDER)
-    import harness
-
-    yield harness
-    for name in ("harness", "sink"):
-        sys.modules.pop(name, None)
+    yield import_module
+    for name in set(sys.modules) - known:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -159,59 +162,55 @@ def test_a_peer_that_is_not_installed_fails_by_name(script: Path) -> None:
     ],
 )
 def test_a_goal_is_a_lower_bound_or_an_upper_one(
-    harness: ModuleType, at_least: bool, value: float, verdict: str
+    load: Callable[[str], ModuleType], at_least: bool, value: float, verdict: str
 ) -> None:
     """
     What is reached is judged by what must be, and by what would be better.
     """
-    goal = harness.Goal(
-        "1", "a goal", harness.figure("mttp", "x"), 7, 10 if at_least else 1, at_least=at_least
-    )
-    question = harness.Question("?", {"x": "x"}, {}, [goal])
+    goals = load("goals")
+    goal = goals.Goal("1", "a goal", goals.figure("mttp", "x"), 7, 10 if at_least else 1, at_least=at_least)
 
-    (judged,) = harness._judged(question, {"mttp": [{"x": value}]}, {})
+    judged = goals.judged(goal, {"mttp": [{"x": value}]}, {}, apart=0.0)
 
     assert (value, verdict) == (judged["reached"], judged["verdict"])
 
 
-def test_a_busy_machine_is_no_verdict(harness: ModuleType) -> None:
+def test_a_busy_machine_is_no_verdict(load: Callable[[str], ModuleType]) -> None:
     """
     Where the control is far from what it repeats, a goal is neither reached nor missed.
     """
-    goal = harness.Goal("1", "a goal", harness.times("theirs", "mttp", "x"), 2, at_least=True)
-    question = harness.Question("?", {"x": "x"}, {}, [goal])
-    rounds = {"theirs": [{"x": 3.0}], "mttp": [{"x": 1.0}], "control": [{"x": 4.0}]}
+    goals = load("goals")
+    goal = goals.Goal("1", "a goal", goals.times("theirs", "mttp", "x"), 2, at_least=True)
 
-    (judged,) = harness._judged(question, rounds, {})
+    judged = goals.judged(goal, {"theirs": [{"x": 3.0}], "mttp": [{"x": 1.0}]}, {}, apart=1 / 3)
 
-    assert "the machine was too busy: the control is 33% off" == judged["verdict"]
+    assert (3.0, "the machine was too busy: the control is 33% off") == (judged["reached"], judged["verdict"])
 
 
-def test_a_child_that_still_runs_counts(harness: ModuleType) -> None:
+def test_a_child_that_still_runs_counts(load: Callable[[str], ModuleType]) -> None:
     """
     Its CPU time is counted while it lives, unless it is said not to.
     """
+    usage = load("usage")
     child = subprocess.Popen(
         [sys.executable, "-c", BURNING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
     child.stdout.readline()
 
-    without, both = harness.cpu_seconds([child.pid]), harness.cpu_seconds()
-    peaks = harness.peak_mb([child.pid]), harness.peak_mb()
+    without, both = usage.cpu_seconds([child.pid]), usage.cpu_seconds()
+    peaks = usage.peak_mb([child.pid]), usage.peak_mb()
     child.communicate()
 
     assert 0.15 < both - without
     assert peaks[0] < peaks[1]
 
 
-def test_the_receiver_keeps_what_is_sent_until_it_is_told_not_to(harness: ModuleType) -> None:
+def test_the_receiver_keeps_what_is_sent_until_it_is_told_not_to(load: Callable[[str], ModuleType]) -> None:
     """
     Requests come back as they were sent, once.
     """
-    from sink import Sink
-
-    with Sink() as sink:
+    with load("sink").Sink() as sink:
         for body in (b"one", b""):
             urlopen(Request(f"{sink.address}/v1/traces", body)).read()
         first, second = sink.requests(), sink.requests()
