@@ -288,7 +288,7 @@ LENGTHS_ASKED = Question(
     "the caller's time per step, root included, by the episode's length, ndarrays",
     FIGURES,
     {
-        f"{steps} steps": Case(
+        f"{steps} step{'s' * (steps > 1)}": Case(
             recorded(own, steps=steps, block=max(2048 // steps, 1)), thorough=steps == 1_000
         )
         for steps in LENGTHS
