@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 
+from mttp.codec import steps
 from mttp.codec.profiles import Profile, full, of_block
 from mttp.livespan import LiveSpan
 from mttp.readable import record
@@ -44,7 +45,9 @@ def pack(spans: Sequence[ReadableSpan]) -> bytes:
             scope = live.scope
             if scope is not last:
                 last, place = scope, scopes.place(scope)
-            parcels.append((place, *live.outline(parents), None, (), live.scalars, live.block))
+            own = live.own()
+            said = live.scalars if own is None else own
+            parcels.append((place, *live.outline(parents), None, (), said, live.block))
         elif isinstance(span, LiveSpan):
             parcels.append(_unusual(scopes, span, span.outline(parents)))
         else:
@@ -58,6 +61,8 @@ def unpack(data: bytes | bytearray, profile: Profile) -> list[SpanRecord]:
     known = [Scope(*parts) for parts in scopes]
     records, odd = [], []
     for place, (scope, *parcel, arrays, scalars, block) in enumerate(parcels):
+        if type(scalars) is tuple:
+            scalars = steps.plain(*scalars)
         for key in arrays:
             scalars[key] = _array(*scalars[key])
         attributes = of_block(profile, scalars, block)

@@ -18,7 +18,6 @@ from mttp.recorder.ledger import Ledger
 from mttp.recorder.live_step import LiveStep
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.segment import Segment
-from mttp.semconv import attributes as a
 
 __all__ = ["Trajectory"]
 
@@ -33,6 +32,7 @@ class Trajectory(Measured):
         self._segment = segment
         self._at: SpanContext | None = None
         self._place = place or {}
+        self._base = {**segment.identity, **self._place} if segment is not None else {}
         self._lock = threading.RLock()
         self._open_steps: dict[int, OpenStep] = {}
         self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
@@ -136,8 +136,7 @@ class Trajectory(Measured):
             index = self._next_index
             self._next_index = index + 1
             self._steps += 1
-            said = {**segment.identity, **self._place, a.STEP_INDEX: index}
-            step = LiveStep(self, segment, at, said, index)
+            step = LiveStep(self, segment, at, self._base, index)
             self._open_steps[id(step)] = step
         finally:
             lock.release()
@@ -152,8 +151,7 @@ class Trajectory(Measured):
             position = self._next_index if index is None else int(index)
             self._next_index = max(self._next_index, position + 1)
             self._steps += 1
-            said = {**segment.identity, **self._place, a.STEP_INDEX: position}
-            step = LiveStep(self, segment, self.at, said, position, start_time)
+            step = LiveStep(self, segment, self.at, self._base, position, start_time)
             self._open_steps[id(step)] = step
         next(segment.stepped)
         return step
