@@ -133,6 +133,8 @@ def scalar_text(value: object) -> str:
 
 def text(value: str, faults: Faults) -> str:
     """`value` as text that UTF-8 can carry: lone surrogates become backslash escapes."""
+    if type(value) is not str:
+        value = str.__str__(value)  # numpy's text and enums' are text of a class of their own
     if value.isascii():
         return value
     try:

@@ -1,0 +1,241 @@
+"""A step is its own span: whoever looks at it, however it was told, sees the same."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import Status, StatusCode
+
+import mttp
+from mttp.livespan import LiveSpan
+from mttp.semconv import attributes as a
+
+IDS, LOGPROBS = list(range(5)), [-0.5, -1.0, -1.5, -2.0, -2.5]
+
+
+def fast(step: mttp.OpenStep) -> None:
+    """What nearly every step says."""
+    step.reward(0.5)
+    step.tokens(ids=IDS, logprobs=np.array(LOGPROBS, np.float32), policy_version="7")
+
+
+def slow(step: mttp.OpenStep) -> None:
+    """The same by ways on which everything is looked at."""
+    step.reward(np.float64(0.5))
+    step.tokens(ids=np.array(IDS), logprobs=np.array(LOGPROBS, np.float32), policy_version=np.str_("7"))
+
+
+def rich(step: mttp.OpenStep) -> None:
+    """More than that."""
+    fast(step)
+    step.observation(np.arange(4, dtype=np.float32))
+    step.action([1, 2])
+    step.metric("searches", 2)
+    step.record(value_estimate=0.25, terminated=True)
+    step.span.set_attribute("mine", "x")
+    step.span.add_event("happened", {"n": 1})
+
+
+def comparable(attributes: Any) -> dict[str, Any]:
+    """Attributes as plain values."""
+    listed = (tuple, np.ndarray)
+    return {key: list(value) if isinstance(value, listed) else value for key, value in attributes.items()}
+
+
+@pytest.mark.parametrize("tell", [fast, slow, rich])
+def test_processor_child_and_reading_agree(tell: Any) -> None:
+    """
+    What a user's own processor was shown, what was current for a plain SDK child, and what is read back.
+    """
+    shown, theirs = InMemorySpanExporter(), InMemorySpanExporter()
+    plain = TracerProvider()
+    plain.add_span_processor(SimpleSpanProcessor(theirs))
+    with mttp.configure("memory://", processors=[SimpleSpanProcessor(shown)]) as session:
+        with mttp.episode() as episode, episode.step() as step:
+            tell(step)
+            live = dict(trace.get_current_span().attributes or {})  # type: ignore[attr-defined]
+            with plain.get_tracer("x").start_as_current_span("child"):
+                pass
+        (kept,) = [one for one in session.records() if one.name == "step"]
+        (read,) = mttp.read(session)
+
+    (span,) = [one for one in shown.get_finished_spans() if one.name == "step"]
+    (child,) = theirs.get_finished_spans()
+    assert span.context is not None
+    assert child.parent is not None
+    assert (child.parent.span_id, child.parent.trace_id) == (span.context.span_id, span.context.trace_id)
+    assert (kept.span_id, kept.trace_id) == (f"{span.context.span_id:016x}", f"{span.context.trace_id:032x}")
+    assert comparable(kept.attributes) == comparable(span.attributes)
+    assert comparable(live) == comparable(span.attributes)
+    assert (0.5, IDS) == (read.steps[0].reward, list(read.steps[0].tokens.ids))
+    assert (kept.start_time, kept.end_time) == (span.start_time, span.end_time)
+
+
+def test_both_ways_say_the_same() -> None:
+    """
+    The short way is no other record.
+    """
+    found = []
+    for tell in (fast, slow):
+        with mttp.configure("memory://") as session:
+            with mttp.episode(id="e") as episode, episode.step() as step:
+                tell(step)
+            (read,) = mttp.read(session)
+            assert {} == session.stats.faults
+        found.append(read.steps)
+
+    assert found[0] == found[1]
+
+
+def test_it_is_its_span() -> None:
+    """
+    In OpenTelemetry's eyes, too.
+    """
+    with mttp.configure("memory://"), mttp.episode() as episode, episode.step() as step:
+        assert isinstance(step, mttp.OpenStep)
+        assert isinstance(step.span, (trace.Span, ReadableSpan))
+        assert step.span is trace.get_current_span()
+        assert step.span.is_recording()
+        assert f"{step.span.get_span_context().span_id:016x}" == step.span_id
+        assert step.span.get_span_context() is step.span.get_span_context()
+    assert not step.span.is_recording()
+    assert step.ended
+
+
+def test_whoever_ends_the_span_ends_the_step() -> None:
+    """
+    What it paid counts, and leaving the block afterwards is no second end.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode, episode.step() as step:
+            step.reward(1.0)
+            trace.get_current_span().end()
+            assert step.ended
+        (read,) = mttp.read(session)
+
+    assert (1.0, 1, {}) == (read.return_, len(read.steps), session.stats.faults)
+
+
+def test_an_end_may_be_given_by_position() -> None:
+    """
+    As `Span.end` takes it.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            step = episode.step()
+            started = step.span.start_time  # type: ignore[attr-defined]
+            step.end(started + 5)  # type: ignore[call-arg, misc]
+        (read,) = mttp.read(session)
+
+    assert started + 5 == read.steps[0].end_time
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        lambda step: step.span.set_attribute("mine", 1),
+        lambda step: step.span.set_attributes({"mine": 1}),
+        lambda step: step.span.add_event("x"),
+        lambda step: step.span.add_link(trace.SpanContext(1, 2, is_remote=False)),
+        lambda step: step.span.record_exception(ValueError("x")),
+        lambda step: step.observation("x"),
+        lambda step: step.record(terminated=True),
+        lambda step: step.reward(float("nan")),
+        lambda step: step.set_metadata("x", {"y": 1}),
+        lambda step: step.model_call("m").end(),
+        lambda step: dict(step.span.attributes),
+    ],
+)
+def test_nothing_unusual_is_overlooked(unusual: Any) -> None:
+    """
+    Each takes the long way to its end, and is there when it is read.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode, episode.step() as step:
+            step.tokens(ids=IDS)
+            unusual(step)
+        assert not step.span.is_plain  # type: ignore[attr-defined]
+        (record,) = [one for one in session.records() if one.name == "step"]
+
+    shown = step.span
+    assert isinstance(shown, LiveSpan)
+    there = shown.as_record(dict)
+    assert repr(comparable(there.attributes)) == repr(comparable(record.attributes))
+    assert (list(there.events), list(there.links)) == (list(record.events), list(record.links))
+    assert IDS == record.attributes[a.TOKEN_IDS].tolist()
+
+
+def test_renaming_and_status_are_kept() -> None:
+    """
+    The short way ends them as well.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode, episode.step() as step:
+            step.span.set_status(Status(StatusCode.ERROR, "bad"))
+            step.span.update_name("mine")
+        (record,) = [one for one in session.records() if one.name == "mine"]
+
+    assert (2, "bad") == (record.status_code, record.status_message)
+
+
+def test_a_copy_with_other_attributes_leaves_the_step_alone() -> None:
+    """
+    Transports that withhold something show others.
+    """
+    with mttp.configure("memory://"), mttp.episode() as episode, episode.step() as step:
+        fast(step)
+    span = step.span
+    assert isinstance(span, LiveSpan)
+    shown = copy.copy(span).with_values({"a": 1})
+
+    assert {"a": 1} == shown.values
+    assert IDS == span.values[a.TOKEN_IDS].tolist()
+
+
+def test_a_step_is_counted_once_whoever_ends_it() -> None:
+    """
+    Two threads at once included.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            steps = [episode.step() for _ in range(200)]
+            threads = [threading.Thread(target=lambda: [step.end() for step in steps]) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        (read,) = mttp.read(session)
+
+    assert (200, True) == (len(read.steps), read.step_count == 200)
+
+
+def test_threads_share_an_episode() -> None:
+    """
+    Every step has an index of its own, and the counters are exact without a lock.
+    """
+
+    def play() -> None:
+        for _ in range(300):
+            with episode.step() as step:
+                fast(step)
+
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            threads = [threading.Thread(target=play) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        (read,) = mttp.read(session)
+
+    assert list(range(2400)) == [step.index for step in read.steps]
+    assert (2400, 2400) == (session.stats.steps, session.stats.steps)
+    assert session.stats.recorded == session.stats.delivered
