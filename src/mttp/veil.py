@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mttp.codec.withholding import Withholding
-from mttp.livespan import Ended
+from mttp.livespan import Ended, LiveSpan
 
 __all__ = ["Veil"]
 
@@ -18,6 +18,12 @@ class Veil:
     def __call__(self, span: Ended) -> Ended:
         """The span without what is withheld; the span itself where nothing is."""
         trace_id = span.trace_id
+        if isinstance(span, LiveSpan) and span.is_plain:
+            spent = self._withholding.keep_block(span.block, self._spent.get(trace_id, 0))
+            if spent is not None:
+                if spent:
+                    self._spent[trace_id] = spent
+                return span
         kept = self._withholding.keep(span.values, spent=self._spent.get(trace_id, 0))
         if span.is_last:
             self._spent.pop(trace_id, None)

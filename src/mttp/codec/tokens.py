@@ -27,6 +27,7 @@ __all__ = [
     "Block",
     "decode",
     "encode",
+    "extent",
     "fold",
     "leave_out",
     "make",
@@ -81,6 +82,7 @@ _INTEGERS = {
 }
 _FLOATS = {np.dtype(name): name for name in ("float32", "float64", "float16")}
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
+_ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype, name in dtypes.items()}
 _NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
 _LISTED = frozenset({list, tuple})
 _ndarray = np.ndarray
@@ -133,6 +135,17 @@ def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, Any] | None:
 
 def _size(data: bytes | tuple[Any, ...]) -> int:
     return len(data) if type(data) is bytes else 8 * len(data)
+
+
+def extent(block: Block) -> tuple[int, int]:
+    """The longest array's length, and the bytes of all of them once they are encoded."""
+    longest = taken = 0
+    flat = block[1]
+    for name, dtype, data in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        length = len(data) // _ITEM_BYTES[dtype] if dtype else len(data)
+        longest = max(longest, length)
+        taken += length * (4 if dtype == "float32" and name not in Tokens.INTEGER_ARRAYS else 8)
+    return longest, taken
 
 
 def unfold(block: Block, faults: Faults) -> dict[str, Plain]:

@@ -67,6 +67,21 @@ class Withholding:
         spent = self._keep_tokens(kept, missing, spent)
         return Kept(_said(kept, missing), spent, True) if missing else Kept(values, spent, False)
 
+    def keep_block(self, block: tokens.Block | None, spent: int) -> int | None:
+        """
+        What is spent once a span is delivered that has no content, and a token block as it was handed over.
+
+        None where something of it may have to be kept back.
+        """
+        if block is None:
+            return spent
+        longest, taken = tokens.extent(block)
+        if self.max_elements is not None and longest > self.max_elements:
+            return None
+        if self.max_episode_bytes is not None and taken and spent + taken > self.max_episode_bytes:
+            return None
+        return spent + taken
+
     def _keep_content(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
         """Leave one attribute as it is, change it, or take it out."""
         if not self.content:
