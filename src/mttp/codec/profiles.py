@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mttp.codec import content, tokens
+from mttp.codec import blocks, content, tokens
 from mttp.codec.plain import Plain
 
 __all__ = ["Profile", "arrays", "full", "packed"]
@@ -34,4 +34,6 @@ def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     projected = dict(attributes)
     content.pack(projected)
     tokens.pack(projected)
+    if blocks.is_block(projected):
+        blocks.pack(projected)
     return arrays(projected)
