@@ -103,7 +103,7 @@ def _paid(given: Mapping[str, Column]) -> dict[str, Plain]:
     if a.STEP_REWARD in given:
         with suppress(OverflowError):  # of finite numbers whose sum is not
             found[a.STEPS_REWARD_SUM] = math.fsum(given[a.STEP_REWARD].entries)
-    if errors := sum(status == "error" for status in given.get(a.STEP_REWARD_STATUS, Column(())).entries):
+    if errors := list(given.get(a.STEP_REWARD_STATUS, Column(())).entries).count("error"):
         found[a.STEPS_REWARD_ERRORS] = errors
     return found
 
@@ -148,9 +148,13 @@ def _stored(entries: Any) -> _Stored:
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind in _SCALARS:
         return _of_array(np.array(entries, _SCALARS[kind]))
-    if kind is np.ndarray and len({(entry.dtype, entry.shape) for entry in entries}) == 1:
+    if kind is np.ndarray and _are_alike(entries):
         return _of_array(np.concatenate(entries).reshape(len(entries), *entries[0].shape))
     return _Stored([_listed(entry) for entry in entries])
+
+
+def _are_alike(arrays: Sequence[Any]) -> bool:
+    return len({array.dtype for array in arrays}) == 1 and len({array.shape for array in arrays}) == 1
 
 
 def _of_array(entries: Any) -> _Stored:
