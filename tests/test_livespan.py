@@ -72,7 +72,8 @@ def start(sink: Sink, **options: Any) -> LiveSpan:
         "values": {},
         "start_time": TIME,
     }
-    return LiveSpan("name", sink=sink, **{**given, **options})
+    given |= options
+    return LiveSpan("name", given.pop("values"), sink=sink, **given)
 
 
 # Being read.
@@ -541,7 +542,7 @@ def test_faults_and_omissions_are_said_on_the_span(sink: Sink) -> None:
     span.fault("odd", "x")
     span.fault("odd", "x")
     span.note(["other: y", "bare"])
-    span.omissions += ["left out", "left out"]
+    span.omissions.extend(["left out", "left out"])
     span.fail("ValueError", "broken")
     span.end()
 

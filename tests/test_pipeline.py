@@ -762,7 +762,8 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
 def ended_span(trace_id: int) -> LiveSpan:
     """As much of a span as a queue looks at."""
     span = LiveSpan.__new__(LiveSpan)
-    span.identity = SpanContext(trace_id + 1, 1, is_remote=False)
+    span.trace_id = trace_id + 1
+    span._context = SpanContext(trace_id + 1, 1, is_remote=False)
     span.size = 400
     return span
 

@@ -40,7 +40,7 @@ class Backlog:
 
     def add(self, span: Ended) -> None:
         """Add one span."""
-        self._traces.setdefault(span.identity.trace_id, []).append(span)
+        self._traces.setdefault(span.trace_id, []).append(span)
         self.bytes += span.size
 
     def extend(self, other: Backlog) -> None:

@@ -37,14 +37,14 @@ class Gate:
         """Whether a rule wants the episode that ends with this span; called without the lock."""
         if span.identity.trace_flags.sampled or not span.is_last:
             return False
-        held = list(self._held.get(span.identity.trace_id, ()))
+        held = list(self._held.get(span.trace_id, ()))
         return self._sampling.wants([MappingProxyType(each.values) for each in [*held, span]])
 
     def admit(self, span: Ended, *, wanted: bool) -> Sequence[Ended]:
         """What may go on now that this span has ended; `wanted` is what `judge` said of it."""
         if span.identity.trace_flags.sampled:
             return (span,)
-        trace_id = span.identity.trace_id
+        trace_id = span.trace_id
         if trace_id in self._verdicts:
             return self._decide([span], wanted=self._verdicts[trace_id])
         self._held.setdefault(trace_id, []).append(span)
@@ -72,6 +72,6 @@ class Gate:
     def _decide(self, spans: list[Ended], *, wanted: bool) -> Sequence[Ended]:
         if wanted:
             return spans
-        self._stats.recorded -= len(spans)
+        self._stats.taken -= len(spans)
         self._stats.sampled_out += len(spans)
         return ()

@@ -19,12 +19,15 @@ _pool: list[int] = []
 
 def trace_id() -> int:
     """A new trace id, 128 bits, never zero."""
-    return (_bits() << 64 | _bits()) or trace_id()
+    return span_id() << 64 | span_id()
 
 
 def span_id() -> int:
     """A new span id, 64 bits, never zero."""
-    return _bits() or span_id()
+    try:
+        return _pool.pop()
+    except IndexError:
+        return _refill()
 
 
 def run_id() -> str:
@@ -32,13 +35,10 @@ def run_id() -> str:
     return os.urandom(8).hex()
 
 
-def _bits() -> int:
-    try:
-        return _pool.pop()
-    except IndexError:
-        first, *others = struct.unpack(f"{_AT_ONCE}Q", os.urandom(8 * _AT_ONCE))
-        _pool.extend(others)
-        return int(first)
+def _refill() -> int:
+    first, *others = filter(None, struct.unpack(f"{_AT_ONCE}Q", os.urandom(8 * _AT_ONCE)))
+    _pool.extend(others)
+    return int(first)
 
 
 if hasattr(os, "register_at_fork"):

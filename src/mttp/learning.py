@@ -263,7 +263,7 @@ def _recorded(
         metrics=handle.metrics,
         metadata=handle.metadata,
         faults=tuple(dict.fromkeys(span.faults)),
-        trace_id=f"{span.identity.trace_id:032x}",
+        trace_id=f"{span.trace_id:032x}",
         span_id=handle.span_id,
         start_time=span.start_time,
         end_time=span.end_time,

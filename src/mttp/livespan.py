@@ -16,8 +16,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import AnyValue, Attributes
 
-from mttp import spans
+from mttp import ids, spans
 from mttp.clock import Clock
+from mttp.codec import tokens
 from mttp.codec.plain import Faults, nanoseconds, plain, text
 from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
@@ -37,6 +38,7 @@ KINDS = {
     SpanKind.PRODUCER: 4,
     SpanKind.CONSUMER: 5,
 }
+_UNSET = Status(StatusCode.UNSET)
 _STATUS = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 
 
@@ -84,12 +86,20 @@ class Origin:
 class Ended(ReadableSpan):
     """What transports are given: any span that has ended, ours or another library's."""
 
-    identity: SpanContext
-    """Its context."""
-    values: dict[str, Any]
-    """Its attributes, those of ours as recorded, numpy arrays and all."""
+    trace_id: int
+    """Its trace."""
     size: int
     """Roughly what it takes in a file, in bytes."""
+
+    @property
+    def identity(self) -> SpanContext:
+        """Its context."""
+        raise NotImplementedError
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its attributes, those of ours as recorded, numpy arrays and all."""
+        raise NotImplementedError
 
     @property
     def of_episode(self) -> bool:
@@ -111,14 +121,15 @@ class GuestSpan(Ended):
 
     def __init__(self, span: ReadableSpan, values: dict[str, Any] | None = None) -> None:
         self._guest = span
-        self.identity = cast(SpanContext, span.get_span_context())
-        self.values = dict(span.attributes or {}) if values is None else values
+        self._identity = cast(SpanContext, span.get_span_context())
+        self.trace_id = self._identity.trace_id
+        self._values = dict(span.attributes or {}) if values is None else values
         super().__init__(
             name=span.name,
-            context=self.identity,
+            context=self._identity,
             parent=span.parent,
             resource=span.resource,
-            attributes=self.values,
+            attributes=self._values,
             events=span.events,
             links=span.links,
             kind=span.kind,
@@ -128,8 +139,18 @@ class GuestSpan(Ended):
             instrumentation_scope=span.instrumentation_scope,
         )
         marks = [event.attributes for event in span.events] + [link.attributes for link in span.links]
-        self.size = _SPAN_BYTES + _weight(self.values)
+        self.size = _SPAN_BYTES + _weight(self._values)
         self.size += sum(_SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
+
+    @property
+    def identity(self) -> SpanContext:
+        """Its context."""
+        return self._identity
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its attributes."""
+        return self._values
 
     def with_values(self, values: dict[str, Any]) -> GuestSpan:
         """The same span with other attributes."""
@@ -156,47 +177,107 @@ class LiveSpan(Span, Ended):
     One span of ours, from start to end.
 
     `values` holds its attributes as recorded, numpy arrays and all; `attributes` shows them as others expect.
+    Whoever only adds numbers to them does so in `scalars`: a token block stays as it was handed over.
     `identity` is its context, `started` its start in nanoseconds since the Unix epoch.
     `size` is roughly what it takes in a file, in bytes, known once it has ended.
     """
 
     _instrumentation_info = None
 
+    # What few spans ever change is the class's: spans are made in the training loop's time.
+    _kind = SpanKind.INTERNAL
+    _status = _UNSET
+    _end_time: int | None = None
+    _context: SpanContext | None = None
+    _events: Sequence[Event] = ()
+    _links: Sequence[Link] = ()
+    _block: tokens.Block | None = None
+    _faults: Faults | None = None
+    _omissions: list[str] | None = None
+    _user_keys: set[str] | None = None
+    _is_light = False
+    size = 0
+
     def __init__(
         self,
         name: str,
+        values: dict[str, Any],
         *,
-        context: SpanContext,
-        parent: SpanContext | None,
         clock: Clock,
         origin: Origin,
         sink: Sink,
-        values: dict[str, Any],
+        parent: SpanContext | None = None,
+        context: SpanContext | None = None,
         start_time: int | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[Link] = (),
+        is_light: bool = False,
     ) -> None:
+        """
+        Start now, or at `start_time`; without a `context` as a child in its `parent`'s trace.
+
+        What `is_light` has no value that takes more space than a number.
+        """
         self._name = name
-        self.identity = self._context = context
         self._parent = parent
         self._clock = clock
         self._origin = origin
         self._sink = sink
-        self._kind = kind
-        self._links = self._own_links = list(links)
-        self._events = self._own_events = list[Event]()
-        self._status = Status(StatusCode.UNSET)
-        self._end_time: int | None = None
-        self._user_keys: set[str] = set()
-        self._unended = [True]
-        self.values = values
-        self.size = 0
-        self.faults: Faults = []
-        self.omissions: list[str] = []
+        self.scalars = values
+        self._is_open = True
+        if context is not None:
+            self._context = context
+            self.trace_id = context.trace_id
+        else:
+            self.trace_id = cast(SpanContext, parent).trace_id
+            self._span_id = ids.span_id()
+        if is_light:
+            self._is_light = True
+        if kind is not SpanKind.INTERNAL:
+            self._kind = kind
+        if links:
+            self._links = list(links)
         given = None if start_time is None else self.checked(nanoseconds, start_time)
         self.started = self._start_time = clock.now() if given is None else given
         if origin.observers is not None:
             origin.observers.started(self)
+
+    @property
+    def identity(self) -> SpanContext:
+        """Its context; spelled out when somebody asks for it."""
+        if self._context is None:
+            parent = cast(SpanContext, self._parent)
+            self._context = SpanContext(
+                self.trace_id, self._span_id, is_remote=False, trace_flags=parent.trace_flags
+            )
+        return self._context
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its attributes as recorded; whoever has them may put anything there."""
+        self._is_light = False
+        if self._block is not None:
+            self.scalars.update(tokens.unfold(self._block))
+            self._block = None
+        return self.scalars
+
+    @values.setter
+    def values(self, values: dict[str, Any]) -> None:
+        self.scalars = values
+
+    @property
+    def faults(self) -> Faults:
+        """What was wrong with what was recorded, `kind: detail` each."""
+        if self._faults is None:
+            self._faults = []
+        return self._faults
+
+    @property
+    def omissions(self) -> list[str]:
+        """What was left out, and why."""
+        if self._omissions is None:
+            self._omissions = []
+        return self._omissions
 
     # What a reader of the span sees.
 
@@ -223,20 +304,25 @@ class LiveSpan(Span, Ended):
     dropped_events = dropped_attributes
     dropped_links = dropped_attributes
 
-    def get_span_context(self) -> SpanContext:
+    @property
+    def context(self) -> SpanContext:
         """Identity for children and links."""
+        return self.identity
+
+    def get_span_context(self) -> SpanContext:
+        """The same."""
         return self.identity
 
     def to_json(self, indent: int | None = 4) -> str:
         """The span as the SDK prints it, bytes as base64."""
         printable = ReadableSpan(
             name=self._name,
-            context=self._context,
+            context=self.identity,
             parent=self._parent,
             resource=self.resource,
             attributes=_printable(self.attributes),
-            events=[Event(e.name, _printable(e.attributes), e.timestamp) for e in self._own_events],
-            links=[Link(link.context, _printable(link.attributes)) for link in self._own_links],
+            events=[Event(e.name, _printable(e.attributes), e.timestamp) for e in self._events],
+            links=[Link(link.context, _printable(link.attributes)) for link in self._links],
             kind=self._kind,
             status=self._status,
             start_time=self._start_time,
@@ -248,7 +334,7 @@ class LiveSpan(Span, Ended):
     def record(self, profile: Profile = arrays) -> spans.SpanRecord:
         """The span as a plain record, its attributes as `profile` delivers them."""
         return spans.SpanRecord(
-            trace_id=f"{self.identity.trace_id:032x}",
+            trace_id=f"{self.trace_id:032x}",
             span_id=f"{self.identity.span_id:016x}",
             parent_id="" if self._parent is None else f"{self._parent.span_id:016x}",
             name=self._name,
@@ -258,8 +344,8 @@ class LiveSpan(Span, Ended):
             attributes=profile(self.values),
             status_code=_STATUS[self._status.status_code],
             status_message=self._status.description or "",
-            events=[event_record(event) for event in self._own_events],
-            links=[link_record(link) for link in self._own_links],
+            events=[event_record(event) for event in self._events],
+            links=[link_record(link) for link in self._links],
             flags=flags(self._parent),
             scope=self._origin.record,
         )
@@ -285,23 +371,33 @@ class LiveSpan(Span, Ended):
                     self._keep(name, value)
 
     def _keep(self, key: str, value: object) -> None:
+        if self.admits(key):
+            self.values[key] = self.checked(plain, value)
+
+    def admits(self, key: str) -> bool:
+        """Whether there is space for one more attribute of the user's own, or it is there already."""
+        if self._user_keys is None:
+            self._user_keys = set()
         if key not in self._user_keys and len(self._user_keys) >= MAX_USER_ATTRIBUTES:
             self.fault("attributes_refused", f"{key} is beyond {MAX_USER_ATTRIBUTES}")
-            return
+            return False
         self._user_keys.add(key)
-        self.values[key] = self.checked(plain, value)
+        return True
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add something that happened at one time."""
         if self._takes("add_event"):
             given = None if timestamp is None else self.checked(nanoseconds, timestamp)
             when = self._clock.now() if given is None else given
-            self._own_events.append(Event(self._text(name), self._plain(attributes), when))
+            event = Event(self._text(name), self._plain(attributes), when)
+            self._events = self._events or []
+            cast("list[Event]", self._events).append(event)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Refer to another span."""
         if self._takes("add_link") and context.is_valid:
-            self._own_links.append(Link(context, self._plain(attributes)))
+            self._links = self._links or []
+            cast("list[Link]", self._links).append(Link(context, self._plain(attributes)))
 
     def _plain(self, attributes: Attributes) -> dict[str, Any]:
         return arrays(
@@ -352,11 +448,20 @@ class LiveSpan(Span, Ended):
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
         self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
 
+    @property
+    def holds_block(self) -> bool:
+        """Whether there is a token block."""
+        return self._block is not None or a.TOKEN_ENCODING in self.scalars
+
+    def hold(self, block: tokens.Block) -> None:
+        """Keep a token block as it was handed over, until somebody asks for its attributes."""
+        self._block = block
+
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on; only the first call counts."""
         try:
-            self._unended.pop()  # one step, so that of two threads only one ends the span
-        except IndexError:
+            del self._is_open  # one step, so that of two threads only one ends the span
+        except AttributeError:
             self._sink.fault("after_end", "end on a span that has ended")
             return
         given = None if end_time is None else self.checked(nanoseconds, end_time)
@@ -365,22 +470,32 @@ class LiveSpan(Span, Ended):
             if given is not None:
                 self.fault("time_invalid", "the end is before the start")
             ended = self.started
-        if self.faults:
-            self.values[a.FAULTS] = list(dict.fromkeys(self.faults))
-        if self.omissions:
-            self.values[a.OMISSIONS] = list(dict.fromkeys(self.omissions))
+        if self._faults:
+            self.scalars[a.FAULTS] = list(dict.fromkeys(self._faults))
+            self._is_light = False
+        if self._omissions:
+            self.scalars[a.OMISSIONS] = list(dict.fromkeys(self._omissions))
+            self._is_light = False
         self._end_time = ended
-        self.size = _SPAN_BYTES + _weight(self.values)
-        for attributes in [mark.attributes for mark in self._own_events + self._own_links]:
-            self.size += _SPAN_BYTES + _weight(dict(attributes or {}))
+        self.size = self._weigh()
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
         self._sink.ended(self)
 
+    def _weigh(self) -> int:
+        values = self.scalars
+        size = _SPAN_BYTES + (_VALUE_BYTES * len(values) if self._is_light else _weight(values))
+        if self._block is not None:
+            size += self._block.nbytes
+        if self._events or self._links:
+            for mark in (*self._events, *self._links):
+                size += _SPAN_BYTES + _weight(dict(mark.attributes or {}))
+        return size
+
     def with_values(self, values: dict[str, Any]) -> LiveSpan:
         """The same ended span with other attributes; the original stays as it is."""
         shown = copy.copy(self)
-        shown.values = values
+        shown.scalars, shown._block = values, None
         return shown
 
     def with_origin(self, origin: Origin) -> LiveSpan:

@@ -63,10 +63,10 @@ class Losses:
 
     def reject(self, rejection: Rejection, spans: Sequence[Ended]) -> None:
         """Lose what a receiver turned down of these spans; the rest of their episodes may still be taken."""
-        episodes = {span.identity.trace_id for span in spans if span.of_episode} - self._counted
+        episodes = {span.trace_id for span in spans if span.of_episode} - self._counted
         if rejection.spans == len(spans):  # else nobody says which
             self._counted |= episodes
-            self._counted -= {span.identity.trace_id for span in spans if span.is_last}
+            self._counted -= {span.trace_id for span in spans if span.is_last}
         lost = min(rejection.episodes, len(episodes))
         self._lose(rejection.cause, rejection.spans, lost).whole = False
         self._mute_at = self._stats.delivered

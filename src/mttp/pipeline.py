@@ -86,8 +86,12 @@ class Pipeline:
         self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._writer = 0
-        self._inbox: deque[Ended] = deque()
+        self._inbox: deque[Ended] = stats.arrivals
         self._inbox_bytes = 0
+        self._easy = False
+        """Whether a span may be taken without a look at anything but `_room`."""
+        self._room = 0
+        """What the inbox may hold until somebody has to look."""
         self._gathered = Backlog()
         self._preparing = Backlog()
         self._veil = Veil(lane.withholding) if lane.withholding != Withholding() else None
@@ -106,10 +110,14 @@ class Pipeline:
 
         One of the `last` is taken even from a session that is closing, and needs no space.
         """
-        trace_id, last = span.identity.trace_id, last or _here.writes
+        if self._easy and not last:
+            self._inbox.append(span)
+            self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
+            return (self._easy and self._inbox_bytes < self._room) or self._look(span)
+        trace_id, last = span.trace_id, last or _here.writes
         wanted = self._gate is not None and self._gate.judge(span)
         with self._lock:
-            self._stats.recorded += 1
+            self._stats.taken += 1
             if self._closed or (self._closing and not last):
                 self._losses.leave(trace_id, [span], "session_closed")
                 return True
@@ -118,19 +126,35 @@ class Pipeline:
                 return True
             admitted = (span,) if self._gate is None else self._gate.admit(span, wanted=wanted)
             for each in admitted:
+                self._stats.taken -= 1  # it is counted when the inbox is emptied
                 self._inbox.append(each)  # one step: a signal's handler may flush before or after it
                 self._inbox_bytes += each.size
+            return self._look(span, is_exempt=last or not admitted)
+
+    def _look(self, span: Ended, *, is_exempt: bool = False) -> bool:
+        """Have a span that was taken written in time; whether there is space for it."""
+        with self._lock:
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
                 self.wake()
-            fits = self._fits() or last or not admitted or self._thread is None
+            fits = self._fits() or is_exempt or _here.writes or self._thread is None
             if fits and span.is_last and self._waited:
-                self._waited.pop(trace_id, None)
-            if self._closed:  # by a signal's handler, just now
+                self._waited.pop(span.trace_id, None)
+            if self._closed:  # by another thread, or a signal's handler, just now
                 self._give_up()
+            self._ease()
             alone = self._thread is None and not _here.writes and self._hurried()
         if alone:
             self._write()
         return fits
+
+    def _ease(self) -> None:
+        """Find out whether the next spans can be taken without a look; called under the lock."""
+        self._easy = (
+            self._awake
+            and self._thread is not None
+            and self._gate is None
+            and not (self._closing or self._closed or self._waited)
+        )
 
     def hold_up(self, span: Ended, since: float) -> None:
         """
@@ -138,7 +162,7 @@ class Pipeline:
 
         `since` when the caller has been held up, on the monotonic clock: other transports' waits count, too.
         """
-        trace_id = span.identity.trace_id
+        trace_id = span.trace_id
         with self._lock:
             fits = self._throttle(trace_id, since)
             if span.is_last:
@@ -151,6 +175,7 @@ class Pipeline:
         with self._changed:
             if not self._closed and (not self._awake or self._hurried()):
                 self._awake = self._start()
+                self._ease()
                 self._changed.notify_all()
 
     def ask(self) -> int:
@@ -185,7 +210,7 @@ class Pipeline:
                 return
             deadline = time.monotonic() + (self._close_timeout if timeout is None else timeout)
             self._deadline = min(self._deadline, deadline) if self._closing else deadline
-            self._closing = True
+            self._closing, self._easy = True, False
             if threading.get_ident() != self._writer and self._start():
                 self._changed.notify_all()
 
@@ -218,8 +243,9 @@ class Pipeline:
         return self._weigh() <= self.buffer_bytes or self._closing
 
     def _weigh(self) -> int:
-        used = self._inbox_bytes + self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
-        self._stats.waiting_bytes = used
+        others = self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
+        self._room = min(URGENT_BYTES, self.buffer_bytes - others)
+        self._stats.waiting_bytes = used = self._inbox_bytes + others
         return used
 
     def _throttle(self, trace_id: int, since: float) -> bool:
@@ -227,7 +253,7 @@ class Pipeline:
         started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
         fits = self._changed.wait_for(self._fits, max(self.patience - waited - (started - since), 0.0))
         now = time.monotonic()
-        self._waited[trace_id] = waited + now - since
+        self._waited[trace_id], self._easy = waited + now - since, False
         self._stats.blocked_seconds += now - started
         if not fits:
             self._gather()
@@ -241,8 +267,11 @@ class Pipeline:
         """Sort what came in."""
         for _ in range(len(self._inbox)):
             span = self._inbox.popleft()
+            self._stats.taken += 1
             self._inbox_bytes -= span.size
             self._gathered.add(span)
+        if not self._inbox:
+            self._inbox_bytes = 0
 
     # The thread.
 
@@ -275,13 +304,15 @@ class Pipeline:
     def _write(self) -> None:
         """Write what there is now; what comes meanwhile is for the next time."""
         with self._turn():
-            self._awake = False  # ahead of looking, so that whoever wakes us from here on is heard
+            with self._lock:  # ahead of looking, so that whoever wakes us from here on is heard
+                self._awake = self._easy = False
             self._quietly(self._owner.mark)
             with self._changed:
                 ticket = self._asked
                 self._gather()
                 fresh, self._gathered = self._gathered, Backlog()
                 self._preparing = fresh
+                self._weigh()
             self._prepare(fresh)
             while self._delivery.waiting and self._delivery.offer():
                 with self._changed:

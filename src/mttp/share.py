@@ -117,10 +117,14 @@ class Share:
         """Take an ended span."""
         if self._heir is None:
             last = self._marker != 0 and self._marker == threading.get_ident()
-            full = [pipeline for pipeline in self.pipelines if not pipeline.put(span, last=last)]
-            since = time.monotonic() if full else 0.0
-            for pipeline in full:  # once each has the span: none waits for another's space
-                pipeline.hold_up(span, since)
+            full = None
+            for pipeline in self.pipelines:
+                if not pipeline.put(span, last=last):
+                    full = [*(full or ()), pipeline]
+            if full is not None:
+                since = time.monotonic()
+                for pipeline in full:  # once each has the span: none waits for another's space
+                    pipeline.hold_up(span, since)
         else:
             self._heir.fault(
                 "episode_of_parent", f"{span.name!r} belongs to the process that forked this one"
@@ -173,8 +177,7 @@ class Share:
 
     def stepped(self) -> None:
         """Take note of a step that started."""
-        with self.stats.lock:
-            self.stats.steps += 1
+        next(self.stats.stepped)
 
     def span(
         self,
@@ -195,12 +198,12 @@ class Share:
         flags = TraceFlags(TraceFlags.SAMPLED)
         return LiveSpan(
             name,
+            values,
             context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=flags),
             parent=parent,
             clock=self._clock,
             origin=self.origin,
             sink=sink or self,
-            values=values,
             start_time=self._started if start is None else start,
             links=links,
         )

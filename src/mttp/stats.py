@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +24,10 @@ class TransportStats:
     """What sort of transport it is: memory, file, otlp, …"""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
     """Held while counters change."""
-    recorded: int = 0
-    """Spans that the transport is to deliver."""
+    taken: int = 0
+    """Spans that the transport is to deliver, but for those in `arrivals`."""
+    arrivals: deque[Any] = field(default_factory=deque, repr=False, compare=False)
+    """Spans that ended just now, and were not looked at yet."""
     delivered: int = 0
     """Spans that it took."""
     lost: Counter[str] = field(default_factory=Counter)
@@ -37,6 +40,12 @@ class TransportStats:
     """How long callers waited for its full buffer."""
     waiting_bytes: int = 0
     """Roughly what waits for it, in bytes, when it was last looked at."""
+
+    @property
+    def recorded(self) -> int:
+        """Spans that the transport is to deliver."""
+        with self.lock:
+            return self.taken + len(self.arrivals)
 
     @property
     def pending(self) -> int:
@@ -77,8 +86,9 @@ class Stats:
         """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
         self.episodes = 0
         """Episodes started."""
-        self.steps = 0
-        """Steps started."""
+        self.stepped = itertools.count()
+        """Counts the steps: `next` is one step of the interpreter, and needs no lock."""
+        self._looks = 0
         self.faults: Counter[str] = Counter()
         """What was wrong with what was recorded, by kind."""
         self.transports: dict[str, TransportStats] = {}
@@ -92,6 +102,14 @@ class Stats:
             number += 1
             distinct = f"{address} ({number})"
         return distinct
+
+    @property
+    def steps(self) -> int:
+        """Steps started."""
+        with self.lock:
+            counted = next(self.stepped) - self._looks
+            self._looks += 1  # looking counts, too
+            return counted
 
     @property
     def spans(self) -> int:

@@ -17,7 +17,7 @@ class Veil:
 
     def __call__(self, span: Ended) -> Ended:
         """The span without what is withheld; the span itself where nothing is."""
-        trace_id = span.identity.trace_id
+        trace_id = span.trace_id
         kept = self._withholding.keep(span.values, spent=self._spent.get(trace_id, 0))
         if span.is_last:
             self._spent.pop(trace_id, None)

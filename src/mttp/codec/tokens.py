@@ -2,13 +2,16 @@
 Token blocks: their arrays as attributes of their own (array), or back to back in one (packed).
 
 The layout, a JSON list of [name, dtype, length, alignment], goes with both forms.
+While an episode runs, a block is only kept as it was handed over: `snapshot` takes it, `unfold` encodes it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ from mttp.codec.plain import Faults, Plain, text
 from mttp.episodes import Tokens
 from mttp.semconv import attributes as a
 
-__all__ = ["ARRAY_KEYS", "KEYS", "decode", "encode", "leave_out", "make", "pack"]
+__all__ = ["ARRAY_KEYS", "KEYS", "Block", "decode", "encode", "leave_out", "make", "pack", "snapshot", "unfold"]
 
 ARRAY_KEYS = {
     "ids": a.TOKEN_IDS,
@@ -49,6 +52,123 @@ KEYS = frozenset(
     | {a.TOKEN_ENCODING, a.TOKEN_MEAN_LOGPROB, a.TOKEN_URI, a.TOKEN_SHA256}
 )
 """Every attribute of a token block."""
+
+
+@dataclass(slots=True)
+class Block:
+    """A token block as it was handed over, and nothing wrong with it."""
+
+    count: int
+    """Number of completion tokens."""
+    arrays: list[tuple[str, str, bytes, int]]
+    """Name, dtype, bytes and length of each array; all but the prompt's ids cover the completion."""
+    texts: dict[str, str]
+    """What is stated besides, in ASCII."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(len(data) for _, _, data, _ in self.arrays)
+
+
+_TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
+_INTEGERS = {np.dtype(kind): kind for kind in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")}
+_FLOATS = {np.dtype(kind): kind for kind in ("float32", "float64", "float16")}
+_DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
+_NUMBER = (float, int)
+_structs = lru_cache(maxsize=1 << 10)(struct.Struct)
+
+
+def snapshot(ids: Any, given: Mapping[str, Any]) -> Block | None:
+    """
+    A copy of a block of the usual kind, at the least cost to the caller; None for what must be looked at.
+
+    The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
+    """
+    found = _copied(ids, _INTEGERS)
+    if found is None:
+        return None
+    dtype, data, count = found
+    arrays, texts = [("ids", dtype, data, count)], {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name in _DTYPES:
+            found = _copied(value, _DTYPES[name])
+            if found is None or (found[2] != count and name != "prompt_ids"):
+                return None
+            arrays.append((name, *found))
+        elif name in _TEXTS and type(value) is str and value.isascii():
+            texts[name] = value
+        else:
+            return None
+    return Block(count, arrays, texts)
+
+
+def _copied(value: Any, dtypes: Mapping[Any, str]) -> tuple[str, bytes, int] | None:
+    """Dtype, bytes and length; None for what is no one-dimensional array or list of such numbers."""
+    kind = type(value)
+    if kind is np.ndarray:
+        dtype = dtypes.get(value.dtype)
+        return None if dtype is None or value.ndim != 1 else (dtype, value.tobytes(), value.size)
+    if kind is not list and kind is not tuple:
+        return None
+    length = len(value)
+    try:
+        if dtypes is _INTEGERS:
+            return "int64", _structs(f"{length}q").pack(*value), length
+        if not length or type(value[0]) in _NUMBER:
+            return "float64", _structs(f"{length}d").pack(*value), length
+    except (struct.error, OverflowError):
+        pass
+    return None
+
+
+def unfold(block: Block) -> dict[str, Plain]:
+    """A block's attributes in the array form, as `encode` gives them."""
+    arrays = {name: _expanded(name, dtype, data) for name, dtype, data, _ in _in_order(block.arrays)}
+    attributes: dict[str, Plain] = {a.TOKEN_COUNT: block.count}
+    if "prompt_ids" in arrays:
+        attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
+    for name, value in block.texts.items():
+        attributes[_FACT_KEYS[name]] = value
+    if "logprobs" in arrays and block.count:
+        attributes[a.TOKEN_MEAN_LOGPROB] = _mean(arrays["logprobs"])
+    attributes[a.TOKEN_ENCODING] = "array"
+    attributes[a.TOKEN_LAYOUT] = _known_layout(
+        tuple((name, array.dtype.name, len(array)) for name, array in arrays.items())
+    )
+    for name, array in arrays.items():
+        attributes[ARRAY_KEYS[name]] = array
+    return attributes
+
+
+_ORDER = {name: place for place, name in enumerate(Tokens.ARRAYS)}
+
+
+def _in_order(arrays: Sequence[tuple[str, str, bytes, int]]) -> Sequence[tuple[str, str, bytes, int]]:
+    return sorted(arrays, key=lambda row: _ORDER[row[0]])
+
+
+def _expanded(name: str, dtype: str, data: bytes) -> Any:
+    array = np.frombuffer(data, dtype)
+    if name in Tokens.INTEGER_ARRAYS:
+        return array if dtype == "int64" else array.astype(np.int64)
+    return array.astype(np.float64) if dtype == "float16" else array
+
+
+@lru_cache(maxsize=1 << 10)
+def _known_layout(arrays: tuple[tuple[str, str, int], ...]) -> str:
+    rows = [
+        [name, dtype, length, "prompt" if name == "prompt_ids" else "completion"]
+        for name, dtype, length in arrays
+    ]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def _mean(logprobs: Any) -> float:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.add.reduce(logprobs, dtype=np.float64)) / len(logprobs)
 
 
 def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
@@ -86,8 +206,7 @@ def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
     if tokens.parent is not None:
         attributes[a.TOKEN_PARENT] = list(tokens.parent)
     if tokens.logprobs is not None and len(tokens.logprobs):
-        with np.errstate(invalid="ignore", over="ignore"):
-            attributes[a.TOKEN_MEAN_LOGPROB] = float(np.mean(tokens.logprobs, dtype=np.float64))
+        attributes[a.TOKEN_MEAN_LOGPROB] = _mean(tokens.logprobs)
     attributes[a.TOKEN_ENCODING] = "array" if arrays else "none"
     if arrays:
         attributes[a.TOKEN_LAYOUT] = _layout(arrays, tokens.alignment)

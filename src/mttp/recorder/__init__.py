@@ -36,7 +36,7 @@ __all__ = [
     "inert_step",
 ]
 
-_INERT_STEP = OpenStep(inert(), None)
+_INERT_STEP = OpenStep(inert(), None, None)
 
 
 def inert_episode() -> OpenEpisode:

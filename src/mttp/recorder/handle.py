@@ -18,12 +18,14 @@ from mttp.codec.plain import mapped, name_key, number, plain, text
 from mttp.livespan import LiveSpan, Origin, qualified_name
 from mttp.semconv import attributes as a
 
-__all__ = ["STEP_KEY", "TRAJECTORY_KEY", "Handle", "Host", "Markable", "Measured", "detach", "quiet"]
+__all__ = ["SPAN_KEY", "STEP_KEY", "TRAJECTORY_KEY", "Handle", "Host", "Markable", "Measured", "detach", "quiet"]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
 """Where the OpenTelemetry context holds whose steps come next: the current episode's, or an agent's."""
 STEP_KEY = otel_context.create_key("mttp-step")
 """Where the OpenTelemetry context holds the current step."""
+(SPAN_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, Context())
+"""Where the OpenTelemetry context holds the current span."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -87,11 +89,13 @@ def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:
 class Handle:
     """What episodes, steps and calls share: a span, a place in the context, and an end."""
 
+    # What few handles ever have is the class's: steps are made in the training loop's time.
+    _outer: object = None
+    _attached: tuple[Token[Context], Any] | None = None
+
     def __init__(self, host: Host | None, span: LiveSpan | None) -> None:
         self._host = host
         self._span = span
-        self._outer: object = None
-        self._attached: list[Token[Context]] = []
 
     def __bool__(self) -> bool:
         """Whether the handle records, or recorded, anything at all."""
@@ -117,28 +121,30 @@ class Handle:
     @property
     def ended(self) -> bool:
         """Whether the handle takes nothing more."""
-        return self._span is None or not self._span.is_recording()
+        span = self._span
+        return span is None or span._end_time is not None
 
     def _takes(self, what: str) -> bool:
-        if not self.ended:
+        span = self._span
+        if span is None:
+            return False
+        if span._end_time is None:
             return True
-        if self._span is not None:
-            self._fault("after_end", f"{what} after the end of {self._span.name!r}")
+        self._fault("after_end", f"{what} after the end of {span.name!r}")
         return False
 
     def _fault(self, kind: str, detail: str = "") -> None:
         if self._host is not None:
             self._host.fault(kind, detail)
 
-    def _enclose(self, key: str) -> None:
-        """Remember what was current under `key`, but not this handle itself or what is in its block."""
-        outer = otel_context.get_value(key)
-        if outer is not self and not self._attached:
+    def _enclose(self, outer: object) -> None:
+        """Remember what was current, but not this handle itself or what is in its block."""
+        if outer is not self and self._attached is None:
             self._outer = outer
 
     def __enter__(self) -> Self:
         if self._span is not None:
-            self._attached.append(otel_context.attach(self._as_context()))
+            self._attached = (otel_context.attach(self._as_context()), self._attached)
         return self
 
     def _as_context(self) -> Context:
@@ -148,8 +154,9 @@ class Handle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
     ) -> None:
-        if self._attached:
-            detach(self._attached.pop())
+        if self._attached is not None:
+            token, self._attached = self._attached
+            detach(token)
         if not self.ended:
             self._leave(error)
 
@@ -161,11 +168,17 @@ class Handle:
     ) -> None:
         self.__exit__(kind, error, trace_)
 
-    @quiet
     def _leave(self, error: BaseException | None) -> None:
-        if error is None:
-            self._finish()
-        elif isinstance(error, _ABORTS):
+        try:
+            if error is None:
+                self._finish()
+            else:
+                self._break_off(error)
+        except Exception as failure:
+            self._fault("internal_error", f"{type(self).__name__}: {failure!r}")
+
+    def _break_off(self, error: BaseException) -> None:
+        if isinstance(error, _ABORTS):
             self._finish(status="aborted", stop_reason=qualified_name(error))
         else:
             assert self._span is not None
@@ -187,21 +200,19 @@ def detach(token: Token[Context]) -> None:
 class Measured(Handle):
     """A handle that takes metrics and metadata of the user's own."""
 
-    def __init__(self, host: Host | None, span: LiveSpan | None) -> None:
-        super().__init__(host, span)
-        self._metrics: dict[str, float] = {}
-        self._metadata: dict[str, Any] = {}
-        self._raw_names: dict[str, str] = {}
+    _metrics: dict[str, float] | None = None
+    _metadata: dict[str, Any] | None = None
+    _raw_names: dict[str, str] | None = None
 
     @property
     def metrics(self) -> dict[str, float]:
         """The user's own numbers so far, by name as recorded."""
-        return dict(self._metrics)
+        return dict(self._metrics or {})
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The user's own facts so far, by name as recorded."""
-        return dict(self._metadata)
+        return dict(self._metadata or {})
 
     @quiet
     def metric(self, name: str, value: float) -> None:
@@ -212,8 +223,11 @@ class Measured(Handle):
         if found is None:
             cast(LiveSpan, self._span).fault("metric_invalid", f"{name} is {value!r:.200}")
         elif (key := self._own_name(a.METRIC, name)) is not None:
+            self._metrics = self._metrics or {}
             self._metrics[key] = found
-            self._keep(a.METRIC, key, found)
+            span = cast(LiveSpan, self._span)
+            if span.admits(attribute := f"{a.METRIC}.{key}"):
+                span.scalars[attribute] = found
 
     @quiet
     def set_metadata(self, name: str, value: object) -> None:
@@ -221,8 +235,9 @@ class Measured(Handle):
         if self._takes("set_metadata") and (key := self._own_name(a.METADATA, name)) is not None:
             span = cast(LiveSpan, self._span)
             kept = _listed(span.checked(plain, value))
+            self._metadata = self._metadata or {}
             self._metadata[key] = kept
-            self._keep(a.METADATA, key, kept)
+            span._keep(f"{a.METADATA}.{key}", kept)
 
     @quiet
     def _describe(self, metadata: object, metrics: object) -> None:
@@ -238,14 +253,12 @@ class Measured(Handle):
     def _own_name(self, prefix: str, name: object) -> str | None:
         """The name as recorded; None where another name of the user's already became it."""
         key = name_key(name)
+        self._raw_names = self._raw_names or {}
         raw = self._raw_names.setdefault(f"{prefix}.{key}", str(name))
         if raw == str(name) and key:
             return key
         cast(LiveSpan, self._span).fault("name_collision", text(f"{name} and {raw}", []))
         return None
-
-    def _keep(self, prefix: str, key: str, value: Any) -> None:
-        cast(LiveSpan, self._span)._keep(f"{prefix}.{key}", value)
 
 
 def _listed(value: Any) -> Any:

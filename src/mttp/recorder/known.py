@@ -24,7 +24,7 @@ class Known(Trajectory):
     @property
     def trace_id(self) -> str:
         """The episode's trace, 32 hex digits; empty for an inert handle."""
-        return f"{self._span.identity.trace_id:032x}" if self._span else ""
+        return f"{self._span.trace_id:032x}" if self._span else ""
 
     @property
     def id(self) -> str:

@@ -67,12 +67,11 @@ class OpenEpisode(Known):
         ambient = trace.get_current_span().get_span_context()
         return LiveSpan(
             f"{names.EPISODE} {values[a.ENV_ID]}" if a.ENV_ID in values else names.EPISODE,
+            dict(values),
             context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=self._flags(trace_id)),
-            parent=None,
             clock=clock,
             origin=host.origin,
             sink=host,
-            values=dict(values),
             start_time=clock.now() if start_time is None else start_time,
             links=[Link(ambient)] if ambient.is_valid else (),
         )

@@ -183,7 +183,7 @@ class OpenGroup(Measured):
             env=stated.env or self._shared("env"),
             metrics=self.metrics,
             metadata=self.metadata,
-            trace_id=f"{cast(LiveSpan, self._span).identity.trace_id:032x}",
+            trace_id=f"{cast(LiveSpan, self._span).trace_id:032x}",
             span_id=self.span_id,
         )
 

@@ -79,7 +79,7 @@ class OpenPart(Remote, OpenEpisode):
 
     def _as_context(self) -> Context:
         where = cast(Whereabouts, self._where)
-        self._enclose(TRAJECTORY_KEY)
+        self._enclose(otel_context.get_value(TRAJECTORY_KEY))
         context = trace.set_span_in_context(trace.NonRecordingSpan(where.ambient))
         for name, value in where.baggage.items():
             context = baggage.set_baggage(name, value, context)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from math import isfinite
 from typing import Any, Protocol, cast
 
 from opentelemetry import context as otel_context
@@ -12,7 +15,7 @@ from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, flag, text
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
+from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
 from mttp.recorder.open_call import OpenCall
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
@@ -42,19 +45,22 @@ class Owner(Protocol):
 class OpenStep(Measured):
     """A step while it happens."""
 
-    def __init__(self, owner: Owner, span: LiveSpan | None, index: int = 0) -> None:
-        super().__init__(owner.host, span)
+    _paid = False
+    _reward: float | None = None
+    _invalid = False
+    _flags: Mapping[str, bool] = MappingProxyType({})
+    _calls: Sequence[OpenCall] = ()
+
+    def __init__(self, owner: Owner, host: Host | None, span: LiveSpan | None, index: int = 0) -> None:
         self._owner = owner
+        self._host = host
+        self._span = span
         self._index = index
-        self._reward: float | None = None
-        self._invalid = False
-        self._flags: dict[str, bool] = {}
-        self._calls: list[OpenCall] = []
 
     def _as_context(self) -> Context:
-        self._enclose(STEP_KEY)
-        context = otel_context.set_value(TRAJECTORY_KEY, self._owner, super()._as_context())
-        return otel_context.set_value(STEP_KEY, self, context)
+        current = otel_context.get_current()
+        self._enclose(current.get(STEP_KEY))
+        return Context({**current, SPAN_KEY: self._span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
 
     @property
     def owner(self) -> Owner:
@@ -94,34 +100,51 @@ class OpenStep(Measured):
         span.values |= content.encode(keys, value, faults, span.omissions, max_bytes=max_bytes)
         span.note(faults)
 
-    @quiet
     def tokens(self, ids: Any = None, **facts: Any) -> None:
         """
         Record the step's token block: ids of the completion, and whatever else `mttp.Tokens` names.
 
         Each array is one-dimensional, of Python numbers or from any array library.
         """
-        if not self._takes("tokens"):
+        try:
+            if self._takes("tokens"):
+                self._take_tokens(cast(LiveSpan, self._span), ids, facts)
+        except Exception as error:
+            self._fault("internal_error", f"tokens: {error!r}")
+
+    def _take_tokens(self, span: LiveSpan, ids: Any, facts: dict[str, Any]) -> None:
+        if span.holds_block:
+            span.fault("tokens_replaced", "a step has one token block")
+            span.forget(tokens.KEYS)
+        block = tokens.snapshot(ids, facts)
+        if block is not None:
+            span.hold(block)
             return
-        if a.TOKEN_ENCODING in cast(LiveSpan, self._span).values:
-            cast(LiveSpan, self._span).fault("tokens_replaced", "a step has one token block")
-        self._set_tokens(cast(LiveSpan, self._span).checked(tokens.make, {"ids": ids, **facts}))
+        self._set_tokens(span.checked(tokens.make, {"ids": ids, **facts}))
 
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(LiveSpan, self._span)
         span.forget(tokens.KEYS)
         span.values |= span.checked(tokens.encode, block)
 
-    @quiet
     def reward(self, value: object, **scoring: Any) -> None:
         """
         What this step pays; a value that is not a finite number is an error, and never a zero.
 
         With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept.
         """
-        if not self._takes("reward"):
+        try:
+            if self._takes("reward"):
+                self._take_reward(cast(LiveSpan, self._span), value, scoring)
+        except Exception as error:
+            self._fault("internal_error", f"reward: {error!r}")
+
+    def _take_reward(self, span: LiveSpan, value: object, scoring: dict[str, Any]) -> None:
+        if type(value) is float and isfinite(value) and not (scoring or self._paid):
+            self._paid, self._reward = True, value
+            span.scalars[a.STEP_REWARD] = value
+            span.scalars[a.STEP_REWARD_STATUS] = "ok"
             return
-        span = cast(LiveSpan, self._span)
         if scoring:
             faults: Faults = []
             self._score(rewards.make(value, faults, **scoring), faults)
@@ -143,6 +166,7 @@ class OpenStep(Measured):
         span = cast(LiveSpan, self._span)
         span.forget(steps.REWARD_KEYS)
         span.values |= steps.paid(made)
+        self._paid = True
         self._reward = made.value
         self._invalid = made.status == "error"
 
@@ -163,8 +187,8 @@ class OpenStep(Measured):
         span = cast(LiveSpan, self._span)
         flags = {"terminated": terminated, "truncated": truncated}
         flags = {name: span.checked(flag, name, given) for name, given in flags.items()}
-        self._flags |= {name: said for name, said in flags.items() if said is not None}
-        span.values.update(
+        self._flags = {**self._flags, **{name: said for name, said in flags.items() if said is not None}}
+        span.scalars.update(
             steps.facts(
                 trained_reward=trained_reward,
                 value_estimate=value_estimate,
@@ -207,7 +231,7 @@ class OpenStep(Measured):
         name = text(calls.span_name(str(call.operation), call.name), [])
         span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
-        self._calls.append(opened)
+        self._calls = [*self._calls, opened]
         return opened
 
     @quiet

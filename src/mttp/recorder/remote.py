@@ -30,8 +30,11 @@ class Remote(Handle):
     """What can be said from here."""
 
     def _takes(self, what: str) -> bool:
+        if what in self.TAKES and not self.ended:
+            return True
         if what in self.TAKES:
-            return super()._takes(what)
+            self._fault("after_end", f"{what} after the end")
+            return False
         self._refuse(what)
         return False
 
@@ -54,7 +57,7 @@ class RemoteStep(Remote, OpenStep):
     TAKES = frozenset({"reward", "a call", "end"})
 
     def __init__(self, owner: Trajectory, step: StepAt) -> None:
-        super().__init__(owner, owner._span, step.index)
+        super().__init__(owner, owner.host, owner._span, step.index)
         self._at = step.span
         self._left = False
         self._place = {**owner._place, a.STEP_INDEX: step.index}

@@ -7,7 +7,6 @@ from typing import Any
 
 from opentelemetry.trace import SpanContext, SpanKind
 
-from mttp import ids
 from mttp.clock import Clock
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
@@ -16,7 +15,7 @@ from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Host
 from mttp.semconv import spans as names
 
-__all__ = ["Segment", "context"]
+__all__ = ["Segment"]
 
 
 class Segment:
@@ -45,14 +44,26 @@ class Segment:
         """A new span under `parent`; `place` says whose it is within the episode."""
         return LiveSpan(
             name,
-            context=context(parent.trace_id, like=parent),
-            parent=parent,
+            {**self._identity, **place},
             clock=self.clock,
             origin=self.host.origin,
             sink=self,
-            values={**self._identity, **place},
+            parent=parent,
             start_time=start_time,
             kind=kind,
+        )
+
+    def step(self, parent: SpanContext, start_time: int | None, place: Mapping[str, Any]) -> LiveSpan:
+        """A new step's span, for the least: there are many."""
+        return LiveSpan(
+            names.STEP,
+            {**self._identity, **place},
+            clock=self.clock,
+            origin=self.host.origin,
+            sink=self,
+            parent=parent,
+            start_time=start_time,
+            is_light=True,
         )
 
     def score(
@@ -89,7 +100,3 @@ class Segment:
         """Count a fault."""
         self.host.fault(kind, detail)
 
-
-def context(trace_id: int, *, like: SpanContext) -> SpanContext:
-    """A new span's identity, sampled as another is."""
-    return SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=like.trace_flags)

@@ -42,7 +42,7 @@ def target(given: object) -> Target:
     There the step is its index, span id, handle or value. Raises ValueError for anything else.
     """
     if isinstance(given, OpenStep) and given:
-        trace_id = cast(LiveSpan, given._span).identity.trace_id
+        trace_id = cast(LiveSpan, given._span).trace_id
         return Target(trace_id=f"{trace_id:032x}", span_id=given.span_id, step=given.index, is_step=True)
     if isinstance(given, (OpenEpisode, Episode)) and given.trace_id:
         return Target(trace_id=_id(given.trace_id, _TRACE_ID), span_id=given.span_id)

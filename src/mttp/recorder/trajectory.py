@@ -14,7 +14,7 @@ from mttp.codec import rewards
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
+from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.segment import Segment
@@ -67,9 +67,9 @@ class Trajectory(Measured):
         return cast(LiveSpan, self._span).identity
 
     def _as_context(self) -> Context:
-        self._enclose(TRAJECTORY_KEY)
-        context = otel_context.set_value(STEP_KEY, None, super()._as_context())
-        return otel_context.set_value(TRAJECTORY_KEY, self, context)
+        current = otel_context.get_current()
+        self._enclose(current.get(TRAJECTORY_KEY))
+        return Context({**current, SPAN_KEY: self._span, TRAJECTORY_KEY: self, STEP_KEY: None})
 
     # What is known so far.
 
@@ -112,23 +112,33 @@ class Trajectory(Measured):
         `start_time` is in nanoseconds since the Unix epoch, by default now.
         `index` is by default one after the last.
         """
-        return self._open_step(start_time, index) or OpenStep(self, None)
+        try:
+            if self._takes("step"):
+                return self._open_step(start_time, index)
+        except Exception as error:
+            self._fault("internal_error", f"step: {error!r}")
+        return OpenStep(self, self._host, None)
 
-    @quiet
-    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep | None:
-        if not self._takes("step"):
-            return None
-        with self._lock:
+    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
+        lock = self._lock
+        lock.acquire()  # a third of what `with` takes
+        try:
             if self._closing:
-                return None
-            position = self._next_index if index is None else int(index)
-            self._next_index = max(self._next_index, position + 1)
+                return OpenStep(self, self._host, None)
+            if index is None:
+                position = self._next_index
+                self._next_index = position + 1
+            else:
+                position = int(index)
+                self._next_index = max(self._next_index, position + 1)
             self._steps += 1
-            place = {**self._place, a.STEP_INDEX: position}
-            span = self.segment.span(names.STEP, self.at, start_time=start_time, place=place)
-            step = OpenStep(self, span, position)
+            segment: Segment = self._segment  # type: ignore[assignment]  # `_takes` has looked
+            span = segment.step(self.at, start_time, {**self._place, a.STEP_INDEX: position})
+            step = OpenStep(self, self._host, span, position)
             self._open_steps[id(step)] = step
-        self.segment.host.stepped()
+        finally:
+            lock.release()
+        segment.host.stepped()
         return step
 
     @quiet
@@ -198,10 +208,11 @@ class Trajectory(Measured):
 
     def step_ended(self, step: OpenStep) -> None:
         """Enter what an ended step paid, and what it said of the end."""
-        with self._lock:
-            self._open_steps.pop(id(step), None)
-            self._ledger.step(step._reward, invalid=step._invalid)
-            self._stated |= step._flags
+        self._open_steps.pop(id(step), None)
+        self._ledger.step(step._reward, invalid=step._invalid)
+        if step._flags:
+            with self._lock:
+                self._stated |= step._flags
 
     def _settle(
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None

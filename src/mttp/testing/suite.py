@@ -127,7 +127,7 @@ class _Labelling:
         kept = [self._labelled(span) for span in spans if not _is_counted(span)]
         answer = self._inner.export(kept)
         if answer is SpanExportResult.SUCCESS:
-            self._traces |= {span.identity.trace_id for span in kept if _is_root(span)}
+            self._traces |= {span.trace_id for span in kept if _is_root(span)}
         return answer
 
     def shutdown(self) -> None:
