@@ -60,6 +60,7 @@ class Session:
         config: object = None,
         processors: Sequence[SpanProcessor] = (),
         sampling: Sampling | None = None,
+        steps: str = "auto",
     ) -> None:
         self.run_id = run_id
         self.transports = [lane.transport for lane in lanes if lane.owned]
@@ -82,6 +83,7 @@ class Session:
                 faults=tuple(faults),
                 directory=_directory(),
                 sampling=sampling,
+                steps=steps,
             )
         )
 
@@ -131,11 +133,13 @@ class Session:
         env_rng_sha256: str | None = None,
         timing: str = "live",
         start_time: int | None = None,
+        steps: str | None = None,
     ) -> OpenEpisode:
         """
         Start an episode.
 
         `start_time` in nanoseconds since the Unix epoch, by default now.
+        `steps` says how its steps are written: "spans", "packed" or "auto", by default as `configure` does.
         """
         if self._closed:
             return inert_episode()
@@ -166,6 +170,7 @@ class Session:
                 seed=seed,
                 inputs=inputs,
                 metadata=metadata,
+                steps=steps,
                 **{name: value for name, value in facts.items() if value is not None},
             )
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Steps that gather until they are written together."""
+"""Transitions of an environment that gather until they are written together."""
 
 from __future__ import annotations
 
@@ -15,57 +15,62 @@ __all__ = ["Block", "Taken"]
 class Taken(NamedTuple):
     """Steps that were taken out of a block, to be written as one span."""
 
-    values: dict[str, Any]
-    """The span's attributes, but for what says whose steps they are."""
-    count: int
-    """How many steps."""
-    start_time: int
-    """When the first began; nanoseconds since the Unix epoch."""
-    end_time: int
-    """When the last ended."""
-    paid: Sequence[float]
-    """What was paid, by the steps that state a number."""
-    invalid: int
-    """How many of the others paid something that is none."""
-    faults: Sequence[str]
-    """What is wrong with what was recorded."""
+    length: int
+    """How many."""
+    start_times: Sequence[int]
+    """When each began; nanoseconds since the Unix epoch."""
+    end_times: Sequence[int]
+    """When each ended, which is when the next one began."""
+    columns: Mapping[str, Column]
+    """What they say."""
+
+    @property
+    def paid(self) -> Sequence[float]:
+        """What was paid, by the steps that state a number."""
+        return list(self._entries(a.STEP_REWARD))
+
+    @property
+    def invalid(self) -> int:
+        """How many of the others paid something that is none."""
+        return list(self._entries(a.STEP_REWARD_STATUS)).count("error")
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with what was recorded."""
+        return [fault for faults in self._entries(a.FAULTS) for fault in faults]
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """What the last of them says of the end."""
+        said = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
+        return {name: bool(self.columns[key].entries[-1]) for name, key in said.items()}
+
+    def _entries(self, key: str) -> Any:
+        return self.columns[key].entries if key in self.columns else ()
 
 
 class Block:
     """
     Consecutive steps that gather until they are written together.
 
-    `rows` takes a tuple for each step as it ends: what `columns` is given of it, then start and end.
+    `rows` takes a tuple for each step as it ends: what `columns` is given of it, then the time of its end.
+    The first began at `start_time`, each of the others as the one before it ended.
     One thread may append while another takes.
     """
 
-    __slots__ = ("_columns", "first_index", "rows")
+    __slots__ = ("_columns", "rows", "start_time")
 
-    def __init__(self, first_index: int, columns: Callable[..., Mapping[str, Column]]) -> None:
-        self.first_index = first_index
+    def __init__(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> None:
         self.rows: list[tuple[Any, ...]] = []
+        self.start_time = start_time
         self._columns = columns
 
     def take(self) -> Taken | None:
-        """The steps so far, which are no longer in the block; None where there are none."""
-        count = min(len(self.rows), blocks.MAX_STEPS)
-        if not count:
+        """The steps so far, as many as one span may hold, out of the block; None where there are none."""
+        taken = self.rows[: blocks.MAX_STEPS]
+        if not taken:
             return None
-        taken = self.rows[:count]
-        del self.rows[:count]
-        first, self.first_index = self.first_index, self.first_index + count
-        *facts, starts, ends = zip(*taken, strict=True)
-        columns = self._columns(*facts)
-        return Taken(
-            values=blocks.encode(columns, first_index=first, start_times=starts, end_times=ends),
-            count=count,
-            start_time=starts[0],
-            end_time=ends[-1],
-            paid=_entries(columns, a.STEP_REWARD),
-            invalid=list(_entries(columns, a.STEP_REWARD_STATUS)).count("error"),
-            faults=[fault for faults in _entries(columns, a.FAULTS) for fault in faults],
-        )
-
-
-def _entries(columns: Mapping[str, Column], key: str) -> Any:
-    return columns[key].entries if key in columns else ()
+        del self.rows[: len(taken)]
+        *facts, ends = zip(*taken, strict=True)
+        starts, self.start_time = (self.start_time, *ends[:-1]), ends[-1]
+        return Taken(len(taken), starts, ends, self._columns(*facts))

@@ -18,7 +18,18 @@ from mttp.codec.plain import mapped, name_key, number, plain, text
 from mttp.livespan import LiveSpan, Origin, qualified_name
 from mttp.semconv import attributes as a
 
-__all__ = ["SPAN_KEY", "STEP_KEY", "TRAJECTORY_KEY", "Handle", "Host", "Markable", "Measured", "detach", "quiet"]
+__all__ = [
+    "SPAN_KEY",
+    "STEP_KEY",
+    "TRAJECTORY_KEY",
+    "Gathering",
+    "Handle",
+    "Host",
+    "Markable",
+    "Measured",
+    "detach",
+    "quiet",
+]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
 """Where the OpenTelemetry context holds whose steps come next: the current episode's, or an agent's."""
@@ -40,11 +51,20 @@ class Markable(Protocol):
         """Record the marker, once."""
 
 
+class Gathering(Protocol):
+    """Where steps gather until they are written together."""
+
+    def write(self, *, wait: bool = True) -> None:
+        """Hand on what has gathered; without `wait` nothing, where somebody is at it already."""
+
+
 class Host(Protocol):
     """What the recorder needs of a session."""
 
     run_id: str
     origin: Origin
+    steps: str
+    """How steps are written, where an episode does not say: spans, packed or auto."""
 
     def ended(self, span: LiveSpan) -> None:
         """Take an ended span."""
@@ -69,6 +89,9 @@ class Host(Protocol):
 
     def stepped(self) -> None:
         """Take note of a step that started."""
+
+    def gathers(self, steps: Gathering) -> None:
+        """Take note that steps gather, which are to be written soon."""
 
 
 def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:

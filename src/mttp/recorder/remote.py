@@ -60,7 +60,7 @@ class RemoteStep(Remote, OpenStep):
         super().__init__(owner, owner.host, owner._span, step.index)
         self._at = step.span
         self._left = False
-        self._place = {**owner._place, a.STEP_INDEX: step.index}
+        self._place = {**owner.place, a.STEP_INDEX: step.index}
 
     @property
     def at(self) -> SpanContext:

@@ -11,7 +11,7 @@ from mttp.clock import Clock
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Reward
-from mttp.livespan import LiveSpan
+from mttp.livespan import LiveSpan, Sink
 from mttp.recorder.handle import Host
 from mttp.semconv import spans as names
 
@@ -53,14 +53,16 @@ class Segment:
             kind=kind,
         )
 
-    def step(self, parent: SpanContext, start_time: int | None, place: Mapping[str, Any]) -> LiveSpan:
-        """A new step's span, for the least: there are many."""
+    def step(
+        self, parent: SpanContext, start_time: int | None, place: Mapping[str, Any], sink: Sink
+    ) -> LiveSpan:
+        """A new step's span, for the least: there are many; `sink` takes it when it has ended."""
         return LiveSpan(
             names.STEP,
             {**self._identity, **place},
             clock=self.clock,
             origin=self.host.origin,
-            sink=self,
+            sink=sink,
             parent=parent,
             start_time=start_time,
             is_light=True,
@@ -99,4 +101,3 @@ class Segment:
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault."""
         self.host.fault(kind, detail)
-

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
+from typing_extensions import Self
 
 from mttp.codec import rewards
+from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
+from mttp.recorder.block import Block, Taken
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.open_step import OpenStep
+from mttp.recorder.packing import SPANS, Packing
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
 
 __all__ = ["Trajectory"]
 
@@ -28,11 +31,18 @@ class Trajectory(Measured):
     """What opens steps, is scored as a whole, and knows what it was paid."""
 
     def __init__(
-        self, segment: Segment | None, span: LiveSpan | None = None, *, place: Mapping[str, Any] | None = None
+        self,
+        segment: Segment | None,
+        span: LiveSpan | None = None,
+        *,
+        place: Mapping[str, Any] | None = None,
+        steps: str = SPANS,
     ) -> None:
         super().__init__(None if segment is None else segment.host, span)
         self._segment = segment
-        self._place = place or {}
+        self.place = place or {}
+        self._packing = Packing(self, steps)
+        self._block: Block | None = None
         self._lock = threading.RLock()
         self._open_steps: dict[int, OpenStep] = {}
         self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
@@ -73,35 +83,41 @@ class Trajectory(Measured):
 
     # What is known so far.
 
+    def _entered(self) -> Self:
+        """Itself, once the transitions that gather are entered."""
+        if self._block is not None:
+            self._packing.write()
+        return self
+
     @property
     def terminated(self) -> bool | None:
         """Whether the task itself ended."""
-        return self._stated["terminated"]
+        return self._entered()._stated["terminated"]
 
     @property
     def truncated(self) -> bool | None:
         """Whether a limit cut it off."""
-        return self._stated["truncated"]
+        return self._entered()._stated["truncated"]
 
     @property
     def length(self) -> int:
         """Steps so far."""
-        return self._next_index
+        return self._entered()._next_index
 
     @property
     def step_reward_sum(self) -> float | None:
         """Sum of the step rewards that are numbers; None when no ended step states one."""
-        return self._ledger.step_sum
+        return self._entered()._ledger.step_sum
 
     @property
     def return_basis(self) -> str | None:
         """episode where a total was stated, steps where rewards were, None where nothing was."""
-        return self._ledger.basis
+        return self._entered()._ledger.basis
 
     @property
     def return_(self) -> float | None:
         """What was paid in all so far; None where that is not known."""
-        return self._ledger.paid
+        return self._entered()._ledger.paid
 
     # What a training loop says.
 
@@ -120,6 +136,8 @@ class Trajectory(Measured):
         return OpenStep(self, self._host, None)
 
     def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
+        if self._block is not None:
+            self._packing.write()
         lock = self._lock
         lock.acquire()  # a third of what `with` takes
         try:
@@ -133,7 +151,8 @@ class Trajectory(Measured):
                 self._next_index = max(self._next_index, position + 1)
             self._steps += 1
             segment: Segment = self._segment  # type: ignore[assignment]  # `_takes` has looked
-            span = segment.step(self.at, start_time, {**self._place, a.STEP_INDEX: position})
+            place = {**self.place, a.STEP_INDEX: position}
+            span = segment.step(self.at, start_time, place, self._packing.sink)
             step = OpenStep(self, self._host, span, position)
             self._open_steps[id(step)] = step
         finally:
@@ -196,7 +215,7 @@ class Trajectory(Measured):
 
     def _score(self, made: Reward, faults: Faults) -> None:
         """Record a scoring of the whole."""
-        self.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self._place)
+        self.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self.place)
         self._ledger.total(made)
         self._show(made)
 
@@ -214,12 +233,51 @@ class Trajectory(Measured):
             with self._lock:
                 self._stated |= step._flags
 
+    @property
+    def packs(self) -> bool:
+        """Whether the next step is packed with others, if it can be."""
+        return self._packing.packs
+
+    def gather(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> Block:
+        """
+        Where an environment's transitions gather from here on, for the least there is to do for each.
+
+        The first began at `start_time`. Who adds the first of some calls `gathers`, and of many `write`.
+        """
+        self._block = self._packing.block(columns, start_time)
+        return self._block
+
+    def gathers(self) -> None:
+        """Have what gathers written within the session's interval."""
+        self.segment.host.gathers(self._packing)
+
+    def write(self) -> None:
+        """Hand on what has gathered so far."""
+        self._packing.write()
+
+    def took(self, taken: Taken) -> int:
+        """Enter transitions that are about to be written; the index of the first."""
+        segment = self.segment
+        with self._lock:
+            first = self._next_index
+            self._next_index += taken.length
+            self._steps += taken.length
+            self._ledger.steps(taken.paid, invalid=taken.invalid)
+            self._stated |= taken.flags
+        for _ in range(taken.length):
+            segment.host.stepped()
+        for fault in taken.faults:
+            kind, _, detail = fault.partition(": ")
+            segment.fault(kind, detail)
+        return first
+
     def _settle(
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
         """End the steps that are still open, and enter what is said of the end."""
         for step in list(self._open_steps.values()):
             step._finish(end_time=end_time)
+        self._packing.write()
         for name, given in (("terminated", terminated), ("truncated", truncated)):
             said = cast(LiveSpan, self._span).checked(flag, name, given)
             self._stated |= {} if said is None else {name: said}
