@@ -299,6 +299,15 @@ class Session:
 
     # What the rooms above call.
 
+    @property
+    def share(self) -> object:
+        """Stands for this process's share of the run."""
+        return self._share
+
+    def records_for(self, share: object) -> bool:
+        """Whether what was started in that share goes on: not in a closed session, nor in a forked child."""
+        return not self._closed and self._share is share
+
     def join(self, where: Whereabouts) -> OpenPart:
         """Go on with another process's episode."""
         if self._closed:

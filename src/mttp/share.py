@@ -236,8 +236,9 @@ class Share:
             try:
                 for key, episode in list(self._unmarked.items()):
                     self._mark(key, cast(OpenEpisode, episode))
-                while self._gathering:
-                    self._gathering.popitem()[1].write(wait=False)
+                gathering, self._gathering = self._gathering, {}
+                for steps in gathering.values():
+                    steps.write(wait=False)
             finally:
                 self._marker = 0
                 self._marking.release()

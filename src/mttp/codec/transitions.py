@@ -22,8 +22,8 @@ _Notes = defaultdict[int, dict[str, Plain]]
 
 
 def encode(
-    observations: Sequence[object],
-    actions: Sequence[object],
+    observations: Sequence[object] | np.ndarray[Any, Any],
+    actions: Sequence[object] | np.ndarray[Any, Any],
     rewards: Sequence[object],
     terminated: Sequence[object],
     truncated: Sequence[object],
@@ -31,7 +31,7 @@ def encode(
     max_bytes: int | None = None,
 ) -> dict[str, Column]:
     """
-    The columns of these steps, one entry each; None is not stated.
+    The columns of these steps, one entry each or an array of them all; None is not stated.
 
     Of an observation or action beyond `max_bytes` only dtype and shape are kept.
     What is wrong with an entry is in its step's faults.
@@ -47,7 +47,7 @@ def encode(
 
 
 def _contents(
-    keys: content.Keys, values: Sequence[object], notes: _Notes, max_bytes: int | None
+    keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | None
 ) -> dict[str, Column]:
     array = _array(values)
     if array is not None and (max_bytes is None or max(array[0].nbytes, 8) <= max_bytes):
@@ -85,6 +85,8 @@ def _note(notes: _Notes, position: int, key: str, said: list[str]) -> None:
 
 def _array(values: Sequence[Any]) -> Any:
     """Numbers, or arrays of one dtype and shape, as one array; None where they are anything else."""
+    if isinstance(values, np.ndarray):
+        return values
     kinds = set(map(type, values))
     kind = kinds.pop() if len(kinds) == 1 else object
     if kind is np.ndarray:

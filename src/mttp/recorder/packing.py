@@ -129,6 +129,8 @@ class Packing:
                 self._hand_on(blocks.columns(said), indices[0], starts, ends)
         finally:
             self._writing.release()
+        if self._rows or (self._block is not None and self._block.rows):  # that came meanwhile
+            self._owner.segment.host.gathers(self)
 
     def _hand_on(
         self, columns: Mapping[str, Column], first: int, starts: Sequence[int], ends: Sequence[int]
