@@ -183,6 +183,11 @@ class Share:
         """Take note of a step that started."""
         next(self.stats.stepped)
 
+    def packed(self, steps: int) -> None:
+        """Take note of so many steps that were no handles of their own."""
+        with self.stats.lock:
+            self.stats.packed += steps
+
     def gathers(self, steps: Gathering) -> None:
         """Take note that steps gather, which are to be written soon."""
         self._gathering[id(steps)] = steps

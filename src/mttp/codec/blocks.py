@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from mttp.spans import SpanRecord
 
 __all__ = [
     "MAX_STEPS",
+    "SAME",
     "Column",
     "columns",
     "decode",
     "encode",
+    "entries",
     "is_block",
     "longest",
     "pack",
@@ -37,7 +39,8 @@ _PREFIX = f"{a.STEPS_COLUMN}."
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 _SCALARS: dict[Any, Any] = {float: np.float64, bool: np.bool_, int: np.int64}
 _NARROW = (np.int8, np.int16, np.int32)
-_SAME = "same"
+SAME: Final = "same"
+"""Says of a column that one entry stands for all."""
 
 
 class Column(NamedTuple):
@@ -45,8 +48,8 @@ class Column(NamedTuple):
 
     entries: Any
     """Its values in order of index: plain data each, or one array whose first axis is the steps."""
-    at: Sequence[int] | None = None
-    """Positions in the block of the steps that have it; None where all do."""
+    at: Sequence[int] | Literal["same"] | None = None
+    """Positions in the block of the steps that have it; None: all do; `SAME`: one entry is for all."""
 
 
 class _Stored(NamedTuple):
@@ -92,20 +95,27 @@ def encode(
         a.STEPS_COUNT: len(start_times),
         a.STEPS_START_TIMES: np.array(start_times, np.int64),
         a.STEPS_END_TIMES: np.array(end_times, np.int64),
-        **_paid(given),
+        **_paid(given, len(start_times)),
         **_laid_out(given),
     }
 
 
-def _paid(given: Mapping[str, Column]) -> dict[str, Plain]:
+def _paid(given: Mapping[str, Column], count: int) -> dict[str, Plain]:
     """What the block was paid, for those who don't look into it."""
     found: dict[str, Plain] = {}
     if a.STEP_REWARD in given:
         with suppress(OverflowError):  # of finite numbers whose sum is not
-            found[a.STEPS_REWARD_SUM] = math.fsum(given[a.STEP_REWARD].entries)
-    if errors := list(given.get(a.STEP_REWARD_STATUS, Column(())).entries).count("error"):
+            found[a.STEPS_REWARD_SUM] = math.fsum(entries(given, a.STEP_REWARD, count))
+    if errors := entries(given, a.STEP_REWARD_STATUS, count).count("error"):
         found[a.STEPS_REWARD_ERRORS] = errors
     return found
+
+
+def entries(given: Mapping[str, Column], key: str, count: int) -> list[Any]:
+    """What the steps that have an attribute say, of so many steps."""
+    column = given.get(key, Column(()))
+    found = column.entries.tolist() if isinstance(column.entries, np.ndarray) else list(column.entries)
+    return found * (count if column.at == SAME else 1)
 
 
 def _laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
@@ -118,23 +128,23 @@ def _laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
     layout: list[list[Any]] = []
     for key, column in kept.items():
         values, dtype, shape = stored[key] if column is given[key] else _stored(column.entries)
-        which: Any = None if column.at is None else list(column.at)
+        which: Any = column.at if column.at is None or column.at == SAME else list(column.at)
         if which is None and dtype is None and _are_same(values):
-            values, which = values[:1], _SAME
+            values, which = values[:1], SAME
         attributes[_PREFIX + key] = values
         layout.append([key, dtype, shape, which])
     attributes[a.STEPS_LAYOUT] = json.dumps(layout, separators=(",", ":"))
     return attributes
 
 
-def _imply(kept: dict[str, Column], keys: Sequence[str], at: Sequence[int] | None) -> None:
+def _imply(kept: dict[str, Column], keys: Sequence[str], at: Any) -> None:
     """Leave out dtype and shape of the steps that have the array: the layout says both."""
     said = None if at is None else {*at}
     for key in keys:
         column = kept.pop(key, None)
         if column is None or said is None:
             continue
-        places = range(len(column.entries)) if column.at is None else column.at
+        places: Any = range(len(column.entries)) if column.at is None else column.at
         left = {at: entry for at, entry in zip(places, column.entries, strict=True) if at not in said}
         if left:
             kept[key] = Column([*left.values()], [*left])
@@ -213,7 +223,7 @@ def rows(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
 
 def _entries(stored: Any, dtype: str | None, shape: list[int] | None, which: Any, count: int) -> Any:
     if dtype is None:
-        return (_copy(stored[0]) for _ in range(count)) if which == _SAME else stored
+        return (_copy(stored[0]) for _ in range(count)) if which == SAME else stored
     array = _array(stored, dtype)
     return array.reshape(count, *shape) if shape else array.ravel().tolist()
 

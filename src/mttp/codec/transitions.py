@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mttp.codec import content, steps
-from mttp.codec.blocks import Column, columns
+from mttp.codec.blocks import SAME, Column, columns
 from mttp.codec.plain import Faults, Plain
 from mttp.codec.rewards import assess
 from mttp.episodes import Reward
@@ -41,8 +41,8 @@ def encode(
     for keys, values in ((content.OBSERVATION, observations), (content.ACTION, actions)):
         found |= _contents(keys, values, notes, max_bytes)
     found |= _rewards(rewards, notes)
-    found[a.STEP_TERMINATED] = Column([*map(bool, terminated)])
-    found[a.STEP_TRUNCATED] = Column([*map(bool, truncated)])
+    for key, flags in ((a.STEP_TERMINATED, terminated), (a.STEP_TRUNCATED, truncated)):
+        found[key] = Column(np.fromiter(map(bool, flags), np.bool_, len(flags)))
     return found | columns([notes[position] for position in range(len(rewards))]) if notes else found
 
 
@@ -68,7 +68,7 @@ def _rewards(values: Sequence[object], notes: _Notes) -> dict[str, Column]:
     if array is not None and array.ndim == 1 and np.isfinite(array).all():
         return {
             a.STEP_REWARD: Column(array.astype(np.float64)),
-            a.STEP_REWARD_STATUS: Column(["ok"] * len(array)),
+            a.STEP_REWARD_STATUS: Column(["ok"], SAME),
         }
     found: list[dict[str, Plain]] = []
     for position, value in enumerate(values):

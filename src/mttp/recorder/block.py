@@ -27,26 +27,23 @@ class Taken(NamedTuple):
     @property
     def paid(self) -> Sequence[float]:
         """What was paid, by the steps that state a number."""
-        return list(self._entries(a.STEP_REWARD))
+        return blocks.entries(self.columns, a.STEP_REWARD, self.length)
 
     @property
     def invalid(self) -> int:
         """How many of the others paid something that is none."""
-        return list(self._entries(a.STEP_REWARD_STATUS)).count("error")
+        return blocks.entries(self.columns, a.STEP_REWARD_STATUS, self.length).count("error")
 
     @property
     def faults(self) -> list[str]:
         """What is wrong with what was recorded."""
-        return [fault for faults in self._entries(a.FAULTS) for fault in faults]
+        return [fault for faults in blocks.entries(self.columns, a.FAULTS, self.length) for fault in faults]
 
     @property
     def flags(self) -> dict[str, bool]:
         """What the last of them says of the end."""
         said = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
         return {name: bool(self.columns[key].entries[-1]) for name, key in said.items()}
-
-    def _entries(self, key: str) -> Any:
-        return self.columns[key].entries if key in self.columns else ()
 
 
 class Block:

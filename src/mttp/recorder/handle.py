@@ -90,6 +90,9 @@ class Host(Protocol):
     def stepped(self) -> None:
         """Take note of a step that started."""
 
+    def packed(self, steps: int) -> None:
+        """Take note of so many steps that were no handles of their own."""
+
     def gathers(self, steps: Gathering) -> None:
         """Take note that steps gather, which are to be written soon."""
 

@@ -264,8 +264,7 @@ class Trajectory(Measured):
             self._steps += taken.length
             self._ledger.steps(taken.paid, invalid=taken.invalid)
             self._stated |= taken.flags
-        for _ in range(taken.length):
-            segment.host.stepped()
+        segment.host.packed(taken.length)
         for fault in taken.faults:
             kind, _, detail = fault.partition(": ")
             segment.fault(kind, detail)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache
+from time import perf_counter_ns
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
+from mttp.clock import Clock
 from mttp.codec import blocks, transitions
 from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults
@@ -19,6 +21,7 @@ from mttp.recorder import OpenEpisode, OpenStep, inert_step
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
 from mttp.recorder.packing import MAX_BYTES
 from mttp.recorder.unopened import UnopenedStep
+from mttp.session import Session
 
 __all__ = ["Lane", "Owner"]
 
@@ -68,19 +71,19 @@ class Lane:
         *,
         at: int,
         max_bytes: int,
-        lives: Callable[[], bool],
+        session: Session,
         is_quick: bool,
         has_actions: bool,
     ) -> None:
         """
         `observation` is what the first step begins with, at that time.
 
-        `lives` says whether the episode can take anything, `is_quick` that observations need but a copy, and
-        `has_actions` that actions are recorded.
+        `is_quick` says that other observations need but a copy, and `has_actions` that actions are recorded.
         """
         self._owner = owner
         self._episode = episode
-        self._lives = lives
+        self._session = session
+        self._share = session.share
         self._max_bytes = max_bytes
         self._at = at
         self._kind = _kind(observation, max_bytes)
@@ -99,43 +102,42 @@ class Lane:
         self._step: OpenStep | None = None
         self._action: Any = None
         self._faults: Faults = []
-        self._is_odd = False
         self._shown: Any = None
-        self._now = episode.segment.clock.now
+        self._offset = 0
         self._take_over(observation, faults)
 
     # What the environment is surrounded with.
 
     @property
     def goes_on(self) -> bool:
-        """Whether nothing has changed around the calls."""
-        return self._variable.get() is self._base and self._lives()
+        """Whether nothing has changed around the calls: the context, the session, the process."""
+        session = self._session
+        return self._variable.get() is self._base and session._share is self._share and not session._closed
 
-    def enter(self, marks: Mapping[str, Any], now: Callable[[], int]) -> None:
-        """Go on in the context that is current, in which `marks` say who records; `now` tells the time."""
+    def leave(self) -> None:
+        """Take nothing more."""
+        self._base = None
+
+    def enter(self, marks: Mapping[str, Any], clock: Clock) -> None:
+        """Go on in the context that is current, in which `marks` say who records."""
         self._base = self._variable.get()
         places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._episode}
         self._context = Context({**self._base, **marks, **places})
-        self._now = now
+        self._offset = clock.offset
 
     def step(
-        self,
-        wrapped: Callable[..., _T],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        failed: Callable[[str, Exception], None],
+        self, wrapped: Callable[[Any], _T], action: Any, failed: Callable[[str, Exception], None]
     ) -> _T:
         """Around the environment's `step`; whatever goes wrong here is for `failed`."""
         try:
-            action = args[0] if args else next(iter(kwargs.values()), None)
             self._action = action if type(action) in self._quick_actions else self._kept(action)
             self._claims.append(None)
             token = self._variable.set(self._context)
         except Exception as error:
             failed("acts", error)
-            return wrapped(*args, **kwargs)
+            return wrapped(action)
         try:
-            result = wrapped(*args, **kwargs)
+            result = wrapped(action)
         except BaseException as error:
             try:
                 self._fail(error)
@@ -152,10 +154,10 @@ class Lane:
 
     def _take(self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> None:
         """The step was taken: what came of it."""
-        at = self._now()
+        at = self._offset + perf_counter_ns()
         try:
             self._claims.pop()
-            is_odd = self._is_odd or bool(self._faults) or (info and infos.components(info))
+            is_odd = self._is_odd or (info and infos.components(info))
         except IndexError:  # somebody asked for a handle
             is_odd = True
         if is_odd:
@@ -190,11 +192,14 @@ class Lane:
         """Begin the next step with an observation that nobody changes any more."""
         self._faults = faults
         kind = _kind(kept, self._max_bytes)
-        self._is_odd = kind != self._kind
-        self._shown = kept.tobytes() if kind and not self._is_odd else kept
+        self._is_alike = kind == self._kind
+        self._is_odd = bool(faults) or not self._is_alike
+        self._shown = kept.tobytes() if kind and self._is_alike else kept
 
     def _kept(self, action: Any) -> Any:
-        return self._owner.keep_action(action, self._faults)
+        kept = self._owner.keep_action(action, self._faults)
+        self._is_odd = self._is_odd or bool(self._faults)
+        return kept
 
     @property
     def at(self) -> int:
@@ -204,7 +209,7 @@ class Lane:
     @property
     def shown(self) -> Any:
         """The observation that the next step begins with."""
-        if self._kind is None or self._is_odd:
+        if self._kind is None or not self._is_alike:
             return self._shown
         dtype, shape = self._kind
         return np.frombuffer(self._shown, dtype).reshape(shape)

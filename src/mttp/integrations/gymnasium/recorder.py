@@ -73,6 +73,7 @@ class Recorder:
         self._is_muted = workers.switch(owner)
         self._clock = Clock()
         self._active = True
+        self._lane: Lane | None = None
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -111,16 +112,18 @@ class Recorder:
 
     def step(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         """Around `step`."""
+        lane = self._lane
+        if lane is not None and lane.goes_on and not kwargs:
+            return lane.step(wrapped, args[0], self._failed)
+        if self._is_silent():
+            return wrapped(*args, **kwargs)
+        self._before_step(args, kwargs)
         lane = self._scene.lane
-        if lane is None or not lane.goes_on or self._is_muted():
-            if self._is_silent():
-                return wrapped(*args, **kwargs)
-            self._before_step(args, kwargs)
-            lane = self._scene.lane
-            if lane is None:
-                return self._tell(self._scene.reacts, wrapped, args, kwargs)
-            lane.enter({_WITHIN_KEY: (*_within(), self)}, self._clock.now)
-        return lane.step(wrapped, args, kwargs, self._failed)
+        if lane is None:
+            return self._tell(self._scene.reacts, wrapped, args, kwargs)
+        lane.enter({_WITHIN_KEY: (*_within(), self)}, self._clock)
+        self._lane = lane if self._is_muted is bool else None  # else each step has to be asked about
+        return lane.step(lambda _: wrapped(*args, **kwargs), _action(args, kwargs), self._failed)
 
     def step_async(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -154,8 +157,7 @@ class Recorder:
         self._guard(self._scene.resets, seed, options, at=self._clock.now())
 
     def _before_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        action = args[0] if args else next(iter(kwargs.values()), None)
-        self._guard(self._scene.acts, action, at=self._clock.now())
+        self._guard(self._scene.acts, _action(args, kwargs), at=self._clock.now())
 
     def _is_silent(self) -> bool:
         """Whether this call is another recorder's to record, or nobody's."""
@@ -208,6 +210,10 @@ class Recorder:
             fault("integration_error", f"gymnasium: {what}: {scalar_text(error)}")
         with contextlib.suppress(Exception):
             self._scene.leaves("recording_failed", at=self._clock.now())
+
+
+def _action(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args else next(iter(kwargs.values()), None)
 
 
 def _within() -> tuple[Recorder, ...]:

@@ -85,7 +85,8 @@ class Track:
         """Take other options from here on."""
         self._options = options
         if self.lane is not None:
-            self._shown, self.lane = _Shown(self.lane.shown, [], self.lane.at), None
+            self._shown = _Shown(self.lane.shown, [], self.lane.at)
+            self._leave_lane()
         self._observations, self._actions = (
             Reader(space, max_bytes=options.max_bytes) for space in self._spaces
         )
@@ -101,7 +102,8 @@ class Track:
 
         `facts` are the new episode's own; it starts when a step is taken.
         """
-        self._open = self._step = self.lane = None
+        self._leave_lane()
+        self._open = self._step = None
         self.over = False
         if not configuration.may_record():
             self._start = self._shown = None
@@ -147,7 +149,7 @@ class Track:
             shown.faults,
             at=shown.at,
             max_bytes=self._options.max_bytes,
-            lives=opened.lives,
+            session=opened.session,
             is_quick=self._options.observations and self._observations.as_it_is,
             has_actions=self._options.actions,
         )
@@ -240,7 +242,13 @@ class Track:
 
     def forget(self) -> None:
         """Record nothing until the next reset."""
-        self._start = self._shown = self._open = self._step = self.lane = None
+        self._leave_lane()
+        self._start = self._shown = self._open = self._step = None
+
+    def _leave_lane(self) -> None:
+        lane, self.lane = self.lane, None
+        if lane is not None:
+            lane.leave()
 
 
 def _note(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
