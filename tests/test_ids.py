@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,12 +17,12 @@ def test_ids_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Zero is OpenTelemetry's "no id".
     """
-    numbers = [7, 0, 0, 0, 5, 0]  # taken from the end
-    monkeypatch.setattr(ids, "_pool", numbers)
+    numbers = [0] * 256
+    numbers[3:6] = [7, 5, 3]
+    monkeypatch.setattr(ids, "_pool", [])
+    monkeypatch.setattr(ids.os, "urandom", lambda _: struct.pack("256Q", *numbers))
 
-    span, trace = ids.span_id(), ids.trace_id()
-
-    assert (5, 7, []) == (span, trace & (2**64 - 1), numbers)
+    assert (7, 3 << 64 | 5) == (ids.span_id(), ids.trace_id())
 
 
 def test_a_seed_changes_nothing() -> None:

@@ -128,7 +128,7 @@ def test_the_record_keeps_arrays_where_the_profile_does(sink: Sink) -> None:
     span.set_status(StatusCode.ERROR, "broken")
     span.end(TIME + 2)
 
-    kept, arrays = span.record(full), span.record()
+    kept, arrays = span.as_record(full), span.as_record()
     assert isinstance(kept.attributes["array"], np.ndarray)
     assert [1.5, 2.5] == arrays.attributes["array"]
     assert (f"{1:032x}", f"{2:016x}", f"{1:016x}", TIME, TIME + 2, 2, "broken") == (
@@ -151,7 +151,7 @@ def test_flags_say_whether_the_parent_is_remote(parent: SpanContext | None, flag
     """
     As OTLP has it.
     """
-    assert flags == start(sink, parent=parent).record().flags
+    assert flags == start(sink, parent=parent).as_record().flags
 
 
 def test_a_foreign_span_without_identity_is_no_record() -> None:
@@ -528,7 +528,7 @@ def test_its_size_is_that_of_its_line(sink: Sink) -> None:
         span = start(sink, values={"value": value})
         span.add_event("e", {"text": "x" * 100})
         span.end()
-        (line,) = encode_records([span.record(packed)])
+        (line,) = encode_records([span.as_record(packed)])
         ratios.append(len(line) / span.size)
 
     assert all(0.3 < ratio < 3 for ratio in ratios)

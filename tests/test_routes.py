@@ -280,6 +280,7 @@ def test_what_one_loses_is_told_there_and_nowhere_else(exporter: Exporter, troub
         play(task="early")
         _, full = pipelines(session)
         full.buffer_bytes, full.patience = 1, 0.0
+        full._weigh()  # the limit is looked at when something was written
         play(task="lost")
         full.buffer_bytes = 10**9
         troubled.open.set()

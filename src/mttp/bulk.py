@@ -27,8 +27,6 @@ _IDENTITY = (
     "group",
     "index",
     "inputs",
-    "metadata",
-    "metrics",
     "policy",
     "policy_update_index",
     "policy_version_start",
@@ -71,11 +69,12 @@ def record(
     facts = {name: getattr(episode, name) for name in _IDENTITY}
     opened = OpenEpisode(
         host,
+        {**facts, "timing": timing or episode.timing},
         trace_id=int(episode.trace_id or "0", 16),
         episode_id=episode.id or None,
         start_time=start,
-        timing=timing or episode.timing,
-        **{name: value for name, value in facts.items() if value is not None},
+        metadata=episode.metadata,
+        metrics=episode.metrics,
     )
     root = cast(LiveSpan, opened._span)
     finish = episode.end_time if end_time is None else end_time

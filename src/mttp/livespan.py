@@ -24,13 +24,25 @@ from mttp.codec.profiles import Profile, arrays
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MAX_USER_ATTRIBUTES", "Ended", "GuestSpan", "LiveSpan", "Observers", "Origin", "Sink"]
+__all__ = [
+    "MAX_USER_ATTRIBUTES",
+    "SPAN_BYTES",
+    "VALUE_BYTES",
+    "Ended",
+    "GuestSpan",
+    "LiveSpan",
+    "Observers",
+    "Origin",
+    "Sink",
+]
 
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
 _OURS = "mttp."
-_SPAN_BYTES, _VALUE_BYTES = 400, 40
+_NUMBERS = frozenset({float, int, bool, type(None)})
+SPAN_BYTES, VALUE_BYTES = 400, 40
+"""What a span, and each of its attributes, take in a file besides text and arrays: a rule of thumb."""
 KINDS = {
     SpanKind.INTERNAL: 1,
     SpanKind.SERVER: 2,
@@ -139,8 +151,8 @@ class GuestSpan(Ended):
             instrumentation_scope=span.instrumentation_scope,
         )
         marks = [event.attributes for event in span.events] + [link.attributes for link in span.links]
-        self.size = _SPAN_BYTES + _weight(self._values)
-        self.size += sum(_SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
+        self.size = SPAN_BYTES + _weight(self._values)
+        self.size += sum(SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
 
     @property
     def identity(self) -> SpanContext:
@@ -191,11 +203,15 @@ class LiveSpan(Span, Ended):
     _context: SpanContext | None = None
     _events: Sequence[Event] = ()
     _links: Sequence[Link] = ()
-    _block: tokens.Block | None = None
+    block: tokens.Block | None = None
+    """A token block as it was handed over, until somebody asks for its attributes."""
     _faults: Faults | None = None
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
     _is_light = False
+    """Whether nothing was said of it but small attributes and a token block, so that it can end in short."""
+    _start_time: int
+    _span_id: int
     size = 0
 
     def __init__(
@@ -211,13 +227,8 @@ class LiveSpan(Span, Ended):
         start_time: int | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[Link] = (),
-        is_light: bool = False,
     ) -> None:
-        """
-        Start now, or at `start_time`; without a `context` as a child in its `parent`'s trace.
-
-        What `is_light` has no value that takes more space than a number.
-        """
+        """Start now, or at `start_time`; without a `context` as a child in its `parent`'s trace."""
         self._name = name
         self._parent = parent
         self._clock = clock
@@ -231,14 +242,12 @@ class LiveSpan(Span, Ended):
         else:
             self.trace_id = cast(SpanContext, parent).trace_id
             self._span_id = ids.span_id()
-        if is_light:
-            self._is_light = True
         if kind is not SpanKind.INTERNAL:
             self._kind = kind
         if links:
             self._links = list(links)
         given = None if start_time is None else self.checked(nanoseconds, start_time)
-        self.started = self._start_time = clock.now() if given is None else given
+        self._start_time = clock.now() if given is None else given
         if origin.observers is not None:
             origin.observers.started(self)
 
@@ -253,30 +262,45 @@ class LiveSpan(Span, Ended):
         return self._context
 
     @property
+    def started(self) -> int:
+        """Its start, in nanoseconds since the Unix epoch."""
+        return self._start_time
+
+    @property
     def values(self) -> dict[str, Any]:
         """Its attributes as recorded; whoever has them may put anything there."""
         self._is_light = False
-        if self._block is not None:
-            self.scalars.update(tokens.unfold(self._block))
-            self._block = None
+        block = self.block
+        if block is not None:
+            faults: Faults = []
+            self.scalars.update(tokens.unfold(block, faults))
+            if faults and self.__dict__.pop("block", None) is not None:  # of two threads one says so
+                self._note_late(faults)
+            self.block = None
         return self.scalars
 
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
         self.scalars = values
 
+    def _note_late(self, faults: Faults) -> None:
+        """Say what nobody has looked at before, be it after the end."""
+        self.note(faults)
+        if self._end_time is not None:
+            self.scalars[a.FAULTS] = list(dict.fromkeys([*self.scalars.get(a.FAULTS, ()), *faults]))
+
     @property
     def faults(self) -> Faults:
         """What was wrong with what was recorded, `kind: detail` each."""
         if self._faults is None:
-            self._faults = []
+            self._is_light, self._faults = False, []
         return self._faults
 
     @property
     def omissions(self) -> list[str]:
         """What was left out, and why."""
         if self._omissions is None:
-            self._omissions = []
+            self._is_light, self._omissions = False, []
         return self._omissions
 
     # What a reader of the span sees.
@@ -331,7 +355,7 @@ class LiveSpan(Span, Ended):
         )
         return str(printable.to_json(indent))
 
-    def record(self, profile: Profile = arrays) -> spans.SpanRecord:
+    def as_record(self, profile: Profile = arrays) -> spans.SpanRecord:
         """The span as a plain record, its attributes as `profile` delivers them."""
         return spans.SpanRecord(
             trace_id=f"{self.trace_id:032x}",
@@ -390,13 +414,13 @@ class LiveSpan(Span, Ended):
             given = None if timestamp is None else self.checked(nanoseconds, timestamp)
             when = self._clock.now() if given is None else given
             event = Event(self._text(name), self._plain(attributes), when)
-            self._events = self._events or []
+            self._is_light, self._events = False, self._events or []
             cast("list[Event]", self._events).append(event)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Refer to another span."""
         if self._takes("add_link") and context.is_valid:
-            self._links = self._links or []
+            self._is_light, self._links = False, self._links or []
             cast("list[Link]", self._links).append(Link(context, self._plain(attributes)))
 
     def _plain(self, attributes: Attributes) -> dict[str, Any]:
@@ -448,17 +472,16 @@ class LiveSpan(Span, Ended):
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
         self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
 
-    @property
-    def holds_block(self) -> bool:
-        """Whether there is a token block."""
-        return self._block is not None or a.TOKEN_ENCODING in self.scalars
-
-    def hold(self, block: tokens.Block) -> None:
-        """Keep a token block as it was handed over, until somebody asks for its attributes."""
-        self._block = block
+    def is_unusual(self) -> None:
+        """There is something to look after when it ends."""
+        self._is_light = False
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on; only the first call counts."""
+        self.conclude(end_time)
+
+    def conclude(self, end_time: int | None = None) -> None:
+        """The same, whatever `end` means to somebody."""
         try:
             del self._is_open  # one step, so that of two threads only one ends the span
         except AttributeError:
@@ -466,36 +489,31 @@ class LiveSpan(Span, Ended):
             return
         given = None if end_time is None else self.checked(nanoseconds, end_time)
         ended = self._clock.now() if given is None else given
-        if ended < self.started:
+        if ended < self._start_time:
             if given is not None:
                 self.fault("time_invalid", "the end is before the start")
-            ended = self.started
+            ended = self._start_time
         if self._faults:
             self.scalars[a.FAULTS] = list(dict.fromkeys(self._faults))
-            self._is_light = False
         if self._omissions:
             self.scalars[a.OMISSIONS] = list(dict.fromkeys(self._omissions))
-            self._is_light = False
-        self._end_time = ended
-        self.size = self._weigh()
+        self._end_time, is_light, self._is_light = ended, self._is_light, False
+        self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_light else self._weigh()
+        if self.block is not None:
+            self.size += self.block[3]
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
         self._sink.ended(self)
 
     def _weigh(self) -> int:
-        values = self.scalars
-        size = _SPAN_BYTES + (_VALUE_BYTES * len(values) if self._is_light else _weight(values))
-        if self._block is not None:
-            size += self._block.nbytes
-        if self._events or self._links:
-            for mark in (*self._events, *self._links):
-                size += _SPAN_BYTES + _weight(dict(mark.attributes or {}))
-        return size
+        marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
+        size = SPAN_BYTES + _weight(self.scalars)
+        return size + sum(SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
 
     def with_values(self, values: dict[str, Any]) -> LiveSpan:
         """The same ended span with other attributes; the original stays as it is."""
         shown = copy.copy(self)
-        shown.scalars, shown._block = values, None
+        shown.scalars, shown.block = values, None
         return shown
 
     def with_origin(self, origin: Origin) -> LiveSpan:
@@ -554,8 +572,10 @@ def _message(exception: BaseException) -> str:
 
 def _weight(value: dict[str, Any] | list[Any]) -> int:
     """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
-    size = _VALUE_BYTES * len(value)
+    size = VALUE_BYTES * len(value)
     for item in value.values() if isinstance(value, dict) else value:
+        if type(item) in _NUMBERS:
+            continue
         if isinstance(item, (str, bytes)):
             size += len(item)
         elif isinstance(item, (list, dict)):

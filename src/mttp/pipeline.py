@@ -113,7 +113,9 @@ class Pipeline:
         if self._easy and not last:
             self._inbox.append(span)
             self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-            return (self._easy and self._inbox_bytes < self._room) or self._look(span)
+            if self._inbox_bytes >= self._room or not self._easy:  # it may have changed by now
+                return self._look(span)
+            return True
         trace_id, last = span.trace_id, last or _here.writes
         wanted = self._gate is not None and self._gate.judge(span)
         with self._lock:
@@ -172,6 +174,8 @@ class Pipeline:
 
     def wake(self) -> None:
         """Have what there is written within the interval, or at once where it is much."""
+        if self._easy and self._inbox_bytes <= URGENT_BYTES:
+            return
         with self._changed:
             if not self._closed and (not self._awake or self._hurried()):
                 self._awake = self._start()
@@ -244,7 +248,8 @@ class Pipeline:
 
     def _weigh(self) -> int:
         others = self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
-        self._room = min(URGENT_BYTES, self.buffer_bytes - others)
+        free = self.buffer_bytes - others
+        self._room = min(URGENT_BYTES, free) if self._inbox_bytes <= URGENT_BYTES else free
         self._stats.waiting_bytes = used = self._inbox_bytes + others
         return used
 

@@ -15,7 +15,7 @@ __all__ = ["record"]
 def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
     """The span as a record; those of ours as `profile` delivers them, others as they are."""
     if isinstance(span, LiveSpan):
-        return span.record(profile)
+        return span.as_record(profile)
     context = span.get_span_context()
     if context is None:
         raise ValueError(f"span {span.name!r} has no context")

@@ -143,35 +143,30 @@ class Session:
         """
         if self._closed:
             return inert_episode()
-        facts: dict[str, Any] = {
-            "env": env,
-            "task": task,
-            "group": group,
-            "policy": policy,
-            "index": index,
-            "attempt": attempt,
-            "split": split,
-            "policy_version_start": policy_version,
-            "policy_update_index": policy_update_index,
-            "env_version": env_version,
-            "env_index": env_index,
-            "env_kwargs": env_kwargs,
-            "env_spaces": env_spaces,
-            "env_wrappers": env_wrappers,
-            "env_rng_sha256": env_rng_sha256,
-            "timing": timing,
-        }
         try:
+            facts = {
+                "env": env,
+                "task": task,
+                "group": group,
+                "seed": seed,
+                "policy": policy,
+                "slices": slices or None,
+                "inputs": inputs,
+                "index": index,
+                "attempt": attempt,
+                "split": split,
+                "policy_version_start": policy_version,
+                "policy_update_index": policy_update_index,
+                "env_version": env_version,
+                "env_index": env_index,
+                "env_kwargs": env_kwargs,
+                "env_spaces": env_spaces,
+                "env_wrappers": env_wrappers or None,
+                "env_rng_sha256": env_rng_sha256,
+                "timing": timing,
+            }
             return OpenEpisode(
-                self._share,
-                episode_id=id,
-                start_time=start_time,
-                slices=slices,
-                seed=seed,
-                inputs=inputs,
-                metadata=metadata,
-                steps=steps,
-                **{name: value for name, value in facts.items() if value is not None},
+                self._share, facts, episode_id=id, start_time=start_time, metadata=metadata, steps=steps
             )
         except Exception as error:
             self._share.fault("internal_error", f"episode: {error!r}")

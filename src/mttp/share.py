@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -179,9 +179,10 @@ class Share:
         with self.stats.lock:
             self._parts -= 1
 
-    def stepped(self) -> None:
-        """Take note of a step that started."""
-        next(self.stats.stepped)
+    @property
+    def stepped(self) -> Iterator[int]:
+        """Whoever starts a step takes the next of these."""
+        return self.stats.stepped
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""

@@ -20,6 +20,7 @@ import mttp
 from mttp import configuration
 from mttp.errors import InstrumentError
 from mttp.recorder import OpenEpisode, OpenStep
+from mttp.recorder.live_step import LiveStep
 from mttp.session import Session
 
 
@@ -295,10 +296,10 @@ BREAKABLE = [
     (OpenEpisode, "final_observation"),
     (OpenStep, "observation"),
     (OpenStep, "action"),
-    (OpenStep, "reward"),
-    (OpenStep, "end"),
-    (OpenStep, "__enter__"),
-    (OpenStep, "__exit__"),
+    (LiveStep, "reward"),
+    (LiveStep, "end"),
+    (LiveStep, "__enter__"),
+    (LiveStep, "__exit__"),
 ]
 
 
@@ -358,7 +359,7 @@ def test_recording_goes_on_after_a_fault(session: mttp.Session, monkeypatch: pyt
     env = Scripted()
     mttp.instrument(env)
     with monkeypatch.context() as patched:
-        patched.setattr(OpenStep, "reward", broken)
+        patched.setattr(LiveStep, "reward", broken)
         act_out(env, PLAYS[:1])
     act_out(env, PLAYS[1:])
 

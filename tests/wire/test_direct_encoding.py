@@ -326,7 +326,7 @@ def test_lines_of_our_own_spans_are_the_lines_of_their_records(profile: Any) -> 
 
     direct = otlp_json.encode_spans(spans, lambda one: profile(one.values))
 
-    assert list(otlp_json.encode_records(one.record(profile) for one in spans)) == list(direct)
+    assert list(otlp_json.encode_records(one.as_record(profile) for one in spans)) == list(direct)
 
 
 @settings(deadline=None, max_examples=150)

@@ -46,6 +46,15 @@ _NUMBERS = {
     "step_reward_sum": a.EPISODE_STEP_REWARD_SUM,
 }
 _FLAGS = {"terminated": a.EPISODE_TERMINATED, "truncated": a.EPISODE_TRUNCATED}
+_AS_GIVEN: dict[tuple[str, type], str] = {
+    ("status", str): a.EPISODE_STATUS,
+    ("outcome", str): a.EPISODE_OUTCOME,
+    **{(name, str): key for name, key in _TEXTS.items()},
+    **{(name, int): key for name, key in _INTEGERS.items()},
+    **{(name, float): key for name, key in _NUMBERS.items()},
+    **{(name, bool): key for name, key in _FLAGS.items()},
+}
+"""What needs no conversion, by name and type."""
 _JSON = {"env_kwargs": a.ENV_KWARGS, "env_spaces": a.ENV_SPACES, "inputs": a.INPUTS_JSON}
 _LISTS = {"env_wrappers": a.ENV_WRAPPERS, "slices": a.TASK_SLICES}
 _ENDING = {"status": a.EPISODE_STATUS, "outcome": a.EPISODE_OUTCOME, "return_basis": a.EPISODE_RETURN_BASIS}
@@ -59,20 +68,26 @@ KEYS = frozenset(
 TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
 
 
-def identity(*, run_id: str, episode_id: str, faults: Faults, **given: Any) -> dict[str, Plain]:
+def identity(run_id: str, episode_id: str, faults: Faults, given: Mapping[str, Any]) -> dict[str, Plain]:
     """What is known when an episode starts; None is not stated."""
     attributes: dict[str, Plain] = {a.RUN_ID: run_id, a.EPISODE_ID: episode_id}
-    return attributes | _facts(given, faults)
+    _add_facts(attributes, given, faults)
+    return attributes
 
 
-def _facts(given: Mapping[str, Any], faults: Faults) -> dict[str, Plain]:
-    attributes: dict[str, Plain] = {}
+def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: Faults) -> None:
     for name, value in given.items():
+        if value is None:
+            continue
+        kind = type(value)
+        key = _AS_GIVEN.get((name, kind))
+        if key is not None:
+            attributes[key] = value if kind is not str or value.isascii() else text(value, faults)
+            continue
         try:
-            attributes |= {} if value is None else _fact(name, value, faults)
+            attributes |= _fact(name, value, faults)
         except Exception as error:  # whatever a foreign object raises when it is looked at
             faults.append(f"{name}_invalid: {error!r}")
-    return attributes
 
 
 def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
@@ -94,13 +109,14 @@ def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
 
 
 def ending(
-    *, status: str, outcome: str, faults: Faults, return_basis: str | None, **given: Any
+    given: Mapping[str, Any], faults: Faults, *, return_basis: str | None, step_count: int, span_count: int
 ) -> dict[str, Plain]:
     """What is known when an episode ends."""
-    attributes: dict[str, Plain] = {a.EPISODE_STATUS: status, a.EPISODE_OUTCOME: text(outcome, faults)}
+    attributes: dict[str, Plain] = {a.EPISODE_STEP_COUNT: step_count, a.EPISODE_SPAN_COUNT: span_count}
     if return_basis is not None:
         attributes[a.EPISODE_RETURN_BASIS] = return_basis
-    return attributes | _facts(given, faults)
+    _add_facts(attributes, given, faults)
+    return attributes
 
 
 def seed(value: object) -> int | str | None:

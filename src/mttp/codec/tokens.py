@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,18 @@ from mttp.codec.plain import Faults, Plain, text
 from mttp.episodes import Tokens
 from mttp.semconv import attributes as a
 
-__all__ = ["ARRAY_KEYS", "KEYS", "Block", "decode", "encode", "leave_out", "make", "pack", "snapshot", "unfold"]
+__all__ = [
+    "ARRAY_KEYS",
+    "KEYS",
+    "Block",
+    "decode",
+    "encode",
+    "leave_out",
+    "make",
+    "pack",
+    "snapshot",
+    "unfold",
+]
 
 ARRAY_KEYS = {
     "ids": a.TOKEN_IDS,
@@ -54,107 +65,130 @@ KEYS = frozenset(
 """Every attribute of a token block."""
 
 
-@dataclass(slots=True)
-class Block:
-    """A token block as it was handed over, and nothing wrong with it."""
+Block: TypeAlias = "tuple[int, tuple[Any, ...], dict[str, Any] | None, int]"
+"""
+A token block as it was handed over, for the least that can be made of it in the training loop's time.
 
-    count: int
-    """Number of completion tokens."""
-    arrays: list[tuple[str, str, bytes, int]]
-    """Name, dtype, bytes and length of each array; all but the prompt's ids cover the completion."""
-    texts: dict[str, str]
-    """What is stated besides, in ASCII."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(len(data) for _, _, data, _ in self.arrays)
-
+The completion's length; name, dtype and bytes of each array, flat; facts that are stated; bytes in all.
+A list is a tuple, and has no dtype: nobody has looked at what is in it.
+"""
 
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
-_INTEGERS = {np.dtype(kind): kind for kind in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")}
-_FLOATS = {np.dtype(kind): kind for kind in ("float32", "float64", "float16")}
+_INTEGERS = {
+    np.dtype(name): name for name in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
+}
+_FLOATS = {np.dtype(name): name for name in ("float32", "float64", "float16")}
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
-_NUMBER = (float, int)
-_structs = lru_cache(maxsize=1 << 10)(struct.Struct)
+_LISTED = frozenset({list, tuple})
+_ndarray = np.ndarray
 
 
-def snapshot(ids: Any, given: Mapping[str, Any]) -> Block | None:
+def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
     """
-    A copy of a block of the usual kind, at the least cost to the caller; None for what must be looked at.
+    A copy of a block of the usual kind; None for what must be looked at before anything goes on.
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    found = _copied(ids, _INTEGERS)
-    if found is None:
+    copied = _copied(_INTEGERS, ids)
+    if copied is None:
         return None
-    dtype, data, count = found
-    arrays, texts = [("ids", dtype, data, count)], {}
+    (dtype, data), count = copied, len(ids)
+    arrays: tuple[Any, ...] = ("ids", dtype, data)
+    size = _size(data)
+    if logprobs is not None:
+        copied = _copied(_FLOATS, logprobs)
+        if copied is None or len(logprobs) != count:
+            return None
+        dtype, data = copied
+        arrays = (*arrays, "logprobs", dtype, data)
+        size += _size(data)
+    if not given:
+        return count, arrays, None, size
+    facts = {}
     for name, value in given.items():
         if value is None:
             continue
         if name in _DTYPES:
-            found = _copied(value, _DTYPES[name])
-            if found is None or (found[2] != count and name != "prompt_ids"):
+            copied = _copied(_DTYPES[name], value)
+            if copied is None or (len(value) != count and name != "prompt_ids"):
                 return None
-            arrays.append((name, *found))
+            arrays = (*arrays, name, *copied)
+            size += _size(copied[1])
         elif name in _TEXTS and type(value) is str and value.isascii():
-            texts[name] = value
+            facts[name] = value
         else:
             return None
-    return Block(count, arrays, texts)
+    return count, arrays, facts, size
 
 
-def _copied(value: Any, dtypes: Mapping[Any, str]) -> tuple[str, bytes, int] | None:
-    """Dtype, bytes and length; None for what is no one-dimensional array or list of such numbers."""
-    kind = type(value)
-    if kind is np.ndarray:
+def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, Any] | None:
+    if type(value) is _ndarray:
         dtype = dtypes.get(value.dtype)
-        return None if dtype is None or value.ndim != 1 else (dtype, value.tobytes(), value.size)
-    if kind is not list and kind is not tuple:
-        return None
-    length = len(value)
-    try:
-        if dtypes is _INTEGERS:
-            return "int64", _structs(f"{length}q").pack(*value), length
-        if not length or type(value[0]) in _NUMBER:
-            return "float64", _structs(f"{length}d").pack(*value), length
-    except (struct.error, OverflowError):
-        pass
-    return None
+        return None if dtype is None or value.ndim != 1 else (dtype, value.tobytes())
+    return ("", tuple(value)) if type(value) in _LISTED else None
 
 
-def unfold(block: Block) -> dict[str, Plain]:
+def _size(data: bytes | tuple[Any, ...]) -> int:
+    return len(data) if type(data) is bytes else 8 * len(data)
+
+
+def unfold(block: Block, faults: Faults) -> dict[str, Plain]:
     """A block's attributes in the array form, as `encode` gives them."""
-    arrays = {name: _expanded(name, dtype, data) for name, dtype, data, _ in _in_order(block.arrays)}
-    attributes: dict[str, Plain] = {a.TOKEN_COUNT: block.count}
+    count, flat, facts, _ = block
+    listed = sorted(zip(flat[::3], flat[1::3], flat[2::3], strict=True), key=_place)
+    arrays = {name: _expanded(name, dtype, data) for name, dtype, data in listed}
+    if any(array is None for array in arrays.values()):
+        return encode(make(_given(block), faults), faults)
+    attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
     if "prompt_ids" in arrays:
         attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
-    for name, value in block.texts.items():
+    for name, value in (facts or {}).items():
         attributes[_FACT_KEYS[name]] = value
-    if "logprobs" in arrays and block.count:
+    if "logprobs" in arrays and count:
         attributes[a.TOKEN_MEAN_LOGPROB] = _mean(arrays["logprobs"])
     attributes[a.TOKEN_ENCODING] = "array"
     attributes[a.TOKEN_LAYOUT] = _known_layout(
-        tuple((name, array.dtype.name, len(array)) for name, array in arrays.items())
+        tuple([(name, array.dtype.name, len(array)) for name, array in arrays.items()])
     )
     for name, array in arrays.items():
         attributes[ARRAY_KEYS[name]] = array
     return attributes
 
 
+def _given(block: Block) -> dict[str, Any]:
+    """What was handed over."""
+    _, flat, facts, _ = block
+    arrays = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return {name: np.frombuffer(data, dtype) if dtype else data for name, dtype, data in arrays} | (
+        facts or {}
+    )
+
+
+def _expanded(name: str, dtype: str, data: Any) -> Any:
+    """The array as it is recorded; None where it was a list of something else than such numbers."""
+    integer = name in Tokens.INTEGER_ARRAYS
+    if not dtype:
+        return _numbers("q" if integer else "d", data)
+    array = np.frombuffer(data, dtype)
+    if integer:
+        return array if dtype == "int64" else array.astype(np.int64)
+    return array.astype(np.float64) if dtype == "float16" else array
+
+
+def _numbers(code: str, values: tuple[Any, ...]) -> Any:
+    if code == "d" and values and type(values[0]) not in (float, int):
+        return None
+    try:
+        return np.frombuffer(struct.pack(f"{len(values)}{code}", *values), code)
+    except (struct.error, OverflowError):
+        return None
+
+
 _ORDER = {name: place for place, name in enumerate(Tokens.ARRAYS)}
 
 
-def _in_order(arrays: Sequence[tuple[str, str, bytes, int]]) -> Sequence[tuple[str, str, bytes, int]]:
-    return sorted(arrays, key=lambda row: _ORDER[row[0]])
-
-
-def _expanded(name: str, dtype: str, data: bytes) -> Any:
-    array = np.frombuffer(data, dtype)
-    if name in Tokens.INTEGER_ARRAYS:
-        return array if dtype == "int64" else array.astype(np.int64)
-    return array.astype(np.float64) if dtype == "float16" else array
+def _place(row: tuple[str, str, bytes]) -> int:
+    return _ORDER[row[0]]
 
 
 @lru_cache(maxsize=1 << 10)

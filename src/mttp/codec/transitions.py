@@ -46,9 +46,7 @@ def encode(
     return found | columns([notes[position] for position in range(len(rewards))]) if notes else found
 
 
-def _contents(
-    keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | None
-) -> dict[str, Column]:
+def _contents(keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | None) -> dict[str, Column]:
     array = _array(values)
     if array is not None and (max_bytes is None or max(array[0].nbytes, 8) <= max_bytes):
         return {keys[0]: Column(array)}

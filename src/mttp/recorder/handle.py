@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
-from contextvars import Token
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
@@ -27,6 +27,8 @@ __all__ = [
     "Host",
     "Markable",
     "Measured",
+    "attach",
+    "current",
     "detach",
     "quiet",
 ]
@@ -37,6 +39,20 @@ STEP_KEY = otel_context.create_key("mttp-step")
 """Where the OpenTelemetry context holds the current step."""
 (SPAN_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, Context())
 """Where the OpenTelemetry context holds the current span."""
+
+
+def _variable() -> ContextVar[Context] | None:
+    """The variable that OpenTelemetry keeps its context in, unless it was told to keep it elsewhere."""
+    token = otel_context.attach(Context())
+    otel_context.detach(token)
+    return token.var if isinstance(cast(object, token), Token) else None
+
+
+_context = _variable()
+current: Callable[[], Context] = _context.get if _context is not None else otel_context.get_current
+"""The context that is current."""
+attach: Callable[[Context], Token[Context]] = _context.set if _context is not None else otel_context.attach
+"""Make a context the current one; `detach` takes what this returns."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -87,8 +103,9 @@ class Host(Protocol):
     def left(self, part: Markable) -> None:
         """Take note of the end of that part."""
 
-    def stepped(self) -> None:
-        """Take note of a step that started."""
+    @property
+    def stepped(self) -> Iterator[int]:
+        """Whoever starts a step takes the next of these."""
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""
@@ -170,7 +187,7 @@ class Handle:
 
     def __enter__(self) -> Self:
         if self._span is not None:
-            self._attached = (otel_context.attach(self._as_context()), self._attached)
+            self._attached = (attach(self._as_context()), self._attached)
         return self
 
     def _as_context(self) -> Context:

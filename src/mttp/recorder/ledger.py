@@ -15,16 +15,15 @@ class Ledger:
 
     def __init__(self) -> None:
         self._paid: list[float] = []
+        self.step = self._paid.append
+        """Enter what an ended step paid."""
         self._invalid = 0
         self._total: Reward | None = None
         self._overruled: float | None = None
 
-    def step(self, value: float | None, *, invalid: bool) -> None:
-        """Enter what an ended step paid."""
-        if value is not None:
-            self._paid.append(value)
-        elif invalid:
-            self._invalid += 1
+    def invalid(self) -> None:
+        """Enter an ended step of which nobody knows what it paid."""
+        self._invalid += 1
 
     def steps(self, paid: Sequence[float], *, invalid: int) -> None:
         """Enter what several steps paid, and how many of the others something that is no number."""
@@ -54,11 +53,19 @@ class Ledger:
             return "episode"
         return "steps" if self._paid or self._invalid else None
 
+    def totals(self) -> tuple[float | None, float | None, str | None]:
+        """What was paid in all, by the steps alone, and which of both it is."""
+        steps = self.step_sum
+        return self._all(steps), steps, self.basis
+
     @property
     def paid(self) -> float | None:
         """What the whole episode was paid; None where that is not known."""
+        return self._all(self.step_sum)
+
+    def _all(self, steps: float | None) -> float | None:
         if self._overruled is not None:
             return self._overruled
         if self._total is not None:
             return self._total.value
-        return None if self._invalid else self.step_sum
+        return None if self._invalid else steps

@@ -14,7 +14,7 @@ from mttp.codec import content
 from mttp.codec import episodes as episode_codec
 from mttp.codec.plain import Faults, scalar_text, text
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Host, quiet
+from mttp.recorder.handle import SPAN_KEY, Host, current, quiet
 from mttp.recorder.known import Known
 from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.packing import MODES, SPANS
@@ -24,6 +24,8 @@ from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "inert"]
 
+_SAMPLED, _UNSAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
+
 
 class OpenEpisode(Known):
     """An episode while it happens. Its properties are those of `mttp.Episode`, as far as they are known."""
@@ -31,32 +33,34 @@ class OpenEpisode(Known):
     def __init__(
         self,
         host: Host | None,
+        facts: dict[str, Any] | None = None,
         *,
         trace_id: int = 0,
         episode_id: str | None = None,
         start_time: int | None = None,
-        slices: Sequence[str] | str = (),
-        seed: int | str | None = None,
-        inputs: object = None,
         metadata: Mapping[str, object] | None = None,
         metrics: Mapping[str, float] | None = None,
         steps: str | None = None,
-        **identity: Any,
     ) -> None:
+        """Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has."""
         if host is None:
             self._begin(None)
             return
         faults: Faults = []
+        facts = {} if facts is None else facts
         trace_id = trace_id or ids.trace_id()
         own_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
-        segment = Segment(host, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id})
+        segment = Segment(host, trace_id, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id})
         self._begin(segment, steps=self._mode(steps, host, faults))
-        facts = {**identity, "slices": slices, "seed": seed, "inputs": inputs}
-        facts.setdefault("index", host.opened(self))
-        self._identity = episode_codec.identity(run_id=host.run_id, episode_id=own_id, faults=faults, **facts)
-        self._span = self._root(trace_id, start_time)
-        self._span.note(faults)
-        self._describe(metadata, metrics)
+        opened = host.opened(self)
+        if facts.get("index") is None:
+            facts["index"] = opened
+        self._identity = episode_codec.identity(host.run_id, own_id, faults, facts)
+        self._span = self._root(host, trace_id, start_time)
+        if faults:
+            self._span.note(faults)
+        if metadata is not None or metrics is not None:
+            self._describe(metadata, metrics)
 
     @staticmethod
     def _mode(steps: str | None, host: Host, faults: Faults) -> str:
@@ -72,24 +76,20 @@ class OpenEpisode(Known):
         self._agents: dict[str, OpenAgent] = {}
         self._marked = False
 
-    def _root(self, trace_id: int, start_time: int | None) -> LiveSpan:
+    def _root(self, host: Host, trace_id: int, start_time: int | None) -> LiveSpan:
         """The root: parentless, so that nobody's sampling swallows it, but linked to what is current."""
-        host, clock, values = self.segment.host, self.segment.clock, self._identity
-        ambient = trace.get_current_span().get_span_context()
+        values = self._identity
+        sampled = host.samples(trace_id, values.get(a.GROUP_ID))
         return LiveSpan(
             f"{names.EPISODE} {values[a.ENV_ID]}" if a.ENV_ID in values else names.EPISODE,
-            dict(values),
-            context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=self._flags(trace_id)),
-            clock=clock,
+            values.copy(),
+            context=SpanContext(trace_id, ids.span_id(), False, _SAMPLED if sampled else _UNSAMPLED),
+            clock=self.segment.clock,
             origin=host.origin,
             sink=host,
-            start_time=clock.now() if start_time is None else start_time,
-            links=[Link(ambient)] if ambient.is_valid else (),
+            start_time=start_time,
+            links=_ambient(current().get(SPAN_KEY)),
         )
-
-    def _flags(self, trace_id: int) -> TraceFlags:
-        sampled = self.segment.host.samples(trace_id, self.group)
-        return TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
 
     @property
     def episode(self) -> OpenEpisode:
@@ -192,40 +192,37 @@ class OpenEpisode(Known):
         length: int | None = None,
         **facts: Any,
     ) -> None:
-        for agent in self.agents:
+        for agent in self.agents if self._agents else ():
             if not agent.ended:
                 agent._finish(end_time=end_time)
         self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
-        span = cast(LiveSpan, self._span)
-        closing = {
-            "status": status,
-            "outcome": outcome or "unknown",
-            "length": max([self._next_index, *(agent._next_index for agent in self.agents)]),
-            **{name: value for name, value in facts.items() if value is not None},
-        }
-        closing |= {} if length is None else {"length": length}
+        span, segment = self._span, self._segment
+        assert span is not None
+        assert segment is not None
+        if length is None:
+            length = max([self._next_index, *(agent._next_index for agent in self._agents.values())])
+        closing = {"status": status, "outcome": outcome or "unknown", "length": length}
+        for name, value in facts.items():
+            if value is not None:
+                closing[name] = value
         if error_type is not None:
             span.fail(error_type, error_message)
+        faults: Faults = []
         with self._lock:
             self._closing = True
             self._ending |= closing
-            self.segment.host.finished(self)
-            span.values |= span.checked(self._encode_ending)
+            segment.host.finished(self)
+            span.values.update(self._encode_ending(segment, faults))
+        if faults:
+            span.note(faults)
         span.end(end_time)
 
-    def _encode_ending(self, faults: Faults) -> dict[str, Any]:
-        facts = {
-            **self._ending,
-            **self._stated,
-            "return_": self.return_,
-            "step_reward_sum": self.step_reward_sum,
-        }
+    def _encode_ending(self, segment: Segment, faults: Faults) -> dict[str, Any]:
+        steps = self._steps + sum([agent._steps for agent in self._agents.values()])
+        facts = {**self._ending, **self._stated}
+        facts["return_"], facts["step_reward_sum"], basis = self._ledger.totals()
         return episode_codec.ending(
-            faults=faults,
-            return_basis=self.return_basis,
-            step_count=self._steps + sum(agent._steps for agent in self.agents),
-            span_count=self.segment.spans + 1,
-            **facts,
+            facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1
         )
 
     def mark(self) -> None:
@@ -242,6 +239,13 @@ class OpenEpisode(Known):
             marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
             marker.values |= self._span.values.copy()
             marker.end(start)
+
+
+def _ambient(around: object) -> Sequence[Link]:
+    if around is None:
+        return ()
+    context = cast(trace.Span, around).get_span_context()
+    return [Link(context)] if context.is_valid else ()
 
 
 @functools.cache

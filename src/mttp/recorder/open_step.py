@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from math import isfinite
 from typing import Any, Protocol, cast
 
-from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
@@ -15,7 +13,15 @@ from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, flag, text
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
+from mttp.recorder.handle import (
+    SPAN_KEY,
+    STEP_KEY,
+    TRAJECTORY_KEY,
+    Host,
+    Measured,
+    current,
+    quiet,
+)
 from mttp.recorder.open_call import OpenCall
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
@@ -58,9 +64,9 @@ class OpenStep(Measured):
         self._index = index
 
     def _as_context(self) -> Context:
-        current = otel_context.get_current()
-        self._enclose(current.get(STEP_KEY))
-        return Context({**current, SPAN_KEY: self._span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
+        around = current()
+        self._enclose(around.get(STEP_KEY))
+        return Context({**around, SPAN_KEY: self._span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
 
     @property
     def owner(self) -> Owner:
@@ -100,27 +106,22 @@ class OpenStep(Measured):
         span.values |= content.encode(keys, value, faults, span.omissions, max_bytes=max_bytes)
         span.note(faults)
 
-    def tokens(self, ids: Any = None, **facts: Any) -> None:
+    def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """
         Record the step's token block: ids of the completion, and whatever else `mttp.Tokens` names.
 
         Each array is one-dimensional, of Python numbers or from any array library.
         """
-        try:
-            if self._takes("tokens"):
-                self._take_tokens(cast(LiveSpan, self._span), ids, facts)
-        except Exception as error:
-            self._fault("internal_error", f"tokens: {error!r}")
+        self._take_tokens({"ids": ids, "logprobs": logprobs, **facts})
 
-    def _take_tokens(self, span: LiveSpan, ids: Any, facts: dict[str, Any]) -> None:
-        if span.holds_block:
-            span.fault("tokens_replaced", "a step has one token block")
-            span.forget(tokens.KEYS)
-        block = tokens.snapshot(ids, facts)
-        if block is not None:
-            span.hold(block)
+    @quiet
+    def _take_tokens(self, given: dict[str, Any]) -> None:
+        if not self._takes("tokens"):
             return
-        self._set_tokens(span.checked(tokens.make, {"ids": ids, **facts}))
+        span = cast(LiveSpan, self._span)
+        if a.TOKEN_ENCODING in span.values:
+            span.fault("tokens_replaced", "a step has one token block")
+        self._set_tokens(span.checked(tokens.make, given))
 
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(LiveSpan, self._span)
@@ -133,18 +134,13 @@ class OpenStep(Measured):
 
         With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept.
         """
-        try:
-            if self._takes("reward"):
-                self._take_reward(cast(LiveSpan, self._span), value, scoring)
-        except Exception as error:
-            self._fault("internal_error", f"reward: {error!r}")
+        self._take_reward(value, scoring)
 
-    def _take_reward(self, span: LiveSpan, value: object, scoring: dict[str, Any]) -> None:
-        if type(value) is float and isfinite(value) and not (scoring or self._paid):
-            self._paid, self._reward = True, value
-            span.scalars[a.STEP_REWARD] = value
-            span.scalars[a.STEP_REWARD_STATUS] = "ok"
+    @quiet
+    def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
+        if not self._takes("reward"):
             return
+        span = cast(LiveSpan, self._span)
         if scoring:
             faults: Faults = []
             self._score(rewards.make(value, faults, **scoring), faults)
@@ -187,6 +183,7 @@ class OpenStep(Measured):
         span = cast(LiveSpan, self._span)
         flags = {"terminated": terminated, "truncated": truncated}
         flags = {name: span.checked(flag, name, given) for name, given in flags.items()}
+        span.is_unusual()
         self._flags = {**self._flags, **{name: said for name, said in flags.items() if said is not None}}
         span.scalars.update(
             steps.facts(
@@ -232,6 +229,7 @@ class OpenStep(Measured):
         span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]
+        cast(LiveSpan, self._span).is_unusual()
         return opened
 
     @quiet
@@ -240,7 +238,8 @@ class OpenStep(Measured):
     ) -> None:
         """End the step; `end_time` in nanoseconds since the Unix epoch, by default now."""
         if self._takes("end"):
-            self.record(terminated=terminated, truncated=truncated)
+            if terminated is not None or truncated is not None:
+                self.record(terminated=terminated, truncated=truncated)
             self._finish(end_time=end_time)
 
     def _finish(
@@ -251,11 +250,11 @@ class OpenStep(Measured):
         end_time: int | None = None,
         **_: Any,
     ) -> None:
-        span = cast(LiveSpan, self._span)
+        span: LiveSpan = self._span  # type: ignore[assignment]  # who has none is never finished
         for call in self._calls:
             if not call.ended:
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
         self._owner.step_ended(self)
-        span.end(end_time)
+        span.conclude(end_time)

@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 from mttp.codec import blocks
 from mttp.codec.blocks import Column
-from mttp.livespan import LiveSpan, Sink
+from mttp.livespan import LiveSpan
 from mttp.recorder.block import Block, Taken
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
@@ -59,19 +59,16 @@ class Packing:
     All have one while somebody else's span processors look on.
     """
 
-    def __init__(self, owner: Owner, mode: str) -> None:
+    def __init__(self, owner: Owner, segment: Segment | None, mode: str) -> None:
         self.mode = self.stated = mode
+        self.sink: Any = segment if mode == SPANS else self
+        """Who takes the steps."""
         self._owner = owner
         self._seen = 0
         self._rows: list[_Row] = []
         self._bytes = 0
         self._block: Block | None = None
         self._writing = threading.Lock()
-
-    @property
-    def sink(self) -> Sink:
-        """Who takes the steps."""
-        return self._owner.segment if self.mode == SPANS else self
 
     @property
     def packs(self) -> bool:
@@ -85,7 +82,8 @@ class Packing:
             segment.ended(span)
             return
         said = {key: value for key, value in span.scalars.items() if key not in _OF_THE_BLOCK}
-        self._rows.append((span.scalars[a.STEP_INDEX], said, span.started, span.end_time or span.started))
+        start = span.started
+        self._rows.append((span.scalars[a.STEP_INDEX], said, start, span.end_time or start))
         self._bytes += span.size
         if len(self._rows) == 1:
             segment.host.gathers(self)
@@ -97,7 +95,7 @@ class Packing:
         if self.mode == AUTO:
             self._seen += 1
             if not can_be:
-                self.mode = SPANS
+                self.mode, self.sink = SPANS, self._owner.segment
             elif self._seen >= AUTO_STEPS:
                 self.mode = PACKED  # from the next one on
             return False
@@ -146,7 +144,8 @@ class Packing:
 def _can_be_packed(span: LiveSpan) -> bool:
     return (
         span._context is None
-        and not span.holds_block
+        and span.block is None
+        and a.TOKEN_ENCODING not in span.scalars
         and not (span._events or span._links)
         and span._status.status_code is StatusCode.UNSET
         and span.name == names.STEP

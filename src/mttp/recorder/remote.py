@@ -58,6 +58,7 @@ class RemoteStep(Remote, OpenStep):
 
     def __init__(self, owner: Trajectory, step: StepAt) -> None:
         super().__init__(owner, owner.host, owner._span, step.index)
+        self._lean = None
         self._at = step.span
         self._left = False
         self._place = {**owner.place, a.STEP_INDEX: step.index}
@@ -83,7 +84,7 @@ class RemoteStep(Remote, OpenStep):
         return self._left or super().ended
 
     @quiet
-    def reward(self, value: object, **scoring: Any) -> None:
+    def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
         """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
         if self._takes("reward"):
             faults: Faults = []
@@ -111,21 +112,18 @@ class RemoteAgent(Remote, OpenAgent):
     TAKES = frozenset({"step", "reward", "end"})
 
     def __init__(self, part: OpenEpisode, agent: AgentAt, next_index: int) -> None:
-        Trajectory.__init__(self, part.segment, part._span, place={a.AGENT_ID: agent.id})
+        Trajectory.__init__(
+            self, part.segment, part._span, place={a.AGENT_ID: agent.id}, steps=part._packing.stated
+        )
         self._episode = part
         self._id = agent.id
         self._at = agent.span
         self._next_index = next_index
 
     @property
-    def at(self) -> SpanContext:
-        """The agent's span."""
-        return self._at
-
-    @property
     def span_id(self) -> str:
         """The agent's span, 16 hex digits."""
-        return f"{self._at.span_id:016x}"
+        return f"{self.at.span_id:016x}"
 
     @property
     def ended(self) -> bool:

@@ -11,7 +11,7 @@ from mttp.clock import Clock
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Reward
-from mttp.livespan import LiveSpan, Sink
+from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Host
 from mttp.semconv import spans as names
 
@@ -25,12 +25,16 @@ class Segment:
     Those that end are counted, so that a reader can prove that none is missing.
     """
 
-    def __init__(self, host: Host, identity: Mapping[str, Any]) -> None:
+    def __init__(self, host: Host, trace_id: int, identity: Mapping[str, Any]) -> None:
         self.host = host
+        self.origin = host.origin
+        self.stepped = host.stepped
+        self.trace_id = trace_id
         self.clock = Clock()
         self.spans = 0
         """How many have ended."""
-        self._identity = identity
+        self.identity = identity
+        """What all its spans say of the episode."""
 
     def span(
         self,
@@ -44,28 +48,13 @@ class Segment:
         """A new span under `parent`; `place` says whose it is within the episode."""
         return LiveSpan(
             name,
-            {**self._identity, **place},
+            {**self.identity, **place},
             clock=self.clock,
             origin=self.host.origin,
             sink=self,
             parent=parent,
             start_time=start_time,
             kind=kind,
-        )
-
-    def step(
-        self, parent: SpanContext, start_time: int | None, place: Mapping[str, Any], sink: Sink
-    ) -> LiveSpan:
-        """A new step's span, for the least: there are many; `sink` takes it when it has ended."""
-        return LiveSpan(
-            names.STEP,
-            {**self._identity, **place},
-            clock=self.clock,
-            origin=self.host.origin,
-            sink=sink,
-            parent=parent,
-            start_time=start_time,
-            is_light=True,
         )
 
     def score(

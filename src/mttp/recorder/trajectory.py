@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
@@ -17,8 +16,9 @@ from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.recorder.block import Block, Taken
-from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, quiet
+from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, quiet
 from mttp.recorder.ledger import Ledger
+from mttp.recorder.live_step import LiveStep
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.packing import SPANS, Packing
 from mttp.recorder.segment import Segment
@@ -40,13 +40,15 @@ class Trajectory(Measured):
     ) -> None:
         super().__init__(None if segment is None else segment.host, span)
         self._segment = segment
+        self._at: SpanContext | None = None
         self.place = place or {}
-        self._packing = Packing(self, steps)
+        self._packing = Packing(self, segment, steps)
         self._block: Block | None = None
         self._lock = threading.RLock()
         self._open_steps: dict[int, OpenStep] = {}
         self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
         self._ledger = Ledger()
+        self._paid = self._ledger.step
         self._steps = 0
         self._next_index = 0
         self._closing = False
@@ -74,12 +76,14 @@ class Trajectory(Measured):
     @property
     def at(self) -> SpanContext:
         """The span that its steps and scorings are children of."""
-        return cast(LiveSpan, self._span).identity
+        if self._at is None:
+            self._at = cast(LiveSpan, self._span).identity
+        return self._at
 
     def _as_context(self) -> Context:
-        current = otel_context.get_current()
-        self._enclose(current.get(TRAJECTORY_KEY))
-        return Context({**current, SPAN_KEY: self._span, TRAJECTORY_KEY: self, STEP_KEY: None})
+        around = current()
+        self._enclose(around.get(TRAJECTORY_KEY))
+        return Context({**around, SPAN_KEY: self._span, TRAJECTORY_KEY: self, STEP_KEY: None})
 
     # What is known so far.
 
@@ -128,36 +132,49 @@ class Trajectory(Measured):
         `start_time` is in nanoseconds since the Unix epoch, by default now.
         `index` is by default one after the last.
         """
+        span = self._span
+        if span is None:
+            return OpenStep(self, None, None)
         try:
+            if index is None and start_time is None and span._end_time is None and not self._closing:
+                return self._next_step()
             if self._takes("step"):
                 return self._open_step(start_time, index)
         except Exception as error:
             self._fault("internal_error", f"step: {error!r}")
         return OpenStep(self, self._host, None)
 
-    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
+    def _next_step(self) -> OpenStep:
+        """The next step, now: what nearly all of them are, for the least."""
         if self._block is not None:
             self._packing.write()
-        lock = self._lock
-        lock.acquire()  # a third of what `with` takes
+        segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
+        at, lock = self._at or self.at, self._lock
+        lock.acquire()  # in half the time that `with` takes
         try:
-            if self._closing:
-                return OpenStep(self, self._host, None)
-            if index is None:
-                position = self._next_index
-                self._next_index = position + 1
-            else:
-                position = int(index)
-                self._next_index = max(self._next_index, position + 1)
+            index = self._next_index
+            self._next_index = index + 1
             self._steps += 1
-            segment: Segment = self._segment  # type: ignore[assignment]  # `_takes` has looked
-            place = {**self.place, a.STEP_INDEX: position}
-            span = segment.step(self.at, start_time, place, self._packing.sink)
-            step = OpenStep(self, self._host, span, position)
+            said = {**segment.identity, **self.place, a.STEP_INDEX: index}
+            step = LiveStep(self, segment, at, said, index, self._packing.sink)
             self._open_steps[id(step)] = step
         finally:
             lock.release()
-        segment.host.stepped()
+        next(segment.stepped)
+        return step
+
+    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
+        segment = self._entered().segment
+        with self._lock:
+            if self._closing:
+                return OpenStep(self, self._host, None)
+            position = self._next_index if index is None else int(index)
+            self._next_index = max(self._next_index, position + 1)
+            self._steps += 1
+            said = {**segment.identity, **self.place, a.STEP_INDEX: position}
+            step = LiveStep(self, segment, self.at, said, position, self._packing.sink, start_time)
+            self._open_steps[id(step)] = step
+        next(segment.stepped)
         return step
 
     @quiet
@@ -227,8 +244,11 @@ class Trajectory(Measured):
 
     def step_ended(self, step: OpenStep) -> None:
         """Enter what an ended step paid, and what it said of the end."""
-        self._open_steps.pop(id(step), None)
-        self._ledger.step(step._reward, invalid=step._invalid)
+        del self._open_steps[id(step)]
+        if step._reward is not None:
+            self._paid(step._reward)
+        elif step._invalid:
+            self._ledger.invalid()
         if step._flags:
             with self._lock:
                 self._stated |= step._flags
@@ -278,5 +298,6 @@ class Trajectory(Measured):
             step._finish(end_time=end_time)
         self._packing.write()
         for name, given in (("terminated", terminated), ("truncated", truncated)):
-            said = cast(LiveSpan, self._span).checked(flag, name, given)
-            self._stated |= {} if said is None else {name: said}
+            if given is not None:
+                said = cast(LiveSpan, self._span).checked(flag, name, given)
+                self._stated |= {} if said is None else {name: said}

@@ -125,9 +125,7 @@ class Lane:
         self._context = Context({**self._base, **marks, **places})
         self._offset = clock.offset
 
-    def step(
-        self, wrapped: Callable[[Any], _T], action: Any, failed: Callable[[str, Exception], None]
-    ) -> _T:
+    def step(self, wrapped: Callable[[Any], _T], action: Any, failed: Callable[[str, Exception], None]) -> _T:
         """Around the environment's `step`; whatever goes wrong here is for `failed`."""
         try:
             self._action = action if type(action) in self._quick_actions else self._kept(action)
