@@ -23,6 +23,7 @@ __all__ = [
     "env",
     "gap",
     "grade",
+    "indices",
     "kind",
     "played",
     "scored",
@@ -165,6 +166,12 @@ def played(record: SpanRecord) -> Played:
         reward=_number(record, a.STEP_REWARD),
         invalid=record.attributes.get(a.STEP_REWARD_STATUS) == "error",
     )
+
+
+def indices(record: SpanRecord) -> range:
+    """The indices of a block's steps."""
+    first = _count(record, a.STEPS_FIRST_INDEX)
+    return range(first, first + _count(record, a.STEPS_COUNT))
 
 
 def scores_whole(record: SpanRecord) -> bool:
