@@ -49,9 +49,11 @@ def play(episode: mttp.OpenEpisode, steps: int = 12) -> None:
 
 def recorded(steps: str, address: str = "memory://", run: Any = play, **options: Any) -> mttp.Recording:
     """What is read of an episode whose steps are written that way."""
-    with mttp.configure(transport=address, run_id="run", steps=steps, **options) as session:
-        with mttp.episode(env="toy") as episode:
-            run(episode)
+    with (
+        mttp.configure(transport=address, run_id="run", steps=steps, **options) as session,
+        mttp.episode(env="toy") as episode,
+    ):
+        run(episode)
     found = mttp.read(session if address == "memory://" else address.removeprefix("file://"))
     configuration.forget()
     return found
@@ -122,7 +124,7 @@ def test_any_episode_reads_alike_packed_or_not(value: mttp.Episode) -> None:
 
 def test_what_columns_don_t_hold_has_a_span_of_its_own(session: mttp.Session) -> None:
     """
-    Tokens, scorings, calls, events, errors, and a span whose id somebody knows; the rest is packed around them.
+    Tokens, scorings, calls, events, errors, and a span whose id somebody knows; the others are packed.
     """
     with mttp.episode(steps="packed") as episode:
         for number in range(8):
@@ -159,12 +161,11 @@ def test_another_library_s_span_in_a_step_keeps_its_parent() -> None:
     """
     A step within which somebody starts a span is one itself.
     """
-    with mttp.configure(transport="memory://", steps="packed") as session:
-        with mttp.episode() as episode:
-            with episode.step(), trace.get_tracer("http").start_as_current_span("GET"):
-                pass
-            with episode.step():
-                pass
+    with mttp.configure(transport="memory://", steps="packed") as session, mttp.episode() as episode:
+        with episode.step(), trace.get_tracer("http").start_as_current_span("GET"):
+            pass
+        with episode.step():
+            pass
 
     spans = {record.name: record for record in session.records()}
     assert spans["step"].span_id == spans["GET"].parent_id
@@ -321,9 +322,12 @@ def test_a_way_that_there_is_not_is_refused() -> None:
     """
     with pytest.raises(mttp.errors.ConfigureError, match="steps='dense' is not one of spans, packed, auto"):
         mttp.configure(transport="memory://", steps="dense")
-    with mttp.configure(transport="memory://") as session, mttp.episode(steps="dense") as episode:
-        with episode.step() as step:
-            step.action(1)
+    with (
+        mttp.configure(transport="memory://") as session,
+        mttp.episode(steps="dense") as episode,
+        episode.step() as step,
+    ):
+        step.action(1)
 
     assert {"steps_invalid": 1} == session.stats.faults
     assert 1 == names(session).count("step")

@@ -116,19 +116,24 @@ class Packing:
         if not self._writing.acquire(blocking=wait):
             return
         try:
-            while self._block is not None and (taken := self._block.take()) is not None:
-                first = self._owner.took(taken)
-                self._hand_on(taken.columns, first, taken.start_times, taken.end_times)
-            count = len(self._rows)
-            rows, self._bytes = self._rows[:count], 0
-            del self._rows[:count]
-            for run in _runs(sorted(rows, key=lambda row: row[0])):
-                indices, said, starts, ends = zip(*run, strict=True)
-                self._hand_on(blocks.columns(said), indices[0], starts, ends)
+            self._write()
+        except Exception as error:  # whatever a foreign object raises when it is looked at
+            self.fault("internal_error", f"steps: {error!r}")
         finally:
             self._writing.release()
         if self._rows or (self._block is not None and self._block.rows):  # that came meanwhile
             self._owner.segment.host.gathers(self)
+
+    def _write(self) -> None:
+        while self._block is not None and (taken := self._block.take()) is not None:
+            first = self._owner.took(taken)
+            self._hand_on(taken.columns, first, taken.start_times, taken.end_times)
+        count = len(self._rows)
+        rows, self._bytes = self._rows[:count], 0
+        del self._rows[:count]
+        for run in _runs(sorted(rows, key=lambda row: row[0])):
+            indices, said, starts, ends = zip(*run, strict=True)
+            self._hand_on(blocks.columns(said), indices[0], starts, ends)
 
     def _hand_on(
         self, columns: Mapping[str, Column], first: int, starts: Sequence[int], ends: Sequence[int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from time import perf_counter_ns
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +26,8 @@ from mttp.session import Session
 __all__ = ["Lane", "Owner"]
 
 _T = TypeVar("_T")
+_Kind = tuple[Any, tuple[int, ...]]
+"""An array's dtype and shape."""
 _AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
 """Observations and actions that need neither a copy nor a second look."""
 
@@ -92,16 +94,18 @@ class Lane:
         self._quick_actions = _AT_ONCE if has_actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
-        self._block = episode.gather(self._columns, at)
+        self._block = episode.gather(partial(_columns, self._kind, max_bytes), at)
         self._rows = self._block.rows
         self._variable = _variable()
         self._base: Context | None = None
         self._context = Context()
         self._unopened = UnopenedStep(self._open)
         self._claims: list[None] = []
+        self._has_left = False
         self._step: OpenStep | None = None
         self._action: Any = None
         self._faults: Faults = []
+        self._is_odd = self._is_alike = False
         self._shown: Any = None
         self._offset = 0
         self._take_over(observation, faults)
@@ -115,8 +119,9 @@ class Lane:
         return self._variable.get() is self._base and session._share is self._share and not session._closed
 
     def leave(self) -> None:
-        """Take nothing more."""
-        self._base = None
+        """Take nothing more; a step that goes on is recorded as far as it went."""
+        self._open()
+        self._base, self._has_left = None, True
 
     def enter(self, marks: Mapping[str, Any], clock: Clock) -> None:
         """Go on in the context that is current, in which `marks` say who records."""
@@ -152,7 +157,10 @@ class Lane:
 
     def _take(self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> None:
         """The step was taken: what came of it."""
+        if self._has_left:
+            return
         at = self._offset + perf_counter_ns()
+        over = (terminated is not False or truncated is not False) and bool(terminated) | bool(truncated)
         try:
             self._claims.pop()
             is_odd = self._is_odd or (info and infos.components(info))
@@ -161,9 +169,10 @@ class Lane:
         if is_odd:
             self._owner.pay(self._entered(), reward, terminated, truncated, info, at=at)
             self._step, self._block.start_time = None, at
+            self._is_odd, self._is_alike, self._faults = False, True, []
         else:
             self._rows.append((self._shown, self._action, reward, terminated, truncated, at))
-        if terminated or truncated:
+        if over:
             self._owner.finish(observation, terminated, truncated, info, at=at)
             return
         count = len(self._rows)
@@ -212,12 +221,6 @@ class Lane:
         dtype, shape = self._kind
         return np.frombuffer(self._shown, dtype).reshape(shape)
 
-    def _columns(self, observations: Any, *others: Any) -> Mapping[str, Column]:
-        if self._kind is not None:
-            dtype, shape = self._kind
-            observations = np.frombuffer(b"".join(observations), dtype).reshape(len(observations), *shape)
-        return transitions.encode(observations, *others, max_bytes=self._max_bytes)
-
     # Steps that are recorded like others.
 
     def _open(self) -> OpenStep:
@@ -239,7 +242,14 @@ class Lane:
         self._owner.fail(error)
 
 
-def _kind(value: Any, max_bytes: int) -> tuple[Any, tuple[int, ...]] | None:
+def _columns(kind: _Kind | None, max_bytes: int, observations: Any, *others: Any) -> Mapping[str, Column]:
+    if kind is not None:
+        dtype, shape = kind
+        observations = np.frombuffer(b"".join(observations), dtype).reshape(len(observations), *shape)
+    return transitions.encode(observations, *others, max_bytes=max_bytes)
+
+
+def _kind(value: Any, max_bytes: int) -> _Kind | None:
     """An array's dtype and shape, where arrays like it are recorded as they are."""
     if type(value) is not np.ndarray or not value.ndim or value.nbytes > max_bytes:
         return None

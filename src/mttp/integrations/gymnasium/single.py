@@ -37,6 +37,7 @@ class Single:
             self._identity,
             observation_space=getattr(env, "observation_space", None),
             action_space=getattr(env, "action_space", None),
+            has_lane=True,
         )
 
     @property

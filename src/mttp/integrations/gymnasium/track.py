@@ -58,6 +58,7 @@ class Track:
 
     `begin` after a reset, then `act` before and `react` after each step; `abort` leaves one unfinished.
     `identity` says what the environment is, and is asked once.
+    Who `has_lane` lets that take the steps of packed episodes.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Track:
         *,
         observation_space: Any,
         action_space: Any,
+        has_lane: bool = False,
     ) -> None:
+        self._has_lane = has_lane
         self._identity = identity
         self._known: dict[str, Any] | None = None
         self._spaces = observation_space, action_space
@@ -134,7 +137,7 @@ class Track:
         if not self._open.lives():
             self.forget()
             return
-        if self.lane is None and self._open.episode.packs:
+        if self.lane is None and self._has_lane and self._open.episode.packs:
             self.lane = self._lane(self._open, self._shown)
         if self.lane is None:
             faults = self._shown.faults
