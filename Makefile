@@ -45,13 +45,13 @@ semconv-check: $(VENV)/.dev  ## Check that what is committed follows from the re
 
 bench-install: $(VENV)/.dev  ## Install what the benchmarks compare with, each in an environment of its own.
 	$(PIP) orjson
-	$(BIN)/python benchmarks/encoders.py --install
+	$(BIN)/python benchmarks --install
 
-bench: bench-install  ## Measure, by turns and in fresh processes.
-	$(BIN)/python benchmarks/encoders.py
+bench: bench-install  ## Measure everything, by turns and in fresh processes: a quarter of an hour.
+	$(BIN)/python benchmarks --json .bench/figures.json
 
-bench-quick: bench-install  ## Measure a little.
-	$(BIN)/python benchmarks/encoders.py --rounds 3 --seconds 0.3
+bench-quick: bench-install  ## Measure everything a little: two minutes.
+	$(BIN)/python benchmarks --quick --json .bench/figures.json
 
 clean:  ## Forget the environment and the caches.
 	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,10 +1,8 @@
 """
 What encoding costs: the same spans through the official encoders, what one would write oneself, and ours.
 
-    python benchmarks/encoders.py --install    the peers' environments
-    python benchmarks/encoders.py              all questions; --only NAME, --rounds N, --json FILE
-
-A span is a step with 16 numbers and texts, 256 token ids and 256 log probabilities; 8 steps make an episode.
+A span is a step with 16 numbers and texts, 256 token ids and 256 log probabilities; 8 steps make an
+episode.
 """
 
 from __future__ import annotations
@@ -16,17 +14,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from harness import Case, Environment, Question, main
+from goals import Goal, times
+from harness import main
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
+from questions import Case, Question, worked
+from recording import JSON_FILE
+from workload import STEPS, TOKENS, VOCABULARY
 
-EPISODES, STEPS, TOKENS, VOCABULARY = 32, 8, 256, 150_000
+EPISODES = 16
 SPANS = EPISODES * (STEPS + 1)
-JSON_FILE = Environment(
-    "otlp-json-file", ("opentelemetry-exporter-otlp-json-file", "opentelemetry-sdk<2", "numpy")
-)
+FIGURES = {"cpu_us": "CPU µs per span", "wall_us": "wall time", "peak_mb": "peak memory in MB"}
 RESOURCE = Resource({"service.name": "benchmark", "mttp.run.id": "0123456789abcdef"})
 SCOPE = InstrumentationScope("mttp", "0.1.0")
 START = 1_750_000_000_000_000_000
@@ -212,146 +212,64 @@ def _lean(document: Any) -> Any:
 _KEPT = frozenset({"stringValue", "intValue", "doubleValue", "boolValue"})
 
 
-# Steps from the call to bytes, recording included.
-
-
-def sdk_steps() -> Callable[[], list[bytes]]:
-    """The SDK records steps with array attributes, the official encoder encodes."""
-    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-
-    requests: list[bytes] = []
-
-    class Encoding(SpanExporter):
-        def export(self, spans: Any) -> SpanExportResult:
-            requests.append(encode_spans(spans).SerializeToString())
-            return SpanExportResult.SUCCESS
-
-    episodes = _given()
-    provider = TracerProvider(resource=RESOURCE)
-    provider.add_span_processor(BatchSpanProcessor(Encoding(), max_queue_size=4096))
-    tracer = provider.get_tracer("benchmark")
-
-    def work() -> list[bytes]:
-        requests.clear()
-        for steps in episodes:
-            with tracer.start_as_current_span("episode"):
-                for ids, logprobs, reward in steps:
-                    with tracer.start_as_current_span("step") as span:
-                        span.set_attribute("mttp.reward.value", reward)
-                        span.set_attribute("mttp.token.ids", ids.tolist())
-                        span.set_attribute("mttp.token.logprobs", logprobs.tolist())
-        provider.force_flush()
-        return requests
-
-    return work
-
-
-def own_steps() -> Callable[[], list[bytes]]:
-    """Ours, all of it: session, episodes, steps, and the thread that encodes."""
-    from operator import attrgetter
-
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-
-    import mttp
-    from mttp.wire.otlp_proto import encode_spans
-
-    requests: list[bytes] = []
-
-    class Encoding(SpanExporter):
-        def export(self, spans: Any) -> SpanExportResult:
-            requests.append(encode_spans(spans, attrgetter("values")))
-            return SpanExportResult.SUCCESS
-
-    episodes = _given()
-    session = mttp.configure(Encoding())
-
-    def work() -> list[bytes]:
-        requests.clear()
-        for steps in episodes:
-            with mttp.episode() as episode:
-                for ids, logprobs, reward in steps:
-                    with episode.step() as step:
-                        step.reward(reward)
-                        step.tokens(ids=ids, logprobs=logprobs)
-        session.flush()
-        return requests
-
-    return work
-
-
-def _given() -> list[list[tuple[Any, Any, float]]]:
-    random = np.random.default_rng(0)
-    return [
-        [
-            (
-                random.integers(0, VOCABULARY, TOKENS),
-                random.normal(-1, 1, TOKENS).astype(np.float32),
-                float(random.normal()),
-            )
-            for _ in range(STEPS)
-        ]
-        for _ in range(EPISODES)
-    ]
-
-
-def tokens_told(requests: list[bytes]) -> bytes:
-    """The token arrays of all steps, in order."""
-    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-
-    names = {"mttp.token.ids", "mttp.token.logprobs"}
-    found = [
-        [pair.value.SerializeToString(deterministic=True) for pair in span.attributes if pair.key in names]
-        for request in requests
-        for block in TracesData.FromString(request).resource_spans
-        for scoped in block.scope_spans
-        for span in scoped.spans
-        if span.name == "step"
-    ]
-    return b"".join(sorted(item for step in found for item in step))
+def _case(prepare: Callable[[], Callable[[], bytes]], told: Callable[[bytes], bytes] = bytes) -> Case:
+    return Case(worked(prepare, told, SPANS))
 
 
 def _protobuf_cases(tokens: int) -> dict[str, Case]:
     return {
-        "official": Case(functools.partial(official_protobuf, tokens), bytes),
-        "mttp": Case(functools.partial(protobuf, tokens, native=False), bytes),
-        "mttp, native arrays": Case(functools.partial(protobuf, tokens, native=True), bytes),
+        "official": _case(functools.partial(official_protobuf, tokens)),
+        "mttp": _case(functools.partial(protobuf, tokens, native=False)),
+        "mttp, native arrays": _case(functools.partial(protobuf, tokens, native=True)),
     }
 
 
 QUESTIONS = {
     "protobuf": Question(
         f"OTLP protobuf, {TOKENS} ids and logprobs per step",
-        "span",
-        SPANS,
+        FIGURES,
         _protobuf_cases(TOKENS),
-        {"drop-in": ("official", 6.0), "drop-in, stretch": ("official", 9.0)},
+        [
+            Goal(
+                "3",
+                "drop-in encoder, the same spans and bytes: official over mttp",
+                times("official", "mttp", "cpu_us"),
+                6,
+                9,
+                at_least=True,
+            )
+        ],
     ),
-    "scalars": Question("OTLP protobuf, scalars alone", "span", SPANS, _protobuf_cases(0), {}),
+    "scalars": Question("OTLP protobuf, scalars alone", FIGURES, _protobuf_cases(0)),
     "json": Question(
         f"OTLP JSON lines, {TOKENS} ids and logprobs per step",
-        "span",
-        SPANS,
+        FIGURES,
         {
-            "official file exporter": Case(functools.partial(official_json, TOKENS), told, JSON_FILE),
-            "dict and orjson": Case(functools.partial(orjson_lines, TOKENS), told),
-            "mttp, tuples": Case(functools.partial(json_lines, TOKENS, native=False), told),
-            "mttp": Case(functools.partial(json_lines, TOKENS, native=True), told),
+            "official file exporter": Case(
+                worked(functools.partial(official_json, TOKENS), told, SPANS), JSON_FILE
+            ),
+            "dict and orjson": _case(functools.partial(orjson_lines, TOKENS), told),
+            "mttp, tuples": _case(functools.partial(json_lines, TOKENS, native=False), told),
+            "mttp": _case(functools.partial(json_lines, TOKENS, native=True), told),
         },
-        {
-            "native arrays": ("official file exporter", 10.0),
-            "native arrays, stretch": ("official file exporter", 16.0),
-            "oneself": ("dict and orjson", 1.5),
-            "oneself, stretch": ("dict and orjson", 2.2),
-        },
-    ),
-    "steps": Question(
-        "steps from the call to OTLP protobuf bytes, recording included",
-        "step",
-        EPISODES * STEPS,
-        {"SDK and official": Case(sdk_steps, tokens_told), "mttp": Case(own_steps, tokens_told)},
-        {"total": ("SDK and official", 7.0), "total, stretch": ("SDK and official", 10.0)},
+        [
+            Goal(
+                "4",
+                "OTLP JSON lines, native arrays: official file exporter over mttp",
+                times("official file exporter", "mttp", "cpu_us"),
+                10,
+                16,
+                at_least=True,
+            ),
+            Goal(
+                "4",
+                "OTLP JSON lines, native arrays: dict and orjson over mttp",
+                times("dict and orjson", "mttp", "cpu_us"),
+                1.5,
+                2.2,
+                at_least=True,
+            ),
+        ],
     ),
 }
 

@@ -23,6 +23,7 @@ VOCABULARY = {
     "stats": 0,
     "episodes": 1,
     "baselines": 1,
+    "messages": 1,
     "codec": 2,
     "wire": 2,
 }
@@ -39,6 +40,9 @@ WRITE = {
     "gate": 5,
     "losses": 5,
     "veil": 5,
+    "parcels": 5,
+    "helper": 5,
+    "encoding": 6,
     "bulk": 5,
     "delivery": 6,
     "pipeline": 7,
@@ -211,7 +215,7 @@ def test_exported_names() -> None:
         Agent Annotation Call Episode Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Recording
         Reward Route Run Sampling Session Spec Step Tokens Update
         annotate carry check configure current_episode current_session current_step episode errors
-        extract group inject instrument prefer read scan score step summarize update wrap
+        extract group inject instrument messages prefer read scan score step summarize update wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mttp import errors
+    from mttp import errors, messages
     from mttp.carriers import carry, extract, inject
     from mttp.checking import check
     from mttp.configuration import configure, current_session, episode, step
@@ -87,6 +87,8 @@ __all__ = [
     "Group",
     "Update",
     "Annotation",
+    # on the wire
+    "messages",
     # faults
     "errors",
 ]
@@ -140,8 +142,8 @@ def __getattr__(name: str) -> Any:
         found = getattr(import_module(f"mttp.{_HOMES[name]}"), name)
         globals()[name] = found
         return found
-    if name == "errors":
-        return import_module("mttp.errors")
+    if name in ("errors", "messages"):
+        return import_module(f"mttp.{name}")
     raise AttributeError(f"module 'mttp' has no attribute {name!r}")
 
 

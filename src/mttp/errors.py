@@ -6,7 +6,13 @@ Every error that mttp raises on purpose.
     │   └── TransportError  a transport could not be opened
     ├── InstrumentError     a target can't be instrumented
     ├── MissingExtra        an optional dependency is not installed (also an ImportError)
-    └── ReadError           a recording can't be read
+    ├── ReadError           a recording can't be read
+    ├── EncodeError         a message can't be written
+    └── DecodeError         a message can't be read, or may not be trusted
+        ├── EnvelopeError   it is no message: malformed, too large, or without what each must have
+        ├── PayloadError    its payload is not what its type says
+        ├── ChecksumError   its payload is not what was sent
+        └── VersionError    it follows another version of the protocol
 
 Nothing here is ever raised inside a training loop: recording counts and logs its faults instead.
 """
@@ -14,12 +20,18 @@ Nothing here is ever raised inside a training loop: recording counts and logs it
 from __future__ import annotations
 
 __all__ = [
+    "ChecksumError",
     "ConfigureError",
+    "DecodeError",
+    "EncodeError",
+    "EnvelopeError",
     "InstrumentError",
     "MissingExtra",
     "MttpError",
+    "PayloadError",
     "ReadError",
     "TransportError",
+    "VersionError",
 ]
 
 
@@ -48,3 +60,34 @@ class MissingExtra(MttpError, ImportError):  # noqa: N818 - reads as what it say
 
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}: pip install 'mttp[{extra}]'")
+
+
+class EncodeError(MttpError, ValueError):
+    """A message can't be written: what it should hold has no place in JSON."""
+
+
+class DecodeError(MttpError, ValueError):
+    """A message can't be read, or may not be trusted."""
+
+    def __init__(self, reason: str, *, position: int | None = None) -> None:
+        super().__init__(reason if position is None else f"byte {position:,}: {reason}")
+        self.reason = reason
+        """What is wrong, in words."""
+        self.position = position
+        """The byte at which it is wrong, from 0, where one can be named; of the payload in a PayloadError."""
+
+
+class EnvelopeError(DecodeError):
+    """What was received is no message: malformed, too large, or without what each must have."""
+
+
+class PayloadError(DecodeError):
+    """A payload is not what the message's type says, or there is no such type."""
+
+
+class ChecksumError(DecodeError):
+    """A payload is not the one that the checksum was computed of."""
+
+
+class VersionError(DecodeError):
+    """A version is no version, or none that both sides speak."""

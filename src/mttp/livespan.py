@@ -20,7 +20,7 @@ from mttp import ids, spans
 from mttp.clock import Clock
 from mttp.codec import tokens
 from mttp.codec.plain import Faults, nanoseconds, plain, text
-from mttp.codec.profiles import Profile, arrays
+from mttp.codec.profiles import Profile, arrays, of_block
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -210,6 +210,8 @@ class LiveSpan(Span, Ended):
     _user_keys: set[str] | None = None
     _is_light = False
     """Whether nothing was said of it but small attributes and a token block, so that it can end in short."""
+    is_plain = False
+    """Whether that was still so when it ended, and nobody has looked at its attributes since."""
     _start_time: int
     _span_id: int
     size = 0
@@ -269,7 +271,7 @@ class LiveSpan(Span, Ended):
     @property
     def values(self) -> dict[str, Any]:
         """Its attributes as recorded; whoever has them may put anything there."""
-        self._is_light = False
+        self._is_light = self.is_plain = False
         block = self.block
         if block is not None:
             faults: Faults = []
@@ -282,6 +284,10 @@ class LiveSpan(Span, Ended):
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
         self.scalars = values
+
+    def look(self) -> None:
+        """Look at a token block that nobody has looked at; what is wrong with it is noted."""
+        _ = self.values
 
     def _note_late(self, faults: Faults) -> None:
         """Say what nobody has looked at before, be it after the end."""
@@ -365,7 +371,7 @@ class LiveSpan(Span, Ended):
             kind=KINDS[self._kind],
             start_time=self.started,
             end_time=self.started if self._end_time is None else self._end_time,
-            attributes=profile(self.values),
+            attributes=self._delivered(profile),
             status_code=_STATUS[self._status.status_code],
             status_message=self._status.description or "",
             events=[event_record(event) for event in self._events],
@@ -373,6 +379,49 @@ class LiveSpan(Span, Ended):
             flags=flags(self._parent),
             scope=self._origin.record,
         )
+
+    def _delivered(self, profile: Profile) -> dict[str, Any]:
+        block = self.block
+        if block is not None:
+            attributes = of_block(profile, self.scalars, block)
+            if attributes is not None:
+                return attributes
+        return profile(self.values)
+
+    @property
+    def scope(self) -> spans.Scope:
+        """Who made it, as a record says it."""
+        return self._origin.record
+
+    def outline(
+        self, parents: dict[int, tuple[int, int]]
+    ) -> tuple[int, int, int, str, int, int, int | None, int]:
+        """
+        Trace, span and parent id, name, kind, start and end time, and flags.
+
+        In `parents` it keeps what is the same for the children of one span.
+        """
+        parent = self._parent
+        found = parents.get(id(parent))
+        if found is None:
+            found = (0 if parent is None else parent.span_id, flags(parent))
+            parents[id(parent)] = found
+        return (
+            self.trace_id,
+            self._span_id if self._context is None else self._context.span_id,
+            found[0],
+            self._name,
+            1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
+            self._start_time,
+            self._end_time,
+            found[1],
+        )
+
+    def unusual(self) -> spans.SpanRecord | None:
+        """The span as a record where it has more than an outline, attributes and a token block."""
+        if not self._events and not self._links and self._status is _UNSET:
+            return None
+        return self.as_record(dict)
 
     # What the owner of the span does.
 

@@ -395,7 +395,7 @@ def test_every_command_has_help_with_examples(command: str):
     """
     Help shows how the command is used, and what its exit codes mean.
     """
-    result = invoke(command, "--help")
+    result = invoke(*command.split(), "--help")
 
     assert 0 == result.exit_code
     assert f"  mttp {command}" in result.stdout.partition("Examples:")[2]
@@ -409,7 +409,7 @@ def test_every_option_is_documented(command: str):
     """
     page = (ROOT / "docs" / "cli.md").read_text()
     section = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
-    help_text = invoke(command, "--help").stdout
+    help_text = invoke(*command.split(), "--help").stdout
     options = set(re.findall(r"^  (--[\w-]+)", help_text, re.MULTILINE))
     documented = {word.strip("`,") for word in section.split() if word.startswith("`--")}
 

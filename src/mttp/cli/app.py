@@ -16,11 +16,12 @@ from mttp.errors import MttpError
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("demo", "show", "summary", "check", "convert", "annotate")
-"""Each names a module here, and the function in it."""
+COMMANDS = ("demo", "show", "summary", "check", "convert", "annotate", "message check", "schema")
+"""Each names a module here, and the function in it, of one word or two; the first of two names a group."""
+GROUPS = {"message": "Messages of the wire, in files and on their way."}
 
 _EPILOG = (
-    "Exit codes: 0 fine, 1 problems under --strict or findings of check, "
+    "Exit codes: 0 fine, 1 problems under --strict or findings of a check, "
     "2 wrong usage or input that can't be read."
 )
 
@@ -73,6 +74,13 @@ def _refuse(sentence: str) -> None:
     raise typer.Exit(2)
 
 
+_groups = {
+    name: typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=GROUPS[name]) for name in GROUPS
+}
 for _name in COMMANDS:
-    _command = getattr(import_module(f"mttp.cli.{_name}"), _name)
-    app.command(_name, epilog=_EPILOG)(_spoken(_command))
+    _group, _, _last = _name.rpartition(" ")
+    _module = _name.replace(" ", "_")
+    _command = getattr(import_module(f"mttp.cli.{_module}"), _module)
+    (_groups[_group] if _group else app).command(_last, epilog=_EPILOG)(_spoken(_command))
+for _name, _typer in _groups.items():
+    app.add_typer(_typer, name=_name)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 
 from mttp.codec import blocks, content, tokens
-from mttp.codec.plain import Plain
+from mttp.codec.plain import Faults, Plain
 
-__all__ = ["Profile", "arrays", "full", "packed"]
+__all__ = ["Profile", "arrays", "full", "of_block", "packed"]
 
 Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
 """A span's attributes as recorded to its attributes as delivered."""
@@ -37,3 +37,21 @@ def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     if blocks.is_block(projected):
         blocks.pack(projected)
     return arrays(projected)
+
+
+def of_block(
+    profile: Profile, attributes: Mapping[str, Plain], block: tokens.Block | None
+) -> dict[str, Plain] | None:
+    """
+    Everything of a span whose token block is still as it was handed over.
+
+    None where something else than numbers is in there.
+    """
+    if block is None:
+        return profile(attributes)
+    if profile is packed:
+        folded = tokens.fold(block)
+        return None if folded is None else packed(attributes) | folded
+    faults: Faults = []
+    unfolded = tokens.unfold(block, faults)
+    return None if faults else profile({**attributes, **unfolded})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
@@ -26,6 +27,7 @@ __all__ = [
     "Block",
     "decode",
     "encode",
+    "fold",
     "leave_out",
     "make",
     "pack",
@@ -79,6 +81,7 @@ _INTEGERS = {
 }
 _FLOATS = {np.dtype(name): name for name in ("float32", "float64", "float16")}
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
+_NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
 _LISTED = frozenset({list, tuple})
 _ndarray = np.ndarray
 
@@ -134,24 +137,57 @@ def _size(data: bytes | tuple[Any, ...]) -> int:
 
 def unfold(block: Block, faults: Faults) -> dict[str, Plain]:
     """A block's attributes in the array form, as `encode` gives them."""
-    count, flat, facts, _ = block
-    listed = sorted(zip(flat[::3], flat[1::3], flat[2::3], strict=True), key=_place)
-    arrays = {name: _expanded(name, dtype, data) for name, dtype, data in listed}
-    if any(array is None for array in arrays.values()):
+    arrays = _looked_at(block)
+    if arrays is None:
         return encode(make(_given(block), faults), faults)
-    attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
-    if "prompt_ids" in arrays:
-        attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
-    for name, value in (facts or {}).items():
-        attributes[_FACT_KEYS[name]] = value
-    if "logprobs" in arrays and count:
-        attributes[a.TOKEN_MEAN_LOGPROB] = _mean(arrays["logprobs"])
+    attributes = _about(block, arrays)
     attributes[a.TOKEN_ENCODING] = "array"
     attributes[a.TOKEN_LAYOUT] = _known_layout(
-        tuple([(name, array.dtype.name, len(array)) for name, array in arrays.items()])
+        tuple([(name, _NAMES[array.dtype], len(array)) for name, array in arrays.items()])
     )
     for name, array in arrays.items():
         attributes[ARRAY_KEYS[name]] = array
+    return attributes
+
+
+def fold(block: Block) -> dict[str, Plain] | None:
+    """A block's attributes in the packed form; None where it holds something else than numbers."""
+    arrays = _looked_at(block)
+    if arrays is None:
+        return None
+    attributes = _about(block, arrays)
+    stored = {name: _storable(array) for name, array in arrays.items()}
+    attributes[a.TOKEN_ENCODING] = "packed"
+    attributes[a.TOKEN_LAYOUT] = _known_layout(
+        tuple([(name, _NAMES[array.dtype], len(array)) for name, array in stored.items()])
+    )
+    attributes[a.TOKEN_DATA] = b"".join([_little(array).tobytes() for array in stored.values()])
+    return attributes
+
+
+def _looked_at(block: Block) -> dict[str, Any] | None:
+    """The arrays by name, in the order in which they are laid out; None where one is none of numbers."""
+    flat = block[1]
+    listed = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    arrays = {}
+    for name, dtype, data in listed if len(flat) == 3 else sorted(listed, key=_place):
+        array = _expanded(name, dtype, data)
+        if array is None:
+            return None
+        arrays[name] = array
+    return arrays
+
+
+def _about(block: Block, arrays: Mapping[str, Any]) -> dict[str, Plain]:
+    """What a block says besides its arrays."""
+    count, _, facts, _ = block
+    attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
+    if "prompt_ids" in arrays:
+        attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
+    if facts:
+        attributes |= {_FACT_KEYS[name]: value for name, value in facts.items()}
+    if "logprobs" in arrays and count:
+        attributes[a.TOKEN_MEAN_LOGPROB] = _mean(arrays["logprobs"])
     return attributes
 
 
@@ -266,7 +302,7 @@ def pack(attributes: dict[str, Plain]) -> None:
     for name, _, length, alignment in json.loads(attributes[a.TOKEN_LAYOUT]):
         stored = _storable(attributes.pop(ARRAY_KEYS[name]))
         rows.append([name, stored.dtype.name, length, alignment])
-        chunks.append(stored.astype(stored.dtype.newbyteorder("<"), copy=False).tobytes())
+        chunks.append(_little(stored).tobytes())
     attributes[a.TOKEN_ENCODING] = "packed"
     attributes[a.TOKEN_LAYOUT] = json.dumps(rows, separators=(",", ":"))
     attributes[a.TOKEN_DATA] = b"".join(chunks)
@@ -285,11 +321,24 @@ def _storable(array: Any) -> Any:
     """The array in the narrowest type that keeps every value."""
     if array.dtype.kind != "i" or not array.size:
         return array
+    if array.dtype == np.int64:
+        largest = array.view(np.uint64).max()  # a negative one is beyond all that are not
+        if largest <= _MOST:
+            return array.astype(np.int8 if largest <= _INT8_MOST else np.int32)
     low, high = array.min(), array.max()
-    for narrow in (np.int8, np.int32):
-        if low >= np.iinfo(narrow).min and high <= np.iinfo(narrow).max:
+    for narrow, least, most in _NARROW:
+        if low >= least and high <= most:
             return array.astype(narrow)
     return array
+
+
+_INT8_MOST, _MOST = 2**7 - 1, 2**31 - 1
+_NARROW = [(kind, int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in (np.int8, np.int32)]
+
+
+def _little(array: Any) -> Any:
+    """The array with the least significant byte first."""
+    return array if sys.byteorder == "little" else array.byteswap()
 
 
 def decode(attributes: Mapping[str, Plain]) -> Tokens | None:

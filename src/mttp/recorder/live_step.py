@@ -98,7 +98,7 @@ class LiveStep(OpenStep, LiveSpan):
             del self._is_open
         except AttributeError:  # it has ended within its block
             return
-        sink, self._is_light = self._sink, False  # from here on it takes nothing
+        sink, self.is_plain, self._is_light = self._sink, True, False  # from here on it takes nothing
         self._end_time = self._clock.now()
         self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars)
         if self.block is not None:

@@ -230,6 +230,9 @@ INPUTS_JSON: Final = "mttp.inputs.json"
 INTEGRATION_NAME: Final = "mttp.integration.name"
 """Part of the instrumentation that observed this, by its module's name."""
 
+MESSAGE_REST: Final = "mttp.message.rest"
+"""What the other form has no field for, by name; in a span that came as a message, what that said."""
+
 METADATA: Final = "mttp.metadata"
 """A fact of the user's own, by name."""
 

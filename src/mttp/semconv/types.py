@@ -81,6 +81,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.group.valid_count": "int",
     "mttp.inputs.json": "string",
     "mttp.integration.name": "string",
+    "mttp.message.rest": "any",
     "mttp.observation.dtype": "string",
     "mttp.observation.shape": "int[]",
     "mttp.observation.value": "any",

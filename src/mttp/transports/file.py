@@ -16,16 +16,15 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import quote, unquote, urlencode
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.codec.profiles import packed
+from mttp import encoding
 from mttp.errors import MissingExtra, TransportError
-from mttp.readable import record
 from mttp.transports.options import byte_count, one_of, path_of, take
-from mttp.wire.otlp_json import encode_records
 from mttp.wire.streams import ends_cleanly
 
 try:
@@ -37,26 +36,28 @@ __all__ = ["FileTransport", "open"]
 
 _log = logging.getLogger("mttp")
 
+Buffer: TypeAlias = bytes | bytearray
+
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _CHECKED_BYTES = 64 * 1024 * 1024
 """A compressed file that is larger is not read to see whether it ends cleanly: the next part is used."""
 
 
-def _plain(data: bytes) -> bytes:
+def _plain(data: Buffer) -> Buffer:
     return data
 
 
-def _gzip(data: bytes) -> bytes:
+def _gzip(data: Buffer) -> Buffer:
     stream = zlib.compressobj(wbits=31)
     return stream.compress(data) + stream.flush()
 
 
-def _zstandard() -> Callable[[bytes], bytes]:
+def _zstandard() -> Callable[[Buffer], Buffer]:
     try:
         import zstandard
     except ImportError as error:
         raise MissingExtra(package="zstandard", extra="zstd", purpose="writing .zst") from error
-    compress: Callable[[bytes], bytes] = zstandard.ZstdCompressor().compress
+    compress: Callable[[Buffer], Buffer] = zstandard.ZstdCompressor().compress
     return compress
 
 
@@ -106,7 +107,7 @@ class FileTransport(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
-        data = b"".join(encode_records(record(span, packed) for span in spans))
+        data = encoding.lines(spans)
         if data:
             with self._lock:
                 self._append(self._ready(), self._compress(data))
@@ -210,7 +211,7 @@ class FileTransport(SpanExporter):
                 if os.read(fd, 1) != b"\n":
                     os.write(fd, b"\n")
 
-    def _append(self, fd: int, data: bytes) -> None:
+    def _append(self, fd: int, data: Buffer) -> None:
         """Write all of `data`, or leave nothing of it."""
         with _locked(fd):
             before, rest = os.fstat(fd).st_size, memoryview(data)
@@ -234,7 +235,7 @@ class FileTransport(SpanExporter):
         self._close()
 
 
-def _compression(path: Path) -> tuple[Callable[[bytes], bytes], bool]:
+def _compression(path: Path) -> tuple[Callable[[Buffer], Buffer], bool]:
     if path.suffix == ".zst":
         return _zstandard(), True
     return (_gzip, True) if path.suffix == ".gz" else (_plain, False)

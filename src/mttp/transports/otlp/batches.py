@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from mttp import encoding
 from mttp.codec.profiles import full
 from mttp.codec.withholding import degraded
+from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.refusal import Rejection
 from mttp.spans import Scope, SpanRecord
@@ -34,13 +36,16 @@ class _Frames:
 class _Piece:
     """One span on its way, encoded."""
 
-    def __init__(self, span: ReadableSpan, frames: _Frames) -> None:
+    def __init__(self, span: ReadableSpan, frames: _Frames, message: bytes | None = None) -> None:
         self.span = span
-        whole = record(span, full)
-        self.trace_id, self.scope = whole.trace_id, whole.scope
-        self.data = encode_span(whole)
+        if message is not None and isinstance(span, LiveSpan):
+            self.trace_id, self.scope, self.data = f"{span.trace_id:032x}", span.scope, message
+        else:
+            whole = record(span, full)
+            self.trace_id, self.scope = whole.trace_id, whole.scope
+            self.data = encode_span(whole)
         self._frame = frames.bytes(self.scope)
-        self._forms = _smaller(whole, f"the span takes {len(self.data)} bytes, more than a request may")
+        self._forms = _smaller(span, f"the span takes {len(self.data)} bytes, more than a request may")
 
     @property
     def alone(self) -> int:
@@ -57,9 +62,9 @@ class _Piece:
         return False
 
 
-def _smaller(whole: SpanRecord, reason: str) -> Iterator[SpanRecord]:
+def _smaller(span: ReadableSpan, reason: str) -> Iterator[SpanRecord]:
     """The span with less and less in it; all of them say what is missing."""
-    form = whole
+    form = whole = record(span, full)
     for attributes in degraded(whole.attributes, reason):
         form = replace(whole, attributes=attributes)
         yield form
@@ -117,9 +122,11 @@ class Export:
     def run(self, spans: Sequence[ReadableSpan]) -> None:
         """Send everything; after a request that may be taken later, nothing more."""
         batch, frames = _Batch(), _Frames()
-        for place, span in enumerate(spans):
+        messages: Sequence[bytes | None] = encoding.messages(spans) or [None] * len(spans)
+        for place, (span, written) in enumerate(zip(spans, messages, strict=True)):
             try:
-                piece = _Piece(span, frames)
+                with encoding.here():
+                    piece = _Piece(span, frames, written)
             except Exception as error:  # others' spans may hold what the protocol can't: times before 1970
                 self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
                 continue

@@ -1,0 +1,126 @@
+"""
+What recording costs a CartPole-v1 environment, whose own step takes microseconds.
+
+The same seeded actions are played for 20,000 steps (2,000 in a quick run), episode after episode, by
+`gymnasium.make("CartPole-v1")` bare and instrumented. Recording goes to a file at default settings. Of the
+figures, `wall_us` is per step with the final flush inside, `caller_us` CPU time of the playing thread
+without it, and `total_us` CPU time of everything. What was recorded is read back, and must be what was
+played.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from goals import Goal, share
+from harness import main
+from questions import Case, Measure, Question
+from usage import cpu_seconds, peak_mb
+
+FIGURES = {
+    "wall_us": "µs per step, flush included",
+    "caller_us": "CPU µs of the caller",
+    "total_us": "CPU µs of everything",
+    "peak_mb": "peak memory in MB",
+}
+
+
+def _play(env: Any, steps: int) -> list[float]:
+    """Play so many steps; what each episode was paid."""
+    import numpy as np
+
+    actions = np.random.default_rng(0).integers(0, 2, steps).tolist()
+    env.reset(seed=7)
+    returns, paid = [], 0.0
+    for action in actions:
+        _, reward, terminated, truncated, _ = env.step(action)
+        paid += float(reward)
+        if terminated or truncated:
+            returns.append(paid)
+            paid = 0.0
+            env.reset()
+    env.close()
+    return returns
+
+
+def played(options: dict[str, Any] | None) -> Measure:
+    """A measure of playing; recorded with these options, or bare."""
+
+    def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
+        import gymnasium
+
+        steps = 20_000 if seconds > 0.2 else 2_000
+        path, flush = Path("own.jsonl").absolute(), None
+        if options is not None:
+            import mttp
+
+            flush = mttp.configure(f"file://{path}", **options).flush
+        _play(_made(gymnasium, flush is not None), 200)
+        env = _made(gymnasium, flush is not None)
+        total, wall, caller = -cpu_seconds(), -time.perf_counter(), -time.thread_time()
+        returns = _play(env, steps)
+        caller += time.thread_time()
+        if flush is not None:
+            assert flush()
+        wall, total = wall + time.perf_counter(), total + cpu_seconds()
+        if flush is not None:
+            _check(path, returns)
+        each = 1e6 / steps
+        figures = {"wall_us": wall * each, "caller_us": caller * each, "total_us": total * each}
+        return repr(returns).encode(), {**figures, "peak_mb": peak_mb()}
+
+    return measure
+
+
+def _made(gymnasium: Any, recorded: bool) -> Any:
+    env = gymnasium.make("CartPole-v1")
+    if recorded:
+        import mttp
+
+        mttp.instrument(env)
+    return env
+
+
+def _check(path: Path, returns: list[float]) -> None:
+    import mttp
+
+    finished = [one.return_ for one in mttp.read(path).episodes if one.terminated or one.truncated]
+    assert finished[-len(returns) :] == returns, "what was recorded is not what was played"
+
+
+def _has_no_packing() -> str:
+    """Why packed steps can't be measured."""
+    import inspect
+
+    import mttp
+
+    known = "steps" in inspect.signature(mttp.configure).parameters
+    return "" if known else "mttp.configure takes no steps="
+
+
+QUESTIONS = {
+    "cartpole": Question(
+        "a step of CartPole-v1",
+        FIGURES,
+        {
+            "bare": Case(played(None)),
+            "mttp": Case(played({})),
+            "mttp, packed": Case(played({"steps": "packed"}), absent=_has_no_packing),
+        },
+        [
+            Goal(
+                "12",
+                "CartPole steps with packed recording over bare, flush included",
+                share("mttp, packed", "bare", "wall_us"),
+                2,
+                1.3,
+            )
+        ],
+        own="bare",
+    )
+}
+
+if __name__ == "__main__":
+    main(QUESTIONS)

@@ -1,0 +1,114 @@
+"""`mttp message check`: each line of a stream, whether it is a message that may be trusted."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from mttp.cli.output import Json, print_json
+from mttp.errors import DecodeError
+from mttp.report.words import count
+
+if TYPE_CHECKING:
+    from mttp.messages import Line
+
+__all__ = ["message_check"]
+
+
+@dataclass
+class _Tally:
+    """What was found."""
+
+    messages: int = 0
+    """Lines that are messages, in which nothing is wrong."""
+    types: Counter[str] = field(default_factory=Counter)
+    """How many of them there are of each type."""
+    with_checksum: int = 0
+    """How many of them state a checksum."""
+    long_lines: int = 0
+    """How many of them are longer than the reference's file and stdio readers take."""
+    errors: list[dict[str, object]] = field(default_factory=list)
+
+
+def message_check(
+    source: Annotated[str, typer.Argument(metavar="FILE", help="Lines of messages; - is standard input.")],
+    *,
+    json: Json = False,
+) -> None:
+    """
+    Check messages line by line: envelope, version, checksum and payload.
+
+    Each line that is none, or may not be trusted, is one error with its line and, where one can be named,
+    its byte; the rest is checked all the same. The exit code is 1 if there is any.
+
+    \b
+    Examples:
+      mttp message check messages.jsonl
+      mttp message check - < messages.jsonl
+      mttp message check messages.jsonl --json | jq '.errors[].line'
+    """
+    from mttp.messages import read_lines  # pydantic, which no other command needs
+
+    tally = _Tally()
+    with _opened(source) as stream:
+        for line in read_lines(stream):
+            error = _check(line, tally)
+            if error and not json:
+                print(f"{source}:{error['line']}: {error['kind']}: {error['message']}")
+    if json:
+        print_json({"source": source, **vars(tally)})
+    else:
+        _print_tally(tally)
+    if tally.errors:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[IO[bytes]]:
+    if source == "-":
+        yield sys.stdin.buffer
+        return
+    with Path(source).open("rb") as file:
+        yield file
+
+
+def _check(line: Line, tally: _Tally) -> dict[str, object] | None:
+    """What is wrong with a line; counts it either way."""
+    try:
+        message = line.get()
+        message.decode()
+    except DecodeError as error:
+        tally.errors.append(
+            {
+                "line": line.number,
+                "byte": error.position,
+                "kind": type(error).__name__.removesuffix("Error").lower(),
+                "message": str(error),
+            }
+        )
+        return tally.errors[-1]
+    tally.messages += 1
+    tally.types[message.type] += 1
+    tally.with_checksum += message.checksum != 0
+    tally.long_lines += line.is_long
+    return None
+
+
+def _print_tally(tally: _Tally) -> None:
+    print(f"{count(len(tally.errors), 'error')}, {count(tally.messages, 'good message')}")
+    for kind, number in sorted(tally.types.items()):
+        print(f"  {kind} {number:,}")
+    if tally.with_checksum:
+        print(f"{count(tally.with_checksum, 'message')} with a checksum, all of them right")
+    if tally.long_lines:
+        print(
+            f"{count(tally.long_lines, 'line')} too long for the stack's own readers "
+            "of files and standard input, which take 1,048,575 bytes"
+        )

@@ -1,0 +1,33 @@
+"""`mttp schema`: what a message must look like, for those who write them elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import print_json
+from mttp.errors import ConfigureError
+
+__all__ = ["schema"]
+
+
+def schema(
+    type_: Annotated[
+        str, typer.Argument(metavar="[TYPE]", help="A type of message, such as trace.span.")
+    ] = "",
+) -> None:
+    """
+    Print the JSON Schema of a message, or of the payload of one type.
+
+    \b
+    Examples:
+      mttp schema
+      mttp schema eval.result
+      mttp schema trace.span | jq '.properties | keys'
+    """
+    from mttp.messages import PAYLOADS, schemas  # pydantic, which no other command needs
+
+    if type_ and type_ not in PAYLOADS:
+        raise ConfigureError(f"{type_!r} is no type of message; those are {', '.join(PAYLOADS)}")
+    print_json(schemas.schema(type_ or None))

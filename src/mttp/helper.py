@@ -1,0 +1,161 @@
+"""
+A process that encodes for this one, so that nobody's training loop waits for the interpreter's lock.
+
+It is a Python of its own, not a fork and not `multiprocessing`, which would run unguarded scripts again.
+Both sides talk over a pair of sockets, in one call each way: every further call would be one more wait for
+the lock. The helper ends when its socket does, so it can't outlive whoever it works for.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DONE", "FAILED", "ODD", "Helper", "HelperLostError", "can_help", "serve"]
+
+DONE: Final = 0
+ODD: Final = 1
+"""The answer names spans that somebody must look at first."""
+FAILED: Final = 2
+"""The answer is what went wrong, as text."""
+
+_HEAD = struct.Struct("<BQ")
+_PATIENCE = 30
+"""Seconds after which a helper that does not answer is given up."""
+_SILENT = {
+    "OTEL_SDK_DISABLED": "true",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONSAFEPATH": "1",
+}
+_NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
+
+
+class HelperLostError(Exception):
+    """The helper died, or does not answer."""
+
+
+def can_help() -> bool:
+    """Whether a Python of the same kind can be started here, and sockets be handed to it."""
+    is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
+    return os.name == "posix" and is_python and not getattr(sys, "frozen", False)
+
+
+class Helper:
+    """The near side: starts the process, hands it work, and takes the answer."""
+
+    def __init__(self, module: str) -> None:
+        """Start it, by running a module; raises OSError, or RuntimeError at the interpreter's end."""
+        self._socket, theirs = socket.socketpair()
+        self._is_ready = False
+        try:
+            patience = struct.pack("@ll", _PATIENCE, 0)
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, patience)
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                [sys.executable, "-S", "-m", module],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                start_new_session=True,
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has started up; raises HelperLostError where it could not."""
+        if not self._is_ready and select.select([self._socket], [], [], 0)[0]:
+            self._receive()
+            self._is_ready = True
+        return self._is_ready
+
+    def ask(self, work: int, data: bytes) -> tuple[int, bytearray]:
+        """What became of it, and the answer; raises HelperLostError."""
+        try:
+            self._socket.sendall(_HEAD.pack(work, len(data)) + data)
+        except OSError as error:
+            raise HelperLostError(f"it takes no work: {error}") from error
+        return self._receive()
+
+    def _receive(self) -> tuple[int, bytearray]:
+        try:
+            return _received(self._socket)
+        except (OSError, EOFError) as error:
+            raise HelperLostError(f"it does not answer: {error}") from error
+
+    def close(self) -> None:
+        """Let it end."""
+        self._socket.close()
+        try:
+            self._process.wait(1)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def forget(self) -> None:
+        """In a forked child: it is the parent's."""
+        self._socket.close()
+        self._process.returncode = 0  # it is not ours to wait for
+
+
+def _environment() -> dict[str, str]:
+    """So that the same modules are found, and nobody records in there."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+    kept = {name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))}
+    paths = [str(Path(__file__).parents[1]), *filter(None, sys.path)]
+    return kept | _SILENT | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def _received(end: socket.socket) -> tuple[int, bytearray]:
+    kind, size = _HEAD.unpack(_exactly(end, _HEAD.size))
+    return kind, _exactly(end, size)
+
+
+def _exactly(end: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view, found = memoryview(data), 0
+    while found < size:
+        count = end.recv_into(view[found:], 0, socket.MSG_WAITALL)
+        if not count:
+            raise EOFError("the other side is gone")
+        found += count
+    return data
+
+
+# The far side.
+
+
+def serve(works: Mapping[int, Callable[[bytearray], tuple[int, bytes]]]) -> None:
+    """Work until whoever asks is gone."""
+    end = socket.socket(fileno=os.dup(0))
+    end.sendall(_HEAD.pack(DONE, 0))
+    while True:
+        try:
+            work, data = _received(end)
+        except (EOFError, OSError):
+            return
+        try:
+            status, answer = works[work](data)
+        except Exception as error:
+            status, answer = FAILED, repr(error).encode("utf-8", "backslashreplace")
+        try:
+            end.sendall(_HEAD.pack(status, len(answer)) + answer)
+        except OSError:
+            return

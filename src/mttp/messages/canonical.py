@@ -1,0 +1,102 @@
+"""
+JSON as the reference writes it, byte for byte, so that a checksum outlives every relay.
+
+Nothing between the tokens; `<`, `>`, `&` and the two line separators escaped; the shortest numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Any
+
+from mttp.errors import EncodeError
+
+__all__ = ["compact", "encode"]
+
+_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ESCAPED_BYTES = [(found.encode(), escape.encode()) for found, escape in _ESCAPED.items()]
+_STRING = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
+_SPACE = b" \t\n\r"
+_LITERALS = {None: "null", True: "true", False: "false"}
+
+
+def encode(value: Any) -> bytes:
+    """
+    The JSON of plain data.
+
+    Names keep their order; a float that is whole has no fraction (`1.0` is written `1`).
+    Raises EncodeError for what JSON can't hold: NaN, the infinities, half a surrogate pair, foreign objects.
+    """
+    try:
+        text = _write(value)
+    except RecursionError as error:
+        raise EncodeError("what is nested this deeply can't be written") from error
+    for found, escape in _ESCAPED.items():
+        text = text.replace(found, escape)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        found = text[max(error.start - 20, 0) : error.end]
+        raise EncodeError(f"half a surrogate pair is no text: {found!a}") from error
+
+
+def compact(raw: bytes) -> bytes:
+    """Valid JSON as a relay writes it: spaces gone, five characters escaped, all else as it came."""
+    if any(raw.count(space) for space in (b" ", b"\n", b"\t", b"\r")):
+        pieces = _STRING.split(raw)
+        pieces[::2] = [piece.translate(None, _SPACE) for piece in pieces[::2]]
+        raw = b"".join(pieces)
+    for found, escape in _ESCAPED_BYTES:
+        raw = raw.replace(found, escape)
+    return raw
+
+
+def _write(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return encode_basestring(value)
+    if kind is float:
+        return _number(value)
+    if kind is list or kind is tuple:
+        return f"[{','.join(map(_number if set(map(type, value)) == {float} else _write, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join([f'{_name(key)}:{_write(item)}' for key, item in value.items()])}}}"
+    if value is None or isinstance(value, (bool, int)):
+        return _spelled(value)
+    if isinstance(value, float):
+        return _number(float(value))
+    if isinstance(value, str):
+        return encode_basestring(value)
+    raise EncodeError(f"JSON has no {kind.__name__}: {value!r:.80}")
+
+
+def _spelled(value: int | None) -> str:
+    if value is None or isinstance(value, bool):
+        return _LITERALS[value]
+    try:
+        return int.__repr__(value)
+    except ValueError as error:  # Python refuses to print integers of more than some 4,300 digits
+        raise EncodeError("an integer of thousands of digits can't be written") from error
+
+
+def _name(key: object) -> str:
+    if not isinstance(key, str):
+        raise EncodeError(f"a name in JSON is text, not {key!r:.80}")
+    return encode_basestring(key)
+
+
+def _number(value: float) -> str:
+    """The shortest digits that give the number back, with an exponent below 1e-6 and from 1e21 on."""
+    text = float.__repr__(value)
+    if "e" not in text and "n" not in text:
+        return text.removesuffix(".0")
+    if not isfinite(value):
+        raise EncodeError(f"JSON has no {value}")
+    digits, _, exponent = text.partition("e")
+    if -6 <= int(exponent) < 21:
+        return f"{Decimal(text):f}"
+    return f"{digits}e{int(exponent):+d}"

@@ -1,0 +1,75 @@
+"""Messages line by line: a line that is none is one error, and the rest goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from mttp.errors import DecodeError, EnvelopeError
+from mttp.messages.envelope import MAX_SIZE, Message
+from mttp.messages.versions import check_version
+
+__all__ = ["Line", "read_lines", "received"]
+
+_LONGEST_OF_THE_REFERENCE = 1_048_575
+_AT_MOST = MAX_SIZE + 2  # with its end
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a stream: a message, or what is wrong with it."""
+
+    number: int
+    """Its place in the stream, from 1."""
+    size: int
+    """Its bytes, without its end."""
+    message: Message | None = None
+    error: DecodeError | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the reference's readers of files and standard input would refuse it."""
+        return self.size > _LONGEST_OF_THE_REFERENCE
+
+    def get(self) -> Message:
+        """The message; raises what is wrong with it."""
+        if self.message is None:
+            raise self.error or EnvelopeError("no message")
+        return self.message
+
+
+def read_lines(stream: IO[bytes]) -> Iterator[Line]:
+    """The messages of a stream, as `received` takes them; more than a message may have is never held."""
+    number = 0
+    while piece := stream.readline(_AT_MOST):
+        number += 1
+        size = len(piece)
+        while not piece.endswith(b"\n") and (more := stream.readline(_AT_MOST)):
+            size += len(more)
+            piece = more
+        yield _line(number, size, piece)
+
+
+def received(raw: bytes) -> Message:
+    """
+    The message that these bytes are, if it may be trusted.
+
+    Raises EnvelopeError where it is none, VersionError where it follows another version of the protocol,
+    ChecksumError where its payload is not what was sent.
+    """
+    message = Message.from_bytes(raw)
+    check_version(message.version)
+    message.verify_checksum()
+    return message
+
+
+def _line(number: int, size: int, content: bytes) -> Line:
+    stripped = content.removesuffix(b"\n").removesuffix(b"\r")
+    size -= len(content) - len(stripped)
+    try:
+        if size > len(stripped):
+            raise EnvelopeError(f"too large: {size:,} bytes, at most {MAX_SIZE:,} are allowed")
+        return Line(number, size, message=received(stripped))
+    except DecodeError as error:
+        return Line(number, size, error=error)

@@ -1,0 +1,61 @@
+"""Versions of the protocol: which are understood here, and which both sides speak."""
+
+from __future__ import annotations
+
+import re
+
+from mttp.errors import VersionError
+
+__all__ = ["VERSION", "check_version", "negotiate_version"]
+
+VERSION = "1"
+"""The version that is written here, and the only one that is understood."""
+
+_INT64 = range(-(2**63), 2**63)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,400}").fullmatch
+_SPACE = " \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+
+
+def check_version(text: str) -> None:
+    """Raise VersionError unless messages of this version are understood here."""
+    try:
+        found = _number(text)
+    except ValueError as error:
+        raise VersionError(
+            f"{text!r:.80} is no version of the protocol; this is version {VERSION}"
+        ) from error
+    if found != int(VERSION):
+        age = "old" if found < int(VERSION) else "new"
+        raise VersionError(f"version {text!r:.80} of the protocol is too {age}; this is version {VERSION}")
+
+
+def negotiate_version(local: str, remote: str) -> str:
+    """
+    The highest version that both sides speak.
+
+    Each says one version, `"1"`, or a range, `"1-3"`.
+    Raises VersionError where one of them says neither, or where they have none in common.
+    """
+    mine, theirs = _range("local", local), _range("remote", remote)
+    lowest, highest = max(mine[0], theirs[0]), min(mine[1], theirs[1])
+    if lowest > highest:
+        raise VersionError(f"no version in common: local is {local!r:.80}, remote is {remote!r:.80}")
+    return str(highest)
+
+
+def _range(side: str, text: str) -> tuple[int, int]:
+    first, dash, last = text.strip(_SPACE).partition("-")
+    try:
+        lowest, highest = _number(first), _number(last if dash else first)
+    except ValueError as error:
+        raise VersionError(f"{side} {text!r:.80} is neither a version nor a range such as '1-3'") from error
+    if lowest > highest:
+        raise VersionError(f"{side} {text!r:.80} is a range that ends before it begins")
+    return lowest, highest
+
+
+def _number(text: str) -> int:
+    text = text.strip(_SPACE)
+    if not _WHOLE(text) or int(text) not in _INT64:
+        raise ValueError(text)
+    return int(text)

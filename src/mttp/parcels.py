@@ -1,0 +1,176 @@
+"""Ended spans on their way to another process, and out of the parcel there."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from opentelemetry.sdk.trace import ReadableSpan
+
+from mttp.codec.profiles import Profile, full, of_block
+from mttp.livespan import LiveSpan
+from mttp.readable import record
+from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+
+__all__ = ["OddBlocksError", "pack", "unpack"]
+
+_Parcel: TypeAlias = tuple[Any, ...]
+
+
+class OddBlocksError(Exception):
+    """Token blocks hold something else than numbers, which nobody had looked at."""
+
+    def __init__(self, places: list[int]) -> None:
+        super().__init__(f"{len(places)} token blocks hold something else than numbers")
+        self.places = places
+        """Which of the spans have them."""
+
+
+def pack(spans: Sequence[ReadableSpan]) -> bytes:
+    """
+    The spans as bytes, for a process of the same interpreter, token blocks as they were handed over.
+
+    Raises ValueError for values that bytes can't be made of.
+    """
+    scopes = _Scopes()
+    parents: dict[int, tuple[int, int]] = {}
+    parcels = []
+    last, place = None, -1
+    for span in spans:
+        if getattr(span, "is_plain", False):  # nearly all; to ask `isinstance` takes longer than the rest
+            live: Any = span
+            scope = live.scope
+            if scope is not last:
+                last, place = scope, scopes.place(scope)
+            parcels.append((place, *live.outline(parents), None, (), live.scalars, live.block))
+        elif isinstance(span, LiveSpan):
+            parcels.append(_unusual(scopes, span, span.outline(parents)))
+        else:
+            parcels.append(_other(scopes, record(span, full)))
+    return marshal.dumps((scopes.listed, parcels))
+
+
+def unpack(data: bytes | bytearray, profile: Profile) -> list[SpanRecord]:
+    """The spans, their attributes as `profile` delivers them; raises OddBlocksError."""
+    scopes, parcels = marshal.loads(data)
+    known = [Scope(*parts) for parts in scopes]
+    records, odd = [], []
+    for place, (scope, *parcel, arrays, scalars, block) in enumerate(parcels):
+        for key in arrays:
+            scalars[key] = _array(*scalars[key])
+        attributes = of_block(profile, scalars, block)
+        if attributes is None:
+            odd.append(place)
+        else:
+            records.append(_record(known[scope], attributes, *parcel))
+    if odd:
+        raise OddBlocksError(odd)
+    return records
+
+
+class _Scopes:
+    """The scopes so far, each told once; they are told by identity, which is known for the spans' life."""
+
+    def __init__(self) -> None:
+        self.listed: list[_Parcel] = []
+        self._known: dict[int, tuple[int, Scope]] = {}
+
+    def place(self, scope: Scope) -> int:
+        """Where it is in the list."""
+        found = self._known.get(id(scope))
+        if found is None:
+            found = self._known[id(scope)] = (len(self.listed), scope)
+            self.listed.append(_scope(scope))
+        return found[0]
+
+
+def _unusual(scopes: _Scopes, span: LiveSpan, outline: _Parcel) -> _Parcel:
+    whole = span.unusual()
+    rest = None if whole is None else _rest(whole)
+    return (scopes.place(span.scope), *outline, rest, *_split(span.scalars), span.block)
+
+
+def _other(scopes: _Scopes, whole: SpanRecord) -> _Parcel:
+    ids = int(whole.trace_id, 16), int(whole.span_id, 16), int(whole.parent_id or "0", 16)
+    life = whole.name, whole.kind, whole.start_time, whole.end_time, whole.flags
+    return (scopes.place(whole.scope), *ids, *life, _rest(whole), *_split(dict(whole.attributes)), None)
+
+
+def _rest(whole: SpanRecord) -> _Parcel:
+    """What few spans have."""
+    return (
+        whole.status_code,
+        whole.status_message,
+        [(one.name, one.time, dict(one.attributes), one.dropped_attributes) for one in whole.events],
+        [
+            (one.trace_id, one.span_id, dict(one.attributes), one.flags, one.dropped_attributes)
+            for one in whole.links
+        ],
+        whole.trace_state,
+        whole.dropped_attributes,
+        whole.dropped_events,
+        whole.dropped_links,
+    )
+
+
+def _split(attributes: dict[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
+    """Which attributes are numpy arrays, and all of them, these as what they are made of."""
+    arrays = [key for key, value in attributes.items() if type(value) is np.ndarray]
+    if not arrays:
+        return (), attributes
+    made = {
+        key: (attributes[key].dtype.str, attributes[key].shape, attributes[key].tobytes()) for key in arrays
+    }
+    return arrays, {**attributes, **made}
+
+
+def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> Any:
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _scope(scope: Scope) -> _Parcel:
+    return (
+        scope.name,
+        scope.version,
+        scope.schema_url,
+        dict(scope.resource),
+        dict(scope.attributes),
+        scope.resource_schema_url,
+    )
+
+
+def _record(
+    scope: Scope,
+    attributes: Mapping[str, Any],
+    trace_id: int,
+    span_id: int,
+    parent_id: int,
+    name: str,
+    kind: int,
+    start_time: int,
+    end_time: int,
+    flags: int,
+    rest: _Parcel | None,
+) -> SpanRecord:
+    said: dict[str, Any] = {}
+    if rest is not None:
+        code, message, events, links, state, *dropped = rest
+        said = {"status_code": code, "status_message": message, "trace_state": state}
+        said |= dict(zip(("dropped_attributes", "dropped_events", "dropped_links"), dropped, strict=True))
+        said["events"] = [SpanEvent(*event) for event in events]
+        said["links"] = [Link(*link) for link in links]
+    return SpanRecord(
+        trace_id=f"{trace_id:032x}",
+        span_id=f"{span_id:016x}",
+        parent_id=f"{parent_id:016x}" if parent_id else "",
+        name=name,
+        kind=kind,
+        start_time=start_time,
+        end_time=end_time,
+        attributes=attributes,
+        flags=flags,
+        scope=scope,
+        **said,
+    )
