@@ -6,8 +6,10 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from mttp.codec import content, steps
@@ -38,7 +40,8 @@ MAX_STEPS = 1000
 _PREFIX = f"{a.STEPS_COLUMN}."
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 _SCALARS: dict[Any, Any] = {float: np.float64, bool: np.bool_, int: np.int64}
-_NARROW = (np.int8, np.int16, np.int32)
+_NARROW = [(np.dtype(f"int{bits}"), 1 << (bits - 1)) for bits in (8, 16, 32)]
+"""Types of whole numbers, and what they hold in either direction."""
 SAME: Final = "same"
 """Says of a column that one entry stands for all."""
 
@@ -133,7 +136,7 @@ def _laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
             values, which = values[:1], SAME
         attributes[_PREFIX + key] = values
         layout.append([key, dtype, shape, which])
-    attributes[a.STEPS_LAYOUT] = json.dumps(layout, separators=(",", ":"))
+    attributes[a.STEPS_LAYOUT] = msgspec.json.encode(layout).decode()
     return attributes
 
 
@@ -171,14 +174,20 @@ def _of_array(entries: Any) -> _Stored:
     shape = list(entries.shape[1:])
     if not shape and entries.dtype.kind == "i":
         entries = _narrowed(entries)
-    return _Stored(entries, entries.dtype.name, shape)
+    return _Stored(entries, _name(entries.dtype), shape)
+
+
+@cache
+def _name(dtype: Any) -> str:
+    """As numpy spells it, which takes it a while."""
+    return str(dtype.name)
 
 
 def _narrowed(numbers: Any) -> Any:
     """Whole numbers in the narrowest type that holds them all: which one it is says nothing of a number."""
-    low, high = (numbers.min(), numbers.max()) if numbers.size else (0, 0)
-    for narrow in _NARROW:
-        if np.iinfo(narrow).min <= low and high <= np.iinfo(narrow).max:
+    low, high = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    for narrow, limit in _NARROW:
+        if -limit <= low and high < limit:
             return numbers.astype(narrow)
     return numbers
 
