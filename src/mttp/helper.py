@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,8 @@ FAILED: Final = 2
 _HEAD = struct.Struct("<BQ")
 _PATIENCE = 30
 """Seconds after which a helper that does not answer is given up."""
+_NICENESS = 5
+"""Where there are not enough processors, the training loop comes first."""
 _SILENT = {
     "OTEL_SDK_DISABLED": "true",
     "OPENBLAS_NUM_THREADS": "1",
@@ -144,6 +147,8 @@ def _exactly(end: socket.socket, size: int) -> bytearray:
 
 def serve(works: Mapping[int, Callable[[bytearray], tuple[int, bytes]]]) -> None:
     """Work until whoever asks is gone."""
+    with suppress(OSError):
+        os.nice(_NICENESS)
     end = socket.socket(fileno=os.dup(0))
     end.sendall(_HEAD.pack(DONE, 0))
     while True:

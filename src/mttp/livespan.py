@@ -417,6 +417,10 @@ class LiveSpan(Span, Ended):
             found[1],
         )
 
+    def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
+        """What a step says where that is only what its owner's steps say, its index and its reward."""
+        return None
+
     def unusual(self) -> spans.SpanRecord | None:
         """The span as a record where it has more than an outline, attributes and a token block."""
         if not self._events and not self._links and self._status is _UNSET:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 
+from mttp.codec import steps
 from mttp.codec.profiles import Profile, full, of_block
 from mttp.livespan import LiveSpan
 from mttp.readable import record
@@ -44,7 +45,9 @@ def pack(spans: Sequence[ReadableSpan]) -> bytes:
             scope = live.scope
             if scope is not last:
                 last, place = scope, scopes.place(scope)
-            parcels.append((place, *live.outline(parents), None, (), live.scalars, live.block))
+            own = live.own()
+            said = live.scalars if own is None else own
+            parcels.append((place, *live.outline(parents), None, (), said, live.block))
         elif isinstance(span, LiveSpan):
             parcels.append(_unusual(scopes, span, span.outline(parents)))
         else:
@@ -58,6 +61,8 @@ def unpack(data: bytes | bytearray, profile: Profile) -> list[SpanRecord]:
     known = [Scope(*parts) for parts in scopes]
     records, odd = [], []
     for place, (scope, *parcel, arrays, scalars, block) in enumerate(parcels):
+        if type(scalars) is tuple:
+            scalars = steps.plain(*scalars)
         for key in arrays:
             scalars[key] = _array(*scalars[key])
         attributes = of_block(profile, scalars, block)
@@ -103,9 +108,12 @@ def _rest(whole: SpanRecord) -> _Parcel:
     return (
         whole.status_code,
         whole.status_message,
-        [(one.name, one.time, dict(one.attributes), one.dropped_attributes) for one in whole.events],
         [
-            (one.trace_id, one.span_id, dict(one.attributes), one.flags, one.dropped_attributes)
+            (one.name, one.time, _travelling(dict(one.attributes)), one.dropped_attributes)
+            for one in whole.events
+        ],
+        [
+            (one.trace_id, one.span_id, _travelling(dict(one.attributes)), one.flags, one.dropped_attributes)
             for one in whole.links
         ],
         whole.trace_state,
@@ -119,11 +127,29 @@ def _split(attributes: dict[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]
     """Which attributes are numpy arrays, and all of them, these as what they are made of."""
     arrays = [key for key, value in attributes.items() if type(value) is np.ndarray]
     if not arrays:
-        return (), attributes
-    made = {
-        key: (attributes[key].dtype.str, attributes[key].shape, attributes[key].tobytes()) for key in arrays
-    }
-    return arrays, {**attributes, **made}
+        return (), _travelling(attributes)
+    made = {key: _made_of(attributes[key]) for key in arrays}
+    return arrays, _travelling({**attributes, **made})
+
+
+def _made_of(array: Any) -> tuple[str, tuple[int, ...], bytes]:
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+_EXACT = frozenset({str, float, int, bool, bytes, type(None)})
+_MEMBERS = frozenset({dict, list, tuple})
+
+
+def _travelling(value: Any) -> Any:
+    """The value itself; raises ValueError for what would arrive as something else, as numpy's numbers do."""
+    kind = type(value)
+    if kind in _MEMBERS:
+        for item in value.values() if kind is dict else value:
+            if type(item) not in _EXACT:
+                _travelling(item)
+    elif kind not in _EXACT:
+        raise ValueError(f"a {kind.__name__} can't travel")
+    return value
 
 
 def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> Any:

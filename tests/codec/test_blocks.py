@@ -1,225 +1,158 @@
-"""Steps in columns: each comes back as a span of its own would bring it back."""
+"""Token blocks as they are handed over: what is made of them later is what would have been made at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from specimen import contents, finite, names, optional, plain, texts
 
-from mttp import Step
-from mttp.codec import blocks, content, profiles, steps, templates
-from mttp.codec.rewards import assess
-from mttp.codec.withholding import Withholding
-from mttp.episodes import Reward, same
-from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import decode_line
+import mttp
+from mttp.codec import tokens
+from mttp.codec.plain import Faults
+from mttp.episodes import same
 
-TIME = 1_750_000_000_000_000_000
-PROFILES = (profiles.full, profiles.arrays, profiles.packed)
-
-Row = dict[str, Any]
+INTEGERS = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
+FLOATS = ("float64", "float32", "float16")
 
 
-def row(**said: Any) -> Row:
-    """What a step's span says of the step."""
-    found: Row = {}
-    omissions: list[str] = []
-    for keys, name in ((content.OBSERVATION, "observation"), (content.ACTION, "action")):
-        found |= content.encode(keys, said.get(name), [], omissions, max_bytes=said.get("max_bytes"))
-    if "reward" in said:
-        value, status, raw = assess(said["reward"])
-        found |= steps.paid(Reward(value=value, status=status, raw=raw))
-    found |= steps.facts(**{name: said.get(name) for name in ("terminated", "logprob", "value_estimate")})
-    found |= templates.encode(a.METRIC, said.get("metrics", {}))
-    found |= templates.encode(a.METADATA, said.get("metadata", {}))
-    for key, listed in ((a.FAULTS, said.get("faults")), (a.OMISSIONS, omissions)):
-        found |= {key: listed} if listed else {}
-    return found
+@st.composite
+def arrays(draw: st.DrawFn, name: str, length: int) -> Any:
+    """Numbers for one array of a block, as any of the kinds that trainers have."""
+    if name in mttp.Tokens.INTEGER_ARRAYS:
+        dtype = np.dtype(draw(st.sampled_from(INTEGERS)))
+        limits = np.iinfo(dtype)
+        numbers = st.integers(int(limits.min), int(limits.max))
+        values: list[Any] = draw(st.lists(numbers, min_size=length, max_size=length))
+    else:
+        dtype = np.dtype(draw(st.sampled_from(FLOATS)))
+        width = 8 * dtype.itemsize
+        values = draw(st.lists(st.floats(width=width), min_size=length, max_size=length))  # type: ignore[arg-type]
+    kind = draw(st.sampled_from(("array", "list", "tuple", "every other")))
+    if kind == "every other":
+        return np.repeat(np.array(values, dtype), 2)[::2]
+    if kind == "array":
+        return np.array(values, dtype)
+    return values if kind == "list" else tuple(values)
 
 
-rows = st.builds(
-    row,
-    observation=contents,
-    action=contents,
-    reward=st.none() | st.floats(),
-    terminated=optional(st.booleans()),
-    logprob=optional(finite),
-    metrics=st.dictionaries(names, st.floats(), max_size=2),
-    metadata=st.dictionaries(names, plain.filter(lambda fact: fact is not None), max_size=2),
-    faults=st.lists(texts, max_size=2),
-    max_bytes=st.sampled_from([None, None, 8]),
-)
+@st.composite
+def blocks(draw: st.DrawFn) -> dict[str, Any]:
+    """What somebody may hand over."""
+    length, prompt = draw(st.integers(0, 6)), draw(st.integers(0, 4))
+    names = draw(st.sets(st.sampled_from(mttp.Tokens.ARRAYS))) | {"ids"}
+    found = {name: draw(arrays(name, prompt if name == "prompt_ids" else length)) for name in sorted(names)}
+    texts = st.sampled_from(("", "qwen", "7"))
+    facts = st.fixed_dictionaries({}, optional=dict.fromkeys(("tokenizer", "policy_version"), texts))
+    return found | draw(facts)
 
 
-def alike(draw: st.DrawFn) -> list[Row]:
-    """Steps of one kind, as most episodes have them."""
-    dtype, shape = draw(st.sampled_from([("f4", (4,)), ("u1", (2, 3)), ("f2", (1,)), ("f8", (0, 2))]))
-    count = draw(st.integers(1, 6))
-    return [
-        row(observation=np.full(shape, index, dtype), action=index, reward=index / 2, terminated=False)
-        for index in range(count)
-    ]
+def copied(block: dict[str, Any]) -> tokens.Block | None:
+    """A snapshot, as a step takes it."""
+    rest = dict(block)
+    return tokens.snapshot(rest.pop("ids", None), rest.pop("logprobs", None), rest)
 
 
-several = st.lists(rows, min_size=1, max_size=6) | st.composite(alike)()
+@given(blocks())
+def test_later_is_the_same_as_at_once(given_: dict[str, Any]) -> None:
+    """
+    Whatever arrays there are, of whatever kind, as lists and packed.
+    """
+    faults: Faults = []
+    at_once = tokens.encode(tokens.make(given_, faults), faults)
+    block = copied(given_)
+
+    assert block is not None
+    late: Faults = []
+    assert same(at_once, tokens.unfold(block, late))
+    assert (faults, faults) == ([], late)
+    folded = tokens.fold(block)
+    tokens.pack(at_once)
+    assert same(at_once, folded)
 
 
-def block(given: Sequence[Mapping[str, Any]], first_index: int = 0) -> dict[str, Any]:
-    """These steps as a block's attributes, one nanosecond each."""
-    return blocks.encode(
-        blocks.columns(given),
-        first_index=first_index,
-        start_times=range(TIME, TIME + len(given)),
-        end_times=range(TIME + 1, TIME + len(given) + 1),
+def test_a_snapshot_is_not_what_the_caller_goes_on_with() -> None:
+    """
+    Buffers are reused.
+    """
+    ids, logprobs = np.array([1, 2]), [-0.5, -1.0]
+    block = tokens.snapshot(ids, logprobs, {})
+    ids[0], logprobs[0] = 7, 7.0
+
+    assert block is not None
+    unfolded = tokens.unfold(block, [])
+    assert ([1, 2], [-0.5, -1.0]) == (
+        unfolded["mttp.token.ids"].tolist(),
+        unfolded["mttp.token.logprobs"].tolist(),
     )
-
-
-def record(attributes: Mapping[str, Any], **facts: Any) -> SpanRecord:
-    """A span with these attributes."""
-    named = {"name": "steps", "trace_id": "1" * 32, "span_id": "2" * 16, "start_time": TIME, "end_time": TIME}
-    return SpanRecord(**named | facts, attributes=attributes)
-
-
-def through_json(given: SpanRecord) -> SpanRecord:
-    """The span after it was a line of a file."""
-    (line,) = encode_records([given])
-    return decode_line(line)[0]
-
-
-def apart(given: Sequence[Mapping[str, Any]], profile: Callable[..., dict[str, Any]]) -> list[Step]:
-    """The same steps, read from a span each."""
-    spans = [record(profile({a.STEP_INDEX: index, **said}), name="step") for index, said in enumerate(given)]
-    return [steps.decode(through_json(span) if profile is not profiles.full else span) for span in spans]
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-@settings(max_examples=150, deadline=None)
-@given(several)
-def test_steps_in_a_block_read_as_spans_of_their_own(profile: Any, given: list[Row]) -> None:
-    """
-    Whatever steps say is read alike from a block and from spans, in every form that a transport writes.
-    """
-    span = record(profile(block(given)))
-
-    found = list(blocks.decode(through_json(span) if profile is not profiles.full else span))
-
-    assert apart(given, profile) == found
-
-
-@settings(max_examples=150, deadline=None)
-@given(several)
-def test_a_block_gives_back_what_its_steps_said(given: list[Row]) -> None:
-    """
-    The attributes of each step come back as they were, absent ones absent, also of packed bytes.
-    """
-    for profile in (profiles.full, profiles.packed):
-        found = blocks.rows(profile(block(given)))
-
-        assert same([flat(said) for said in given], [flat(said) for said in found])
-
-
-def flat(said: Row) -> Row:
-    """Arrays of content as the flat lists that a column of several kinds has of them."""
-    return {key: value.ravel().tolist() if hasattr(value, "ravel") else value for key, value in said.items()}
 
 
 @pytest.mark.parametrize(
-    "withholding",
+    "given_",
     [
-        Withholding(content=False),
-        Withholding(max_elements=3),
-        Withholding(redact=lambda key, value: None if key == a.ACTION_VALUE else value),
-        Withholding(redact=lambda key, value: "gone"),
+        {},
+        {"ids": None},
+        {"ids": "12"},
+        {"ids": np.array([1.0])},
+        {"ids": np.array([[1]])},
+        {"ids": np.array([2**63], np.uint64)},
+        {"ids": np.array([1, 2], ">i8")},
+        {"ids": range(3)},
+        {"ids": [1, 2], "logprobs": [-0.5]},
+        {"ids": [1, 2], "masks": [1]},
+        {"ids": [1, 2], "logprobs": np.array(["x", "y"])},
+        {"ids": [1], "tokenizer": "日本"},
+        {"ids": [1], "tokenizer": 7},
+        {"ids": [1], "parent": (0, 1)},
+        {"ids": [1], "unknown": [1]},
     ],
-    ids=["content off", "no long arrays", "no actions", "redacted"],
 )
-@settings(max_examples=60, deadline=None)
-@given(given=several)
-def test_what_is_kept_back_of_a_block_is_kept_back_of_its_steps(
-    withholding: Withholding, given: list[Row]
-) -> None:
+def test_what_is_unusual_is_looked_at_at_once(given_: dict[str, Any]) -> None:
     """
-    A transport that withholds says of each step in a block what it says of a step with a span.
+    It is not for a thread that nobody watches to find out.
     """
-    kept = [withholding.keep(said).values for said in given]
-
-    found = list(blocks.decode(record(withholding.keep(block(given)).values)))
-
-    assert apart(kept, profiles.full) == found
+    assert copied(given_) is None
 
 
-def test_times_and_indices_are_each_step_s_own() -> None:
+@pytest.mark.parametrize(
+    ("given_", "fault"),
+    [
+        ({"ids": [1, "x"]}, "tokens_invalid"),
+        ({"ids": [1, 2**63]}, "tokens_invalid"),
+        ({"ids": [1.5]}, "tokens_invalid"),
+        ({"ids": [1], "logprobs": [None]}, "tokens_invalid"),
+        ({"ids": [1], "logprobs": ["x"]}, "tokens_invalid"),
+    ],
+)
+def test_what_a_list_holds_is_looked_at_later(given_: dict[str, Any], fault: str) -> None:
     """
-    Start, end and index survive to the nanosecond; there is no span to name.
+    With the same outcome, and said on the span and in the counters.
     """
-    given = [row(action=number) for number in range(3)]
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode, episode.step() as step:
+            step.tokens(**given_)
+        session.flush()
+        counted = dict(session.stats.faults)
+        (read,) = mttp.read(session)
 
-    found = list(blocks.decode(through_json(record(profiles.packed(block(given, first_index=40))))))
+    expected = tokens.make(given_, [])
+    (kept,) = read.steps
+    assert kept.tokens is not None
+    assert expected.arrays().keys() == kept.tokens.arrays().keys()
+    assert [fault] == [said.partition(":")[0] for said in kept.faults]
+    assert {fault: 1} == counted
 
-    assert [(40, TIME, TIME + 1), (41, TIME + 1, TIME + 2), (42, TIME + 2, TIME + 3)] == [
-        (step.index, step.start_time, step.end_time) for step in found
-    ]
-    assert [""] * 3 == [step.span_id for step in found]
 
-
-def test_arrays_of_one_kind_are_one_array() -> None:
+def test_whole_floats_are_ids_as_before() -> None:
     """
-    Observations of one dtype and shape are stacked, and the layout alone says which.
+    Some tokenizers' outputs went through a float tensor.
     """
-    given = [row(observation=np.full((2, 2), number, np.float32), action=number) for number in range(3)]
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode, episode.step() as step:
+            step.tokens(ids=[1.0, 2.0])
+        (read,) = mttp.read(session)
 
-    found = block(given)
-
-    column = found[f"{a.STEPS_COLUMN}.{a.OBSERVATION_VALUE}"]
-    assert ("float32", (3, 2, 2)) == (column.dtype.name, column.shape)
-    assert np.int8 == found[f"{a.STEPS_COLUMN}.{a.ACTION_VALUE}"].dtype
-    assert [] == [key for key in found if key.endswith((a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE))]
-
-
-def test_a_column_may_be_an_array_already() -> None:
-    """
-    What was collected in one array is recorded as it is.
-    """
-    observations = np.arange(8, dtype=np.float32).reshape(2, 4)
-
-    found = blocks.rows(
-        blocks.encode(
-            {a.OBSERVATION_VALUE: blocks.Column(observations)},
-            first_index=0,
-            start_times=[1, 2],
-            end_times=[2, 3],
-        )
-    )
-
-    assert same([*observations], [said[a.OBSERVATION_VALUE] for said in found])
-
-
-def test_a_column_that_was_left_out_is_said_of_each_step() -> None:
-    """
-    Where a transport had to make the span smaller, every step says what is missing.
-    """
-    values = block([row(observation=np.zeros(2), action=1)] * 2)
-    key = f"{a.STEPS_COLUMN}.{a.OBSERVATION_VALUE}"
-    smaller = {name: value for name, value in values.items() if name != key}
-
-    found = list(blocks.decode(record(smaller | {a.OMISSIONS: [f"{key}: too large"]})))
-
-    assert [(None, 1, (f"{a.OBSERVATION_VALUE}: too large",))] * 2 == [
-        (step.observation, step.action, step.omissions) for step in found
-    ]
-
-
-def test_what_a_block_was_paid_is_known_without_its_columns() -> None:
-    """
-    The sum of its rewards and the number of those that are none stand beside the columns.
-    """
-    found = block([row(reward=1.5), row(reward=float("nan")), row(reward=2.0), row()])
-
-    assert (3.5, 1) == (found[a.STEPS_REWARD_SUM], found[a.STEPS_REWARD_ERRORS])
+    assert mttp.Tokens(ids=np.array([1, 2])) == read.steps[0].tokens
+    assert {} == session.stats.faults

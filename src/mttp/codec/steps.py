@@ -11,7 +11,7 @@ from mttp.episodes import Call, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["KEYS", "decode", "facts", "paid", "place"]
+__all__ = ["KEYS", "decode", "facts", "paid", "place", "plain"]
 
 _FACTS = {
     "trained_reward": a.STEP_TRAINED_REWARD,
@@ -39,6 +39,15 @@ def paid(reward: Reward) -> dict[str, Plain]:
     """What the step itself says of its reward."""
     found = {a.STEP_REWARD: reward.value, a.STEP_REWARD_STATUS: reward.status, a.STEP_REWARD_RAW: reward.raw}
     return {key: value for key, value in found.items() if value is not None}
+
+
+def plain(base: Mapping[str, Plain], index: int, reward: float | None) -> dict[str, Plain]:
+    """A step of which no more is known than whose it is, its index, and what it paid."""
+    attributes = {**base, a.STEP_INDEX: index}
+    if reward is not None:
+        attributes[a.STEP_REWARD] = reward
+        attributes[a.STEP_REWARD_STATUS] = "ok"
+    return attributes
 
 
 def facts(**given: Any) -> dict[str, Plain]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from types import TracebackType
 from typing import Any
@@ -11,7 +12,7 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp import ids as new_ids
-from mttp.codec import tokens
+from mttp.codec import steps, tokens
 from mttp.codec.plain import nanoseconds
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan, Sink
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach
@@ -21,6 +22,8 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["LiveStep"]
+
+_STEP_BYTES = SPAN_BYTES + 6 * VALUE_BYTES
 
 
 class LiveStep(OpenStep, LiveSpan):
@@ -37,18 +40,19 @@ class LiveStep(OpenStep, LiveSpan):
         owner: Owner,
         segment: Segment,
         parent: SpanContext,
-        scalars: dict[str, Any],
+        base: Mapping[str, Any],
         index: int,
         sink: Sink,
         start_time: int | None = None,
     ) -> None:
-        """Start now, or at `start_time`, with small attributes; `sink` takes it in the end."""
+        """Start now, or at `start_time`; all the owner's steps say `base`; `sink` takes it in the end."""
         self._owner = owner
         self._index = index
         self._sink = sink
         self._clock = clock = segment.clock
         self._origin = origin = segment.origin
-        self.scalars = scalars
+        self._base = base
+        self._scalars: dict[str, Any] | None = None
         self.trace_id = segment.trace_id
         self._span_id = new_ids.span_id()
         self._parent = parent
@@ -64,6 +68,21 @@ class LiveStep(OpenStep, LiveSpan):
     @property
     def _span(self) -> LiveSpan:  # type: ignore[override]  # other handles are given theirs
         return self
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        """Its attributes but for a token block; most steps need none of their own until they are written."""
+        if self._scalars is None:
+            self._scalars = steps.plain(self._base, self._index, self._reward)
+        return self._scalars
+
+    @scalars.setter
+    def scalars(self, scalars: dict[str, Any]) -> None:
+        self._scalars = scalars
+
+    def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
+        """What the owner's steps say, its index and reward, where it says no more than that."""
+        return (self._base, self._index, self._reward) if self._scalars is None else None
 
     @property
     def _host(self) -> Host | None:  # type: ignore[override]  # likewise
@@ -100,7 +119,7 @@ class LiveStep(OpenStep, LiveSpan):
             return
         sink, self.is_plain, self._is_light = self._sink, True, False  # from here on it takes nothing
         self._end_time = self._clock.now()
-        self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars)
+        self.size = _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
         if self.block is not None:
             self.size += self.block[3]
         self._owner.step_ended(self)
@@ -112,8 +131,8 @@ class LiveStep(OpenStep, LiveSpan):
         """As by any step."""
         if type(value) is float and self._is_light and not (scoring or self._paid) and isfinite(value):
             self._paid, self._reward = True, value
-            self.scalars[a.STEP_REWARD] = value
-            self.scalars[a.STEP_REWARD_STATUS] = "ok"
+            if self._scalars is not None:
+                self._scalars |= {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: "ok"}
         else:
             self._take_reward(value, scoring)
 

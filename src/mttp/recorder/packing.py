@@ -150,7 +150,7 @@ def _can_be_packed(span: LiveSpan) -> bool:
     return (
         span._context is None
         and span.block is None
-        and a.TOKEN_ENCODING not in span.scalars
+        and (span.own() is not None or a.TOKEN_ENCODING not in span.scalars)
         and not (span._events or span._links)
         and span._status.status_code is StatusCode.UNSET
         and span.name == names.STEP

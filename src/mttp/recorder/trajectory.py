@@ -22,7 +22,6 @@ from mttp.recorder.live_step import LiveStep
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.packing import SPANS, Packing
 from mttp.recorder.segment import Segment
-from mttp.semconv import attributes as a
 
 __all__ = ["Trajectory"]
 
@@ -42,6 +41,7 @@ class Trajectory(Measured):
         self._segment = segment
         self._at: SpanContext | None = None
         self.place = place or {}
+        self._base = {**segment.identity, **self.place} if segment is not None else {}
         self._packing = Packing(self, segment, steps)
         self._block: Block | None = None
         self._lock = threading.RLock()
@@ -155,8 +155,7 @@ class Trajectory(Measured):
             index = self._next_index
             self._next_index = index + 1
             self._steps += 1
-            said = {**segment.identity, **self.place, a.STEP_INDEX: index}
-            step = LiveStep(self, segment, at, said, index, self._packing.sink)
+            step = LiveStep(self, segment, at, self._base, index, self._packing.sink)
             self._open_steps[id(step)] = step
         finally:
             lock.release()
@@ -171,8 +170,7 @@ class Trajectory(Measured):
             position = self._next_index if index is None else int(index)
             self._next_index = max(self._next_index, position + 1)
             self._steps += 1
-            said = {**segment.identity, **self.place, a.STEP_INDEX: position}
-            step = LiveStep(self, segment, self.at, said, position, self._packing.sink, start_time)
+            step = LiveStep(self, segment, self.at, self._base, position, self._packing.sink, start_time)
             self._open_steps[id(step)] = step
         next(segment.stepped)
         return step

@@ -1,0 +1,308 @@
+"""Encoding by a helper: the same bytes, and nothing depends on it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from polling import eventually
+from programs import told
+
+import mttp
+from mttp import encoding
+from mttp.codec.profiles import full, packed
+from mttp.helper import FAILED, Helper, HelperLostError, can_help
+from mttp.readable import record
+from mttp.wire.otlp_json import encode_records
+from mttp.wire.otlp_proto import encode_span
+
+pytestmark = pytest.mark.skipif(not can_help(), reason="no helper can be started here")
+
+
+class Keeping(SpanExporter):
+    """Keeps spans as they are handed over."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.spans += spans
+        return SpanExportResult.SUCCESS
+
+
+def played(steps: int = 20, **block: object) -> list[ReadableSpan]:
+    """The spans of a run with one episode."""
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode(task="t") as episode:
+        for number in range(steps):
+            with episode.step() as step:
+                step.reward(float(number))
+                step.tokens(**{"ids": np.arange(8), "logprobs": [-0.5] * 8} | block)
+    return keeping.spans
+
+
+def here(spans: Sequence[ReadableSpan]) -> bytes:
+    """What this process makes of them."""
+    return b"".join(encode_records(record(span, packed) for span in spans))
+
+
+@pytest.fixture
+def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[encoding._Encoding]:
+    """Encoding with a helper that is there at once."""
+    own = encoding._Encoding()
+    monkeypatch.setattr(encoding, "_encoding", own)
+    own._start()
+    helper = own._helper
+    assert helper is not None
+    assert eventually(lambda: helper.is_ready)
+    yield own
+    own.close()
+
+
+def test_lines_are_the_same(helped: encoding._Encoding) -> None:
+    """
+    Byte for byte.
+    """
+    spans = played()
+
+    assert here(spans) == encoding.lines(spans)
+    assert helped._spent == 0
+
+
+def test_messages_are_the_same(helped: encoding._Encoding) -> None:
+    """
+    Byte for byte.
+    """
+    spans = played()
+
+    assert [encode_span(record(span, full)) for span in spans] == encoding.messages(spans)
+
+
+def test_what_nobody_looked_at_is_looked_at_here(helped: encoding._Encoding) -> None:
+    """
+    Then it is counted, and the helper is asked again.
+    """
+    spans = played(ids=[1, "x"], logprobs=None)
+
+    written = encoding.lines(spans)
+
+    assert here(spans) == written
+    assert written.count(b"tokens_invalid") == 20
+
+
+def test_few_spans_stay_here(helped: encoding._Encoding) -> None:
+    """
+    To ask takes longer than to do it.
+    """
+    spans = played(steps=1)[:2]
+
+    assert here(spans) == encoding.lines(spans)
+    assert helped._spent > 0
+
+
+def test_a_value_that_can_not_travel_stays_here(helped: encoding._Encoding) -> None:
+    """
+    The whole segment does.
+    """
+    spans = played()
+    spans[3].values["odd"] = np.str_("x")  # type: ignore[attr-defined]
+
+    assert here(spans) == encoding.lines(spans)
+    assert helped._helper is not None
+
+
+def test_a_helper_that_dies_is_replaced_once(
+    helped: encoding._Encoding, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Nothing is lost: this process goes on, and after the second death stays alone.
+    """
+    monkeypatch.setattr(encoding, "WORTH_SECONDS", 0.0)
+    spans, expected = played(), None
+    for deaths in (1, 2):
+        helper = helped._helper
+        assert helper is not None
+        assert eventually(lambda helper=helper: helper.is_ready)
+        os.kill(helper.pid, signal.SIGKILL)
+        expected = expected or here(spans)
+        assert expected == encoding.lines(spans)
+        assert deaths == helped._deaths
+
+    assert expected == encoding.lines(spans)
+    assert helped._helper is None
+    assert 2 == caplog.text.count("is lost, this process goes on") or 2 == len(caplog.records)
+
+
+def test_what_fails_there_fails_here_too(helped: encoding._Encoding) -> None:
+    """
+    The helper says that it can't, and whoever asked finds out why.
+    """
+    spans = played()
+    spans[5]._start_time = -1  # type: ignore[attr-defined]
+    helper = helped._helper
+    assert helper is not None
+
+    assert FAILED == helper.ask(99, b"")[0]
+    assert encoding.messages(spans) is None or len(encoding.messages(spans) or ()) == len(spans)
+    assert helper.is_ready
+
+
+def test_a_module_that_is_none_is_a_lost_helper() -> None:
+    """
+    As is anything else that does not start.
+    """
+    helper = Helper("mttp.nowhere")
+
+    with pytest.raises(HelperLostError, match="does not answer"):
+        eventually(lambda: helper.is_ready)
+    helper.close()
+
+
+def test_it_is_started_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """
+    Not for a test or a notebook cell.
+    """
+    own = encoding._Encoding()
+    monkeypatch.setattr(encoding, "_encoding", own)
+    spans = played()
+    encoding.lines(spans)
+    assert own._helper is None
+
+    monkeypatch.setattr(encoding, "WORTH_SECONDS", 0.0)
+    encoding.lines(spans)
+
+    assert own._helper is not None
+    own.close()
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where no process may be started.
+    """
+    monkeypatch.setenv("MTTP_HELPER", "off")
+    monkeypatch.setattr(encoding, "WORTH_SECONDS", 0.0)
+    own = encoding._Encoding()
+    monkeypatch.setattr(encoding, "_encoding", own)
+
+    encoding.lines(played())
+
+    assert own._helper is None
+
+
+SCRIPT = """
+import os, sys, time
+print("started", flush=True)
+import numpy as np
+import mttp
+from mttp import encoding
+encoding.WORTH_SECONDS = 0.0
+with mttp.configure("file://runs/a.jsonl") as session:
+    for number in range(40):
+        with mttp.episode() as episode:
+            for _ in range(8):
+                with episode.step() as step:
+                    step.tokens(ids=np.arange(32), logprobs=np.zeros(32))
+        session.flush()
+    helper = encoding._encoding._helper
+    while not helper.is_ready:
+        time.sleep(0.02)
+    for _ in range(10):
+        with mttp.episode() as episode:
+            episode.step().end()
+    session.flush()
+    print(helper.is_ready, helper.pid, flush=True)
+    {end}
+"""
+
+
+def run(directory: Path, end: str) -> tuple[list[str], int]:
+    """The lines that a script prints that has no guard around what it does, and how it ends."""
+    import subprocess
+
+    (directory / "script.py").write_text(textwrap.dedent(SCRIPT).replace("{end}", end))
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=directory, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Warning" not in done.stderr, done.stderr
+    return done.stdout.split(), done.returncode
+
+
+def is_over(pid: int) -> bool:
+    """Whether a process has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("pass", 0), ("os.kill(os.getpid(), 9)", -9), ("os._exit(3)", 3), ("sys.exit(4)", 4)],
+)
+def test_it_ends_with_whom_it_works_for(tmp_path: Path, end: str, code: int) -> None:
+    """
+    However that ends; and the script is not run twice, guard or not.
+    """
+    (started, ready, pid), found = run(tmp_path, end)
+
+    assert ("started", "True", code) == (started, ready, found)
+    assert eventually(lambda: is_over(int(pid)))
+    assert 50 == len(list(mttp.read(tmp_path / "runs")))
+
+
+def test_a_forked_child_does_without_its_parents(helped: encoding._Encoding, tmp_path: Path) -> None:
+    """
+    Both would read each other's answers.
+    """
+    spans = played()
+    expected = here(spans)
+    child = os.fork()
+    if not child:
+        encoding._encoding.after_fork_in_child()  # that of the fixture is not registered
+        os._exit(0 if encoding._encoding._helper is None and encoding.lines(spans) == expected else 1)
+
+    assert 0 == os.waitpid(child, 0)[1]
+    assert expected == encoding.lines(spans)
+    assert helped._helper is not None
+
+
+def test_a_helper_records_nothing_itself() -> None:
+    """
+    Whatever variables say.
+    """
+    found = told(
+        """
+        import json, os
+        os.environ["OTEL_TRACES_EXPORTER"] = "console"
+        os.environ["MTTP_TRANSPORT"] = "file://nowhere.jsonl"
+        from mttp.helper import _environment
+        kept = _environment()
+        others = [name for name in kept if name.startswith("MTTP_")]
+        print(json.dumps({"sdk": kept["OTEL_SDK_DISABLED"], "others": others}))
+        """
+    )
+
+    assert {"sdk": "true", "others": []} == found
+
+
+def test_quiet_helpers_are_lost_in_time(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    One that is stopped answers nothing; its socket gives up, not whoever waits.
+    """
+    helper = Helper("mttp.encoding")
+    assert eventually(lambda: helper.is_ready)
+    os.kill(helper.pid, signal.SIGKILL)
+
+    with caplog.at_level(logging.WARNING), pytest.raises(HelperLostError):
+        helper.ask(1, b"x" * 10_000_000)
+    helper.close()
