@@ -110,7 +110,7 @@ def _whereabouts() -> Whereabouts | None:
         group=episode.group,
         root=episode.root,
         ambient=ambient if ambient.trace_id == at.trace_id else at,
-        next_index=trajectory._next_index,
+        next_index=trajectory._entered()._next_index,
         agent=AgentAt(trajectory.id, trajectory.at) if isinstance(trajectory, OpenAgent) else None,
         step=None if here is None else StepAt(here.index, here.at),
         baggage={name: value for name, value in baggage.get_all().items() if name not in KEYS.values()},

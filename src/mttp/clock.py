@@ -10,11 +10,11 @@ __all__ = ["Clock"]
 class Clock:
     """Nanoseconds since the Unix epoch that never run backwards, whatever happens to the wall clock."""
 
-    __slots__ = ("_offset",)
+    __slots__ = ("offset",)
 
     def __init__(self) -> None:
-        self._offset = time.time_ns() - time.perf_counter_ns()
+        self.offset = time.time_ns() - time.perf_counter_ns()
 
     def now(self) -> int:
         """The time."""
-        return self._offset + time.perf_counter_ns()
+        return self.offset + time.perf_counter_ns()

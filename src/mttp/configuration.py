@@ -61,6 +61,7 @@ def configure(
     content: bool | None = None,
     redact: Callable[[str, Any], Any] | None = None,
     sampling: Sampling | float | None = None,
+    steps: str = "auto",
     mirror: bool = False,
     meter_provider: MeterProvider | None = None,
     close_timeout: float | None = None,
@@ -78,6 +79,8 @@ def configure(
     `content` and `redact` are as for `Route`, for every transport that says nothing of its own.
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
+    `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
+    "auto", which packs those of an episode beyond the first 1,000 where these had no tokens and no children.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
     `meter_provider` is shown how recording fares, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
@@ -111,6 +114,7 @@ def configure(
             close_timeout=close_timeout,
             processors=observers.checked(_listed("processors", processors)),
             sampling=sampling,
+            steps=steps,
             run=run,
             run_id=run_id,
             kind=kind,

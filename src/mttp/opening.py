@@ -15,6 +15,7 @@ from mttp import ids, provenance
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
+from mttp.recorder.packing import AUTO, MODES
 from mttp.routes import Destination, Route
 from mttp.sampling import Sampling, from_environment
 from mttp.session import Session
@@ -52,6 +53,7 @@ def open_session(
     close_timeout: float | None = None,
     processors: Sequence[SpanProcessor] = (),
     sampling: Sampling | float | None = None,
+    steps: str = AUTO,
     run: str | None = None,
     run_id: str | None = None,
     config: object = None,
@@ -62,6 +64,8 @@ def open_session(
 
     Raises ConfigureError where an argument is wrong, and TransportError where a transport can't be opened.
     """
+    if steps not in MODES:
+        raise ConfigureError(f"steps={steps!r} is not one of {', '.join(MODES)}")
     launched = provenance.launch()
     launch_id = launched.pop("run_id", None)
     identity = str(run_id or _told(RUN_ID_VARIABLE, apart) or launch_id or ids.run_id())
@@ -77,7 +81,13 @@ def open_session(
     own = _lanes(routes, content=content, redact=redact, close_timeout=close_timeout)
     lanes = own if apart is None else apart.with_others(own)
     session = Session(
-        lanes, run_id=identity, facts=facts, config=config, processors=processors, sampling=chosen
+        lanes,
+        run_id=identity,
+        facts=facts,
+        config=config,
+        processors=processors,
+        sampling=chosen,
+        steps=steps,
     )
     if apart is not None:
         apart.opened.append(session)

@@ -60,6 +60,7 @@ class Session:
         config: object = None,
         processors: Sequence[SpanProcessor] = (),
         sampling: Sampling | None = None,
+        steps: str = "auto",
     ) -> None:
         self.run_id = run_id
         self.transports = [lane.transport for lane in lanes if lane.owned]
@@ -82,6 +83,7 @@ class Session:
                 faults=tuple(faults),
                 directory=_directory(),
                 sampling=sampling,
+                steps=steps,
             )
         )
 
@@ -131,11 +133,13 @@ class Session:
         env_rng_sha256: str | None = None,
         timing: str = "live",
         start_time: int | None = None,
+        steps: str | None = None,
     ) -> OpenEpisode:
         """
         Start an episode.
 
         `start_time` in nanoseconds since the Unix epoch, by default now.
+        `steps` says how its steps are written: "spans", "packed" or "auto", by default as `configure` does.
         """
         if self._closed:
             return inert_episode()
@@ -161,7 +165,9 @@ class Session:
                 "env_rng_sha256": env_rng_sha256,
                 "timing": timing,
             }
-            return OpenEpisode(self._share, facts, episode_id=id, start_time=start_time, metadata=metadata)
+            return OpenEpisode(
+                self._share, facts, episode_id=id, start_time=start_time, metadata=metadata, steps=steps
+            )
         except Exception as error:
             self._share.fault("internal_error", f"episode: {error!r}")
             return inert_episode()
@@ -287,6 +293,15 @@ class Session:
         return ", ".join(map(repr, self.transports)) or "nothing"
 
     # What the rooms above call.
+
+    @property
+    def share(self) -> object:
+        """Stands for this process's share of the run."""
+        return self._share
+
+    def records_for(self, share: object) -> bool:
+        """Whether what was started in that share goes on: not in a closed session, nor in a forked child."""
+        return not self._closed and self._share is share
 
     def join(self, where: Whereabouts) -> OpenPart:
         """Go on with another process's episode."""

@@ -20,7 +20,7 @@ from mttp.livespan import Ended, LiveSpan, Origin, Sink
 from mttp.losses import Loss
 from mttp.pipeline import Pipeline
 from mttp.recorder import OpenEpisode
-from mttp.recorder.handle import Markable
+from mttp.recorder.handle import Gathering, Markable
 from mttp.sampling import Sampling
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -52,6 +52,8 @@ class Plan:
     """Where it started."""
     sampling: Sampling | None = None
     """Which episodes collectors get; None for all."""
+    steps: str = "auto"
+    """How steps are written, where an episode does not say: spans, packed or auto."""
 
 
 class Share:
@@ -65,6 +67,7 @@ class Share:
     def __init__(self, plan: Plan, *, forked: bool = False) -> None:
         self.run_id = plan.run_id
         self.origin = plan.origin
+        self.steps = plan.steps
         self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
@@ -78,6 +81,7 @@ class Share:
         self._ended: int | None = None
         self._status = "completed"
         self._unmarked: dict[int, Markable] = {}
+        self._gathering: dict[int, Gathering] = {}
         self._marking = threading.Lock()
         self._marker = 0
         self._looking = threading.RLock()
@@ -180,6 +184,16 @@ class Share:
         """Whoever starts a step takes the next of these."""
         return self.stats.stepped
 
+    def packed(self, steps: int) -> None:
+        """Take note of so many steps that were no handles of their own."""
+        with self.stats.lock:
+            self.stats.packed += steps
+
+    def gathers(self, steps: Gathering) -> None:
+        """Take note that steps gather, which are to be written soon."""
+        self._gathering[id(steps)] = steps
+        self.wake()
+
     def span(
         self,
         name: str,
@@ -228,6 +242,9 @@ class Share:
             try:
                 for key, episode in list(self._unmarked.items()):
                     self._mark(key, cast(OpenEpisode, episode))
+                gathering, self._gathering = self._gathering, {}
+                for steps in gathering.values():
+                    steps.write(wait=False)
             finally:
                 self._marker = 0
                 self._marking.release()
@@ -328,7 +345,7 @@ class Share:
     def fork(self) -> Share:
         """After a fork, in the child: its share of the run; the parent's takes nothing here any more."""
         provenance.renew()
-        self.stats, self._marking, self._unmarked = Stats(), threading.Lock(), {}
+        self.stats, self._marking, self._unmarked, self._gathering = Stats(), threading.Lock(), {}, {}
         self._heir = Share(self._plan, forked=True)
         return self._heir
 

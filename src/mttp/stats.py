@@ -89,6 +89,8 @@ class Stats:
         self.stepped = itertools.count()
         """Counts the steps: `next` is one step of the interpreter, and needs no lock."""
         self._looks = 0
+        self.packed = 0
+        """Steps that were not counted one by one."""
         self.faults: Counter[str] = Counter()
         """What was wrong with what was recorded, by kind."""
         self.transports: dict[str, TransportStats] = {}
@@ -109,7 +111,7 @@ class Stats:
         with self.lock:
             counted = next(self.stepped) - self._looks
             self._looks += 1  # looking counts, too
-            return counted
+            return counted + self.packed
 
     @property
     def spans(self) -> int:

@@ -19,7 +19,7 @@ class Veil:
         """The span without what is withheld; the span itself where nothing is."""
         trace_id = span.trace_id
         if isinstance(span, LiveSpan) and span.is_plain:
-            spent = self._withholding.keep_block(span.block, self._spent.get(trace_id, 0))
+            spent = self._withholding.spend(span.block, self._spent.get(trace_id, 0))
             if spent is not None:
                 if spent:
                     self._spent[trace_id] = spent

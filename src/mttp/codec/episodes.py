@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import agents, calls, content, rewards, segments, steps, templates
+from mttp.codec import agents, blocks, calls, content, rewards, segments, steps, templates
 from mttp.codec.plain import Faults, Plain, from_json, number, text, to_json
 from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
@@ -287,7 +287,7 @@ def _is_below_root(record: SpanRecord) -> bool:
     return (
         record.name in (names.SEGMENT, names.SEGMENT_START)
         or _is_agent(record)
-        or (_is_step(record) and of_nobody)
+        or ((_is_step(record) or _is_block(record)) and of_nobody)
     )
 
 
@@ -320,6 +320,10 @@ def _is_step(record: SpanRecord) -> bool:
     return a.STEP_INDEX in record.attributes and _named(record, names.STEP)
 
 
+def _is_block(record: SpanRecord) -> bool:
+    return blocks.is_block(record.attributes) and record.name == names.STEPS
+
+
 def _is_reward(record: SpanRecord) -> bool:
     return a.REWARD_STATUS in record.attributes and _named(record, names.REWARD)
 
@@ -328,6 +332,8 @@ def _steps(
     records: Iterable[SpanRecord], children: Mapping[str, list[SpanRecord]]
 ) -> Iterator[tuple[str, Step]]:
     """The steps, and in whose part each was recorded."""
+    for record in filter(_is_block, records):
+        yield from ((segments.segment(record), step) for step in blocks.decode(record))
     for record in filter(_is_step, records):
         mine = children.get(record.span_id, [])
         step = steps.decode(

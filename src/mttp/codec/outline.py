@@ -23,6 +23,7 @@ __all__ = [
     "env",
     "gap",
     "grade",
+    "indices",
     "kind",
     "played",
     "scored",
@@ -75,12 +76,13 @@ class Played(NamedTuple):
     steps: int
     """How many it is."""
     position: int
-    """The step's index."""
+    """The step's index, of several the last one's."""
     agent: str | None
     """Whose it is."""
     reward: float | None
+    """What it paid, or they did."""
     invalid: bool
-    """Whether the reward can't be known."""
+    """Whether that can't be known."""
 
 
 class Gap(NamedTuple):
@@ -147,13 +149,29 @@ def env(record: SpanRecord) -> str:
 def played(record: SpanRecord) -> Played:
     """What a step, or a block of them, says."""
     agent = record.attributes.get(a.AGENT_ID)
+    whose = None if agent is None else str(agent)
+    if steps := _count(record, a.STEPS_COUNT):
+        invalid = _count(record, a.STEPS_REWARD_ERRORS) > 0
+        return Played(
+            steps=steps,
+            position=_count(record, a.STEPS_FIRST_INDEX) + steps - 1,
+            agent=whose,
+            reward=None if invalid else _number(record, a.STEPS_REWARD_SUM),
+            invalid=invalid,
+        )
     return Played(
-        steps=_count(record, a.STEPS_COUNT) or 1,
+        steps=1,
         position=_count(record, a.STEP_INDEX),
-        agent=None if agent is None else str(agent),
+        agent=whose,
         reward=_number(record, a.STEP_REWARD),
         invalid=record.attributes.get(a.STEP_REWARD_STATUS) == "error",
     )
+
+
+def indices(record: SpanRecord) -> range:
+    """The indices of a block's steps."""
+    first = _count(record, a.STEPS_FIRST_INDEX)
+    return range(first, first + _count(record, a.STEPS_COUNT))
 
 
 def scores_whole(record: SpanRecord) -> bool:

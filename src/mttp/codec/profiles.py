@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mttp.codec import content, tokens
+from mttp.codec import blocks, content, tokens
 from mttp.codec.plain import Faults, Plain
 
 __all__ = ["Profile", "arrays", "full", "of_block", "packed"]
@@ -34,6 +34,8 @@ def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     projected = dict(attributes)
     content.pack(projected)
     tokens.pack(projected)
+    if blocks.is_block(projected):
+        blocks.pack(projected)
     return arrays(projected)
 
 

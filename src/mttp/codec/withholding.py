@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mttp.codec import content, tokens
+from mttp.codec import blocks, content, tokens
 from mttp.codec.plain import Plain, plain, to_json
 from mttp.episodes import same
 from mttp.semconv import attributes as a
@@ -56,6 +57,8 @@ class Withholding:
 
         `spent` is what the episode's earlier spans took of `max_episode_bytes`.
         """
+        if blocks.is_block(values):
+            return Kept(*self._keep_block(values, spent))
         kept: dict[str, Plain] = dict(values)
         missing: dict[str, str] = {}
         for key in CONTENT & kept.keys():
@@ -67,7 +70,7 @@ class Withholding:
         spent = self._keep_tokens(kept, missing, spent)
         return Kept(_said(kept, missing), spent, True) if missing else Kept(values, spent, False)
 
-    def keep_block(self, block: tokens.Block | None, spent: int) -> int | None:
+    def spend(self, block: tokens.Block | None, spent: int) -> int | None:
         """
         What is spent once a span is delivered that has no content, and a token block as it was handed over.
 
@@ -81,6 +84,16 @@ class Withholding:
         if self.max_episode_bytes is not None and taken and spent + taken > self.max_episode_bytes:
             return None
         return spent + taken
+
+    def _keep_block(self, values: Mapping[str, Plain], spent: int) -> tuple[Mapping[str, Plain], int, bool]:
+        """What may be delivered of each of the steps that a block holds."""
+        limit = math.inf if self.max_elements is None else self.max_elements
+        if self.content and self.redact is None and blocks.longest(values) <= limit:
+            return values, spent, False
+        kept = [self.keep(row) for row in blocks.rows(values)]
+        if not any(row.changed for row in kept):
+            return values, spent, False
+        return blocks.with_rows(values, [row.values for row in kept]), spent, True
 
     def _keep_content(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
         """Leave one attribute as it is, change it, or take it out."""

@@ -225,7 +225,7 @@ def _by_step(
     on_steps = [annotation for annotation in about if annotation.on_step]
     if not on_steps:
         return {}
-    spans = {step.span_id: position for position, step in enumerate(episode.steps)}
+    spans = {step.span_id: position for position, step in enumerate(episode.steps) if step.span_id}
     indices: defaultdict[int, list[int]] = defaultdict(list)
     for position, step in enumerate(episode.steps):
         indices[step.index].append(position)

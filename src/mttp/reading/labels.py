@@ -208,8 +208,12 @@ class Known:
     """Run by trace id."""
     roots: dict[str, str] = field(default_factory=dict)
     """Root span by trace id, where the episode has ended."""
-    steps: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Index of each step by trace id and span, of the episodes whose steps were asked for."""
+    steps: dict[str, dict[tuple[str, int], str]] = field(default_factory=dict)
+    """
+    Each step's span by trace id, then by the span that it was found in and its index; empty for a packed one.
+
+    Of the episodes whose steps were asked for.
+    """
     _sorted: list[str] = field(default_factory=list)
 
     def resolve(self, annotation: Annotation) -> Annotation:
@@ -220,9 +224,13 @@ class Known:
             return found
         steps = self.steps.get(trace_id, {})
         named = annotation.step_span_id
-        meant = [span_id for span_id, index in steps.items() if named == span_id or annotation.step == index]
+        meant = [
+            (index, span_id)
+            for (_, index), span_id in steps.items()
+            if (named and named == span_id) or annotation.step == index
+        ]
         if len(meant) == 1:
-            return replace(found, step=steps[meant[0]], step_span_id=meant[0])
+            return replace(found, step=meant[0][0], step_span_id=meant[0][1])
         which = annotation.step_span_id or annotation.step
         if meant:
             raise ValueError(f"episode {trace_id} has {len(meant)} steps {which}; give the span id of one")
@@ -255,5 +263,8 @@ def known(scan: Scan, annotations: Sequence[Annotation]) -> Known:
             found.roots[record.trace_id] = record.span_id
         elif kind == names.STEP and record.trace_id.startswith(stepped):
             index = int(record.attributes.get(a.STEP_INDEX, 0))
-            found.steps.setdefault(record.trace_id, {})[record.span_id] = index
+            found.steps.setdefault(record.trace_id, {})[record.span_id, index] = record.span_id
+        elif kind == names.STEPS and record.trace_id.startswith(stepped):
+            packed = ((record.span_id, index) for index in outline.indices(record))
+            found.steps.setdefault(record.trace_id, {}).update(dict.fromkeys(packed, ""))
     return found

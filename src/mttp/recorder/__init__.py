@@ -20,6 +20,7 @@ from mttp.recorder.open_episode import OpenEpisode, inert
 from mttp.recorder.open_part import OpenPart
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.trajectory import Trajectory
+from mttp.recorder.unopened import UnopenedStep
 
 __all__ = [
     "Host",
@@ -65,6 +66,8 @@ def current_episode() -> OpenEpisode:
 def current_step() -> OpenStep:
     """The step whose block this code runs in; an inert, false one where there is none."""
     found = otel_context.get_value(STEP_KEY)
+    if isinstance(found, UnopenedStep):
+        found = found.open()
     while isinstance(found, OpenStep) and found.ended:
         found = found._outer
     return found if isinstance(found, OpenStep) else _INERT_STEP

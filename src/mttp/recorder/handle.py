@@ -22,6 +22,7 @@ __all__ = [
     "SPAN_KEY",
     "STEP_KEY",
     "TRAJECTORY_KEY",
+    "Gathering",
     "Handle",
     "Host",
     "Markable",
@@ -66,11 +67,20 @@ class Markable(Protocol):
         """Record the marker, once."""
 
 
+class Gathering(Protocol):
+    """Where steps gather until they are written together."""
+
+    def write(self, *, wait: bool = True) -> None:
+        """Hand on what has gathered; without `wait` nothing, where somebody is at it already."""
+
+
 class Host(Protocol):
     """What the recorder needs of a session."""
 
     run_id: str
     origin: Origin
+    steps: str
+    """How steps are written, where an episode does not say: spans, packed or auto."""
 
     def ended(self, span: LiveSpan) -> None:
         """Take an ended span."""
@@ -96,6 +106,12 @@ class Host(Protocol):
     @property
     def stepped(self) -> Iterator[int]:
         """Whoever starts a step takes the next of these."""
+
+    def packed(self, steps: int) -> None:
+        """Take note of so many steps that were no handles of their own."""
+
+    def gathers(self, steps: Gathering) -> None:
+        """Take note that steps gather, which are to be written soon."""
 
 
 def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:

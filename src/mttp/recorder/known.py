@@ -6,6 +6,7 @@ from typing import Any
 
 from mttp.codec import episodes as codec
 from mttp.codec.plain import from_json
+from mttp.recorder.packing import SPANS
 from mttp.recorder.segment import Segment
 from mttp.recorder.trajectory import Trajectory
 from mttp.semconv import attributes as a
@@ -16,8 +17,8 @@ __all__ = ["Known"]
 class Known(Trajectory):
     """An episode's identity, and what has come of it so far."""
 
-    def __init__(self, segment: Segment | None) -> None:
-        super().__init__(segment)
+    def __init__(self, segment: Segment | None, *, steps: str = SPANS) -> None:
+        super().__init__(segment, steps=steps)
         self._identity: dict[str, Any] = {}
         self._ending: dict[str, Any] = {}
 
@@ -90,4 +91,4 @@ class Known(Trajectory):
     @property
     def length(self) -> int:
         """Environment steps so far."""
-        return int(self._ending.get("length", self._next_index))
+        return int(self._ending.get("length", self._entered()._next_index))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from mttp.episodes import Reward
 
@@ -23,6 +24,11 @@ class Ledger:
     def invalid(self) -> None:
         """Enter an ended step of which nobody knows what it paid."""
         self._invalid += 1
+
+    def steps(self, paid: Sequence[float], *, invalid: int) -> None:
+        """Enter what several steps paid, and how many of the others something that is no number."""
+        self._paid.extend(paid)
+        self._invalid += invalid
 
     def total(self, scoring: Reward) -> None:
         """Enter a scoring of the whole episode; one that is missing or abstained states no total."""

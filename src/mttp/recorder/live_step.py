@@ -14,7 +14,7 @@ from typing_extensions import Self
 from mttp import ids as new_ids
 from mttp.codec import steps, tokens
 from mttp.codec.plain import nanoseconds
-from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
+from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan, Sink
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach
 from mttp.recorder.open_step import OpenStep, Owner
 from mttp.recorder.segment import Segment
@@ -42,12 +42,13 @@ class LiveStep(OpenStep, LiveSpan):
         parent: SpanContext,
         base: Mapping[str, Any],
         index: int,
+        sink: Sink,
         start_time: int | None = None,
     ) -> None:
-        """Start now, or at `start_time`; `base` is what all steps of the owner say."""
+        """Start now, or at `start_time`; all the owner's steps say `base`; `sink` takes it in the end."""
         self._owner = owner
         self._index = index
-        self._sink = segment
+        self._sink = sink
         self._clock = clock = segment.clock
         self._origin = origin = segment.origin
         self._base = base
@@ -116,7 +117,7 @@ class LiveStep(OpenStep, LiveSpan):
             del self._is_open
         except AttributeError:  # it has ended within its block
             return
-        segment, self.is_plain, self._is_light = self._sink, True, False  # from here on it takes nothing
+        sink, self.is_plain, self._is_light = self._sink, True, False  # from here on it takes nothing
         self._end_time = self._clock.now()
         self.size = _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
         if self.block is not None:
@@ -124,7 +125,7 @@ class LiveStep(OpenStep, LiveSpan):
         self._owner.step_ended(self)
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
-        segment.ended(self)
+        sink.ended(self)
 
     def reward(self, value: object, **scoring: Any) -> None:
         """As by any step."""

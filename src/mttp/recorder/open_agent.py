@@ -24,12 +24,14 @@ class OpenAgent(Trajectory):
     """
 
     def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
-        super().__init__(episode._segment if episode else None, place={a.AGENT_ID: id})
+        super().__init__(
+            episode._segment if episode else None, place={a.AGENT_ID: id}, steps=episode._packing.stated
+        )
         self._episode = episode
         self._id = id
         if episode:
             name = text(f"{names.AGENT} {id}", [])
-            self._span = self.segment.span(name, episode.at, start_time=start_time, place=self._place)
+            self._span = self.segment.span(name, episode.at, start_time=start_time, place=self.place)
 
     @property
     def episode(self) -> Trajectory:
@@ -49,7 +51,7 @@ class OpenAgent(Trajectory):
     @property
     def length(self) -> int:
         """Steps that it took so far."""
-        return self._steps
+        return self._entered()._steps
 
     @quiet
     def _introduce(self, metadata: Mapping[str, object] | None, **facts: Any) -> None:

@@ -12,11 +12,12 @@ from opentelemetry.trace import Link, SpanContext, TraceFlags
 from mttp import ids
 from mttp.codec import content
 from mttp.codec import episodes as episode_codec
-from mttp.codec.plain import Faults, text
+from mttp.codec.plain import Faults, scalar_text, text
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import SPAN_KEY, Host, current, quiet
 from mttp.recorder.known import Known
 from mttp.recorder.open_agent import OpenAgent
+from mttp.recorder.packing import MODES, SPANS
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -39,6 +40,7 @@ class OpenEpisode(Known):
         start_time: int | None = None,
         metadata: Mapping[str, object] | None = None,
         metrics: Mapping[str, float] | None = None,
+        steps: str | None = None,
     ) -> None:
         """Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has."""
         if host is None:
@@ -48,7 +50,8 @@ class OpenEpisode(Known):
         facts = {} if facts is None else facts
         trace_id = trace_id or ids.trace_id()
         own_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
-        self._begin(Segment(host, trace_id, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id}))
+        segment = Segment(host, trace_id, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id})
+        self._begin(segment, steps=self._mode(steps, host, faults))
         opened = host.opened(self)
         if facts.get("index") is None:
             facts["index"] = opened
@@ -59,9 +62,17 @@ class OpenEpisode(Known):
         if metadata is not None or metrics is not None:
             self._describe(metadata, metrics)
 
-    def _begin(self, segment: Segment | None) -> None:
+    @staticmethod
+    def _mode(steps: str | None, host: Host, faults: Faults) -> str:
+        """How its steps are written: as stated, else as the session does it."""
+        if steps is not None and steps not in MODES:
+            faults.append(f"steps_invalid: {scalar_text(steps):.80}")
+            steps = None
+        return host.steps if steps is None else steps
+
+    def _begin(self, segment: Segment | None, *, steps: str = SPANS) -> None:
         """Be an episode of which nothing is known yet."""
-        super().__init__(segment)
+        super().__init__(segment, steps=steps)
         self._agents: dict[str, OpenAgent] = {}
         self._marked = False
 

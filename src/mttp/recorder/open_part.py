@@ -45,11 +45,8 @@ class OpenPart(Remote, OpenEpisode):
             self._begin(None)
             return
         self._segment_id = f"{ids.span_id():016x}"
-        self._begin(
-            Segment(
-                host, where.root.trace_id, segments.identity(where.run_id, where.episode_id, self._segment_id)
-            )
-        )
+        identity = segments.identity(where.run_id, where.episode_id, self._segment_id)
+        self._begin(Segment(host, where.root.trace_id, identity), steps=host.steps)
         self._identity = {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id}
         self._identity |= {} if where.group is None else {a.GROUP_ID: where.group}
         self._span = self.segment.span(names.SEGMENT, where.root, place={})

@@ -61,7 +61,7 @@ class RemoteStep(Remote, OpenStep):
         self._lean = None
         self._at = step.span
         self._left = False
-        self._place = {**owner._place, a.STEP_INDEX: step.index}
+        self._place = {**owner.place, a.STEP_INDEX: step.index}
 
     @property
     def at(self) -> SpanContext:
@@ -112,7 +112,9 @@ class RemoteAgent(Remote, OpenAgent):
     TAKES = frozenset({"step", "reward", "end"})
 
     def __init__(self, part: OpenEpisode, agent: AgentAt, next_index: int) -> None:
-        Trajectory.__init__(self, part.segment, part._span, place={a.AGENT_ID: agent.id})
+        Trajectory.__init__(
+            self, part.segment, part._span, place={a.AGENT_ID: agent.id}, steps=part._packing.stated
+        )
         self._episode = part
         self._id = agent.id
         self._at = agent.span

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
+from typing_extensions import Self
 
 from mttp.codec import rewards
+from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
+from mttp.recorder.block import Block, Taken
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, quiet
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.live_step import LiveStep
 from mttp.recorder.open_step import OpenStep
+from mttp.recorder.packing import SPANS, Packing
 from mttp.recorder.segment import Segment
 
 __all__ = ["Trajectory"]
@@ -26,13 +30,20 @@ class Trajectory(Measured):
     """What opens steps, is scored as a whole, and knows what it was paid."""
 
     def __init__(
-        self, segment: Segment | None, span: LiveSpan | None = None, *, place: Mapping[str, Any] | None = None
+        self,
+        segment: Segment | None,
+        span: LiveSpan | None = None,
+        *,
+        place: Mapping[str, Any] | None = None,
+        steps: str = SPANS,
     ) -> None:
         super().__init__(None if segment is None else segment.host, span)
         self._segment = segment
         self._at: SpanContext | None = None
-        self._place = place or {}
-        self._base = {**segment.identity, **self._place} if segment is not None else {}
+        self.place = place or {}
+        self._base = {**segment.identity, **self.place} if segment is not None else {}
+        self._packing = Packing(self, segment, steps)
+        self._block: Block | None = None
         self._lock = threading.RLock()
         self._open_steps: dict[int, OpenStep] = {}
         self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
@@ -76,35 +87,41 @@ class Trajectory(Measured):
 
     # What is known so far.
 
+    def _entered(self) -> Self:
+        """Itself, once the transitions that gather are entered."""
+        if self._block is not None:
+            self._packing.write()
+        return self
+
     @property
     def terminated(self) -> bool | None:
         """Whether the task itself ended."""
-        return self._stated["terminated"]
+        return self._entered()._stated["terminated"]
 
     @property
     def truncated(self) -> bool | None:
         """Whether a limit cut it off."""
-        return self._stated["truncated"]
+        return self._entered()._stated["truncated"]
 
     @property
     def length(self) -> int:
         """Steps so far."""
-        return self._next_index
+        return self._entered()._next_index
 
     @property
     def step_reward_sum(self) -> float | None:
         """Sum of the step rewards that are numbers; None when no ended step states one."""
-        return self._ledger.step_sum
+        return self._entered()._ledger.step_sum
 
     @property
     def return_basis(self) -> str | None:
         """episode where a total was stated, steps where rewards were, None where nothing was."""
-        return self._ledger.basis
+        return self._entered()._ledger.basis
 
     @property
     def return_(self) -> float | None:
         """What was paid in all so far; None where that is not known."""
-        return self._ledger.paid
+        return self._entered()._ledger.paid
 
     # What a training loop says.
 
@@ -129,6 +146,8 @@ class Trajectory(Measured):
 
     def _next_step(self) -> OpenStep:
         """The next step, now: what nearly all of them are, for the least."""
+        if self._block is not None:
+            self._packing.write()
         segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
         at, lock = self._at or self.at, self._lock
         lock.acquire()  # in half the time that `with` takes
@@ -136,7 +155,7 @@ class Trajectory(Measured):
             index = self._next_index
             self._next_index = index + 1
             self._steps += 1
-            step = LiveStep(self, segment, at, self._base, index)
+            step = LiveStep(self, segment, at, self._base, index, self._packing.sink)
             self._open_steps[id(step)] = step
         finally:
             lock.release()
@@ -144,14 +163,14 @@ class Trajectory(Measured):
         return step
 
     def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
-        segment = self.segment
+        segment = self._entered().segment
         with self._lock:
             if self._closing:
                 return OpenStep(self, self._host, None)
             position = self._next_index if index is None else int(index)
             self._next_index = max(self._next_index, position + 1)
             self._steps += 1
-            step = LiveStep(self, segment, self.at, self._base, position, start_time)
+            step = LiveStep(self, segment, self.at, self._base, position, self._packing.sink, start_time)
             self._open_steps[id(step)] = step
         next(segment.stepped)
         return step
@@ -211,7 +230,7 @@ class Trajectory(Measured):
 
     def _score(self, made: Reward, faults: Faults) -> None:
         """Record a scoring of the whole."""
-        self.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self._place)
+        self.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self.place)
         self._ledger.total(made)
         self._show(made)
 
@@ -232,12 +251,50 @@ class Trajectory(Measured):
             with self._lock:
                 self._stated |= step._flags
 
+    @property
+    def packs(self) -> bool:
+        """Whether the next step is packed with others, if it can be."""
+        return self._packing.packs
+
+    def gather(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> Block:
+        """
+        Where an environment's transitions gather from here on, for the least there is to do for each.
+
+        The first began at `start_time`. Who adds the first of some calls `gathers`, and of many `write`.
+        """
+        self._block = self._packing.block(columns, start_time)
+        return self._block
+
+    def gathers(self) -> None:
+        """Have what gathers written within the session's interval."""
+        self.segment.host.gathers(self._packing)
+
+    def write(self) -> None:
+        """Hand on what has gathered so far."""
+        self._packing.write()
+
+    def took(self, taken: Taken) -> int:
+        """Enter transitions that are about to be written; the index of the first."""
+        segment = self.segment
+        with self._lock:
+            first = self._next_index
+            self._next_index += taken.length
+            self._steps += taken.length
+            self._ledger.steps(taken.paid, invalid=taken.invalid)
+            self._stated |= taken.flags
+        segment.host.packed(taken.length)
+        for fault in taken.faults:
+            kind, _, detail = fault.partition(": ")
+            segment.fault(kind, detail)
+        return first
+
     def _settle(
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
         """End the steps that are still open, and enter what is said of the end."""
         for step in list(self._open_steps.values()):
             step._finish(end_time=end_time)
+        self._packing.write()
         for name, given in (("terminated", terminated), ("truncated", truncated)):
             if given is not None:
                 said = cast(LiveSpan, self._span).checked(flag, name, given)

@@ -401,7 +401,7 @@ STEP_VALUE_ESTIMATE: Final = "mttp.step.value_estimate"
 """The critic's value of the observation, before the action."""
 
 STEPS_COLUMN: Final = "mttp.steps.column"
-"""One attribute of every packed step, by that attribute's key; an array with one entry per step."""
+"""One attribute of the packed steps, by that attribute's key; its entries in order of index."""
 
 STEPS_COUNT: Final = "mttp.steps.count"
 """Number of steps in a packed block, at most 1,000."""
@@ -411,6 +411,15 @@ STEPS_END_TIMES: Final = "mttp.steps.end_times"
 
 STEPS_FIRST_INDEX: Final = "mttp.steps.first_index"
 """Index of the first step in a packed block."""
+
+STEPS_LAYOUT: Final = "mttp.steps.layout"
+"""What the columns of a packed block are, as a JSON list of `[attribute, dtype, shape, steps]`."""
+
+STEPS_REWARD_ERRORS: Final = "mttp.steps.reward_errors"
+"""How many steps of the block have the reward status `error`; absent where none has."""
+
+STEPS_REWARD_SUM: Final = "mttp.steps.reward_sum"
+"""Sum of the rewards of the block that are numbers; absent where there is none."""
 
 STEPS_START_TIMES: Final = "mttp.steps.start_times"
 """Start of each packed step, in nanoseconds since the Unix epoch."""

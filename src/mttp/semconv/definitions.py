@@ -503,6 +503,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.run.id",
                 "mttp.steps.count",
                 "mttp.steps.first_index",
+                "mttp.steps.layout",
             }
         ),
         conditional={},
@@ -519,6 +520,9 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.steps.count",
                 "mttp.steps.end_times",
                 "mttp.steps.first_index",
+                "mttp.steps.layout",
+                "mttp.steps.reward_errors",
+                "mttp.steps.reward_sum",
                 "mttp.steps.start_times",
             }
         ),

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
+
+from opentelemetry import context as otel_context
 
 from mttp.clock import Clock
 from mttp.codec.plain import scalar_text
 from mttp.integrations.gymnasium import workers
+from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.track import fault
+from mttp.recorder.handle import detach
 
 __all__ = ["EVERYTHING", "Recorder", "Scene"]
 
 EVERYTHING: Any = object()
 """The key of a scene that speaks for every environment that is called within it."""
 
-_WITHIN: ContextVar[tuple[Recorder, ...]] = ContextVar("mttp-gymnasium-within", default=())
-"""The recorders whose environments are being called."""
+_WITHIN_KEY = otel_context.create_key("mttp-gymnasium-within")
+"""Where the OpenTelemetry context holds the recorders whose environments are being called."""
 
 _T = TypeVar("_T")
 
@@ -29,6 +32,10 @@ class Scene(Protocol):
 
     key: Any
     """The base environment; whoever else watches it stays silent while this scene's environment is called."""
+
+    @property
+    def lane(self) -> Lane | None:
+        """What takes the steps of an episode that is packed, once a step was announced."""
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -66,6 +73,7 @@ class Recorder:
         self._is_muted = workers.switch(owner)
         self._clock = Clock()
         self._active = True
+        self._lane: Lane | None = None
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -104,10 +112,18 @@ class Recorder:
 
     def step(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         """Around `step`."""
+        lane = self._lane
+        if lane is not None and lane.goes_on and not kwargs:
+            return lane.step(wrapped, args[0], self._failed)
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_step(args, kwargs)
-        return self._tell(self._scene.reacts, wrapped, args, kwargs)
+        lane = self._scene.lane
+        if lane is None:
+            return self._tell(self._scene.reacts, wrapped, args, kwargs)
+        lane.enter({_WITHIN_KEY: (*_within(), self)}, self._clock)
+        self._lane = lane if self._is_muted is bool else None  # else each step has to be asked about
+        return lane.step(lambda _: wrapped(*args, **kwargs), _action(args, kwargs), self._failed)
 
     def step_async(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -141,12 +157,11 @@ class Recorder:
         self._guard(self._scene.resets, seed, options, at=self._clock.now())
 
     def _before_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        action = args[0] if args else next(iter(kwargs.values()), None)
-        self._guard(self._scene.acts, action, at=self._clock.now())
+        self._guard(self._scene.acts, _action(args, kwargs), at=self._clock.now())
 
     def _is_silent(self) -> bool:
         """Whether this call is another recorder's to record, or nobody's."""
-        within = _WITHIN.get()
+        within = _within()
         if self in within:  # the environment calls itself
             return True
         if self._active and not self._is_muted() and not (within and self._is_covered(within)):
@@ -170,14 +185,16 @@ class Recorder:
         return result
 
     def _call(self, wrapped: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
-        token = _WITHIN.set((*_WITHIN.get(), self))
+        marked = otel_context.set_value(_WITHIN_KEY, (*_within(), self))
+        token = otel_context.attach(marked)
         try:
-            return wrapped(*args, **kwargs)
+            try:
+                return wrapped(*args, **kwargs)
+            finally:
+                detach(token)
         except BaseException as error:
             self._guard(self._scene.fails, error)
             raise
-        finally:
-            _WITHIN.reset(token)
 
     def _leave(self, reason: str) -> None:
         self._guard(self._scene.leaves, reason, at=self._clock.now())
@@ -186,7 +203,18 @@ class Recorder:
         try:
             tell(*args, **kwargs)
         except Exception as error:
-            with contextlib.suppress(Exception):
-                fault("integration_error", f"gymnasium: {tell.__name__}: {scalar_text(error)}")
-            with contextlib.suppress(Exception):
-                self._scene.leaves("recording_failed", at=self._clock.now())
+            self._failed(tell.__name__, error)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        with contextlib.suppress(Exception):
+            fault("integration_error", f"gymnasium: {what}: {scalar_text(error)}")
+        with contextlib.suppress(Exception):
+            self._scene.leaves("recording_failed", at=self._clock.now())
+
+
+def _action(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args else next(iter(kwargs.values()), None)
+
+
+def _within() -> tuple[Recorder, ...]:
+    return cast("tuple[Recorder, ...]", otel_context.get_current().get(_WITHIN_KEY, ()))

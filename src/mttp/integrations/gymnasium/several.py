@@ -30,6 +30,7 @@ class Several:
     """
 
     key: Any = EVERYTHING
+    lane = None
 
     def __init__(self, vector: Any, options: Options) -> None:
         self._vector = vector

@@ -8,6 +8,7 @@ from gymnasium.wrappers import Autoreset
 
 from mttp.codec.plain import Faults
 from mttp.integrations.gymnasium import facts
+from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.gymnasium.track import Track, fault
@@ -28,7 +29,6 @@ class Single:
         self._env = env
         self._resets_itself = any(isinstance(layer, Autoreset) for layer in facts.layers(env))
         self._entered: OpenStep | None = None
-        self._over = False
         self._began = 0
         self._source = Source(self.key)
         self._max_bytes = options.max_bytes
@@ -37,7 +37,13 @@ class Single:
             self._identity,
             observation_space=getattr(env, "observation_space", None),
             action_space=getattr(env, "action_space", None),
+            has_lane=True,
         )
+
+    @property
+    def lane(self) -> Lane | None:
+        """What takes the steps of an episode that is packed."""
+        return self._track.lane
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -58,12 +64,11 @@ class Single:
 
     def _begin(self, observation: Any, at: int) -> None:
         self._track.abort("reset", self._began)
-        self._over = False
         self._track.begin(observation, began=self._began, shown=at, **self._source.after())
 
     def acts(self, action: Any, *, at: int) -> None:
         """A step is about to be taken."""
-        if not self._over:
+        if not self._track.over:
             self._track.act(action)
             self._entered = self._track.step
             if self._entered is not None:
@@ -83,8 +88,8 @@ class Single:
     def _take(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
-        if not self._over:
-            self._over = bool(terminated) or bool(truncated)
+        if not self._track.over:
+            self._track.over = bool(terminated) or bool(truncated)
             self._track.react(observation, reward, terminated, truncated, info, at=at)
         elif self._resets_itself:
             self._begin(observation, at)

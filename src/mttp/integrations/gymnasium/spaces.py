@@ -29,6 +29,11 @@ class Reader:
         self._max_bytes = max_bytes
         self._space = space if _flat_size(space, max_bytes) else None
 
+    @property
+    def as_it_is(self) -> bool:
+        """Whether values are recorded as they are."""
+        return self._space is None
+
     def read(self, value: Any, faults: Faults) -> Any:
         """The value as it is recorded, which the caller may still change."""
         if self._space is None:

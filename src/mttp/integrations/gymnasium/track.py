@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from mttp import configuration
 from mttp.codec.plain import Faults
 from mttp.integrations.gymnasium import infos
+from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.spaces import Reader
 from mttp.livespan import LiveSpan
@@ -45,12 +45,11 @@ class _Open:
 
     episode: OpenEpisode
     session: Session
-    pid: int
+    share: object
 
-    @property
     def lives(self) -> bool:
         """Whether it can take anything: its session may have been closed, or this may be a forked child."""
-        return not self.session.closed and self.pid == os.getpid()
+        return self.session.records_for(self.share)
 
 
 class Track:
@@ -59,6 +58,7 @@ class Track:
 
     `begin` after a reset, then `act` before and `react` after each step; `abort` leaves one unfinished.
     `identity` says what the environment is, and is asked once.
+    Who `has_lane` lets that take the steps of packed episodes.
     """
 
     def __init__(
@@ -68,19 +68,28 @@ class Track:
         *,
         observation_space: Any,
         action_space: Any,
+        has_lane: bool = False,
     ) -> None:
+        self._has_lane = has_lane
         self._identity = identity
         self._known: dict[str, Any] | None = None
         self._spaces = observation_space, action_space
-        self.use(options)
         self._start: dict[str, Any] | None = None
         self._shown: _Shown | None = None
         self._open: _Open | None = None
         self._step: OpenStep | None = None
+        self.lane: Lane | None = None
+        """What takes the steps of an episode that is packed."""
+        self.over = False
+        """Whether the episode has ended, and nothing was reset since."""
+        self.use(options)
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
         self._options = options
+        if self.lane is not None:
+            self._shown = _Shown(self.lane.shown, [], self.lane.at)
+            self._leave_lane()
         self._observations, self._actions = (
             Reader(space, max_bytes=options.max_bytes) for space in self._spaces
         )
@@ -96,7 +105,9 @@ class Track:
 
         `facts` are the new episode's own; it starts when a step is taken.
         """
+        self._leave_lane()
         self._open = self._step = None
+        self.over = False
         if not configuration.may_record():
             self._start = self._shown = None
             return
@@ -105,27 +116,57 @@ class Track:
 
     def _show(self, observation: Any, at: int) -> None:
         faults: Faults = []
-        kept = self._observations.keep(observation, faults) if self._options.observations else MISSING
-        self._shown = _Shown(kept, faults, at)
+        self._shown = _Shown(self.keep(observation, faults), faults, at)
+
+    def keep(self, observation: Any, faults: Faults) -> Any:
+        """An observation as it is recorded, safe from later changes; None where none is to be."""
+        return self._observations.keep(observation, faults) if self._options.observations else None
+
+    def keep_action(self, action: Any, faults: Faults) -> Any:
+        """Likewise an action."""
+        return self._actions.keep(action, faults) if self._options.actions else None
 
     def act(self, action: Any) -> None:
-        """A step is about to be taken."""
+        """A step is about to be taken: by the lane, where there is one then."""
         self._step = None
         if self._start is not None:
             self._open = self._opened(self._start)
             self._start = None
         if self._open is None or self._shown is None:
             return
-        if not self._open.lives:
+        if not self._open.lives():
             self.forget()
             return
-        step = self._step = self._open.episode.step(start_time=self._shown.at)
-        if self._shown.value is not MISSING:
-            step.observation(self._shown.value, max_bytes=self._options.max_bytes)
-        faults = self._shown.faults
-        if self._options.actions:
-            step.action(self._actions.read(action, faults), max_bytes=self._options.max_bytes)
+        if self.lane is None and self._has_lane and self._open.episode.packs:
+            self.lane = self._lane(self._open, self._shown)
+        if self.lane is None:
+            faults = self._shown.faults
+            given = self._actions.read(action, faults) if self._options.actions else None
+            self.enter(self._shown.value, given, faults, at=self._shown.at)
+
+    def _lane(self, opened: _Open, shown: _Shown) -> Lane:
+        return Lane(
+            self,
+            opened.episode,
+            shown.value,
+            shown.faults,
+            at=shown.at,
+            max_bytes=self._options.max_bytes,
+            session=opened.session,
+            is_quick=self._options.observations and self._observations.as_it_is,
+            has_actions=self._options.actions,
+        )
+
+    def enter(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
+        """Open a step that began at that time."""
+        assert self._open is not None
+        step = self._step = self._open.episode.step(start_time=at)
+        if observation is not None:
+            step.observation(observation, max_bytes=self._options.max_bytes)
+        if action is not None:
+            step.action(action, max_bytes=self._options.max_bytes)
         _note(step, faults)
+        return step
 
     def _opened(self, start: Mapping[str, Any]) -> _Open | None:
         session = configuration.recording_session()
@@ -140,23 +181,35 @@ class Track:
         if not episode:
             return None
         _note(episode, faults)
-        return _Open(episode, session, os.getpid())
+        return _Open(episode, session, session.share)
 
     def react(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
         """The step was taken: what came of it, at that time; an observation may be `MISSING`."""
-        step, opened = self._step, self._open
-        if step is None or opened is None:
+        if self._step is None or self._open is None:
             return
+        self.pay(self._step, reward, terminated, truncated, info, at=at)
+        if terminated or truncated:
+            self.finish(observation, terminated, truncated, info, at=at)
+        else:
+            self._show(observation, at)
+
+    def pay(
+        self, step: OpenStep, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
+    ) -> None:
+        """End a step."""
         self._step = None
         parts = infos.components(info)
         step.reward(reward, **({"components": parts, "start_time": at, "end_time": at} if parts else {}))
-        over = bool(terminated) or bool(truncated)
         step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
-        if not over:
-            self._show(observation, at)
+
+    def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
+        """End the episode."""
+        opened = self._open
+        if opened is None:
             return
+        self.over = True
         if observation is not MISSING and self._options.observations:
             self._show_last(opened.episode, observation)
         opened.episode.end(
@@ -181,17 +234,24 @@ class Track:
 
     def abort(self, reason: str, at: int) -> None:
         """The episode that goes on, if one does, is left unfinished."""
-        opened, shown = self._open, self._shown
+        opened = self._open
+        shown = self.lane.shown if self.lane is not None else self._shown and self._shown.value
         self.forget()
-        if opened is None or not opened.lives:
+        if opened is None or not opened.lives():
             return
-        if shown is not None and shown.value is not MISSING:
-            opened.episode.final_observation(shown.value, max_bytes=self._options.max_bytes)
+        if shown is not None:
+            opened.episode.final_observation(shown, max_bytes=self._options.max_bytes)
         opened.episode.end(status="aborted", stop_reason=reason, end_time=at)
 
     def forget(self) -> None:
         """Record nothing until the next reset."""
+        self._leave_lane()
         self._start = self._shown = self._open = self._step = None
+
+    def _leave_lane(self) -> None:
+        lane, self.lane = self.lane, None
+        if lane is not None:
+            lane.leave()
 
 
 def _note(handle: OpenEpisode | OpenStep, faults: Faults) -> None:

@@ -171,4 +171,4 @@ def test_whether_a_block_may_pass_is_known_before_it_is_looked_at(
     assert block is not None
     kept = withholding.keep(tokens.unfold(block, []), spent=30)
 
-    assert (None if kept.changed else kept.spent) == withholding.keep_block(block, 30)
+    assert (None if kept.changed else kept.spent) == withholding.spend(block, 30)

@@ -1,0 +1,292 @@
+"""Up to 1,000 consecutive steps in columns: a `steps` span's attributes and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from mttp.codec import content, steps
+from mttp.codec.plain import Plain
+from mttp.episodes import Step
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = [
+    "MAX_STEPS",
+    "SAME",
+    "Column",
+    "columns",
+    "decode",
+    "encode",
+    "entries",
+    "is_block",
+    "longest",
+    "pack",
+    "rows",
+    "with_rows",
+]
+
+MAX_STEPS = 1000
+"""Steps that one block takes at most."""
+
+_PREFIX = f"{a.STEPS_COLUMN}."
+_TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
+_SCALARS: dict[Any, Any] = {float: np.float64, bool: np.bool_, int: np.int64}
+_NARROW = [(np.dtype(f"int{bits}"), 1 << (bits - 1)) for bits in (8, 16, 32)]
+"""Types of whole numbers, and what they hold in either direction."""
+SAME: Final = "same"
+"""Says of a column that one entry stands for all."""
+
+
+class Column(NamedTuple):
+    """One attribute of the steps that have it."""
+
+    entries: Any
+    """Its values in order of index: plain data each, or one array whose first axis is the steps."""
+    at: Sequence[int] | Literal["same"] | None = None
+    """Positions in the block of the steps that have it; None: all do; `SAME`: one entry is for all."""
+
+
+class _Stored(NamedTuple):
+    """A column's values as they are recorded, and what each entry is where all are alike."""
+
+    values: Any
+    dtype: str | None = None
+    shape: list[int] | None = None
+
+
+def is_block(values: Mapping[str, Plain]) -> bool:
+    """Whether these are the attributes of a block."""
+    return a.STEPS_COUNT in values
+
+
+# Encoding.
+
+
+def columns(given: Sequence[Mapping[str, Plain]]) -> dict[str, Column]:
+    """The attributes of steps, one mapping each, as columns."""
+    found: dict[str, tuple[list[Plain], list[int]]] = {}
+    for position, row in enumerate(given):
+        for key, value in row.items():
+            entries, at = found.setdefault(key, ([], []))
+            entries.append(value)
+            at.append(position)
+    return {
+        key: Column(entries, None if len(at) == len(given) else at) for key, (entries, at) in found.items()
+    }
+
+
+def encode(
+    given: Mapping[str, Column], *, first_index: int, start_times: Sequence[int], end_times: Sequence[int]
+) -> dict[str, Plain]:
+    """
+    Attributes of a block, arrays as numpy arrays; times are in nanoseconds since the Unix epoch.
+
+    The columns are those of step spans' attributes but for what the block's own span says:
+    whose steps they are, and their indices.
+    """
+    return {
+        a.STEPS_FIRST_INDEX: first_index,
+        a.STEPS_COUNT: len(start_times),
+        a.STEPS_START_TIMES: np.array(start_times, np.int64),
+        a.STEPS_END_TIMES: np.array(end_times, np.int64),
+        **_paid(given, len(start_times)),
+        **_laid_out(given),
+    }
+
+
+def _paid(given: Mapping[str, Column], count: int) -> dict[str, Plain]:
+    """What the block was paid, for those who don't look into it."""
+    found: dict[str, Plain] = {}
+    if a.STEP_REWARD in given:
+        with suppress(OverflowError):  # of finite numbers whose sum is not
+            found[a.STEPS_REWARD_SUM] = math.fsum(entries(given, a.STEP_REWARD, count))
+    if errors := entries(given, a.STEP_REWARD_STATUS, count).count("error"):
+        found[a.STEPS_REWARD_ERRORS] = errors
+    return found
+
+
+def entries(given: Mapping[str, Column], key: str, count: int) -> list[Any]:
+    """What the steps that have an attribute say, of so many steps."""
+    column = given.get(key, Column(()))
+    found = column.entries.tolist() if isinstance(column.entries, np.ndarray) else list(column.entries)
+    return found * (count if column.at == SAME else 1)
+
+
+def _laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
+    stored = {key: _stored(column.entries) for key, column in given.items()}
+    kept = dict(given)
+    for value_key, *keys in content.BY_VALUE.values():
+        if value_key in stored and stored[value_key].shape:
+            _imply(kept, keys, given[value_key].at)
+    attributes: dict[str, Plain] = {}
+    layout: list[list[Any]] = []
+    for key, column in kept.items():
+        values, dtype, shape = stored[key] if column is given[key] else _stored(column.entries)
+        which: Any = column.at if column.at is None or column.at == SAME else list(column.at)
+        if which is None and dtype is None and _are_same(values):
+            values, which = values[:1], SAME
+        attributes[_PREFIX + key] = values
+        layout.append([key, dtype, shape, which])
+    attributes[a.STEPS_LAYOUT] = msgspec.json.encode(layout).decode()
+    return attributes
+
+
+def _imply(kept: dict[str, Column], keys: Sequence[str], at: Any) -> None:
+    """Leave out dtype and shape of the steps that have the array: the layout says both."""
+    said = None if at is None else {*at}
+    for key in keys:
+        column = kept.pop(key, None)
+        if column is None or said is None:
+            continue
+        places: Any = range(len(column.entries)) if column.at is None else column.at
+        left = {at: entry for at, entry in zip(places, column.entries, strict=True) if at not in said}
+        if left:
+            kept[key] = Column([*left.values()], [*left])
+
+
+def _stored(entries: Any) -> _Stored:
+    """Entries of one kind as an array, others as a list."""
+    if isinstance(entries, np.ndarray):
+        return _of_array(entries)
+    kinds = set(map(type, entries))
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind in _SCALARS:
+        return _of_array(np.array(entries, _SCALARS[kind]))
+    if kind is np.ndarray and _are_alike(entries):
+        return _of_array(np.concatenate(entries).reshape(len(entries), *entries[0].shape))
+    return _Stored([_listed(entry) for entry in entries])
+
+
+def _are_alike(arrays: Sequence[Any]) -> bool:
+    return len({array.dtype for array in arrays}) == 1 and len({array.shape for array in arrays}) == 1
+
+
+def _of_array(entries: Any) -> _Stored:
+    shape = list(entries.shape[1:])
+    if not shape and entries.dtype.kind == "i":
+        entries = _narrowed(entries)
+    return _Stored(entries, _name(entries.dtype), shape)
+
+
+@cache
+def _name(dtype: Any) -> str:
+    """As numpy spells it, which takes it a while."""
+    return str(dtype.name)
+
+
+def _narrowed(numbers: Any) -> Any:
+    """Whole numbers in the narrowest type that holds them all: which one it is says nothing of a number."""
+    low, high = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    for narrow, limit in _NARROW:
+        if -limit <= low and high < limit:
+            return numbers.astype(narrow)
+    return numbers
+
+
+def _listed(entry: Plain) -> Plain:
+    """An array among entries of other kinds; its dtype and shape are columns of their own."""
+    return entry.ravel().tolist() if isinstance(entry, np.ndarray) else entry
+
+
+def _are_same(values: Sequence[Plain]) -> bool:
+    """Whether all entries are one text, or one list of texts: nothing else is surely the same where equal."""
+    first = values[0]
+    texts = first if isinstance(first, list) else [first]
+    return all(type(item) is str for item in texts) and all(value == first for value in values)
+
+
+def pack(attributes: dict[str, Plain]) -> None:
+    """Replace the block's arrays by their little-endian bytes, in place."""
+    for key, value in attributes.items():
+        if isinstance(value, np.ndarray) and (key.startswith(_PREFIX) or key in _TIMES):
+            attributes[key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+# Decoding.
+
+
+def rows(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
+    """The attributes of each step of a block, as a span of its own would have them, but for its place."""
+    found: list[dict[str, Plain]] = [{} for _ in range(values[a.STEPS_COUNT])]
+    for key, dtype, shape, which in json.loads(values.get(a.STEPS_LAYOUT) or "[]"):
+        stored = values.get(_PREFIX + key)
+        if stored is None:  # a transport left the column out
+            continue
+        at = which if isinstance(which, list) else range(len(found))
+        said = {}
+        if shape and key in content.BY_VALUE:
+            said = dict(zip(content.BY_VALUE[key][1:], (dtype, shape), strict=True))
+        for position, entry in zip(at, _entries(stored, dtype, shape, which, len(at)), strict=True):
+            found[position] |= {key: entry, **said}
+    return found
+
+
+def _entries(stored: Any, dtype: str | None, shape: list[int] | None, which: Any, count: int) -> Any:
+    if dtype is None:
+        return (_copy(stored[0]) for _ in range(count)) if which == SAME else stored
+    array = _array(stored, dtype)
+    return array.reshape(count, *shape) if shape else array.ravel().tolist()
+
+
+def _copy(entry: Plain) -> Plain:
+    return list(entry) if isinstance(entry, list) else entry
+
+
+def _array(stored: Any, dtype: str) -> Any:
+    """The numbers of a column, in whichever form; a copy."""
+    if isinstance(stored, bytes):
+        stored = np.frombuffer(stored, np.dtype(dtype).newbyteorder("<"))
+    return np.array(stored, np.dtype(dtype))
+
+
+def decode(record: SpanRecord) -> Iterator[Step]:
+    """The steps that a block holds; what is said of the whole block is said of each."""
+    values = record.attributes
+    first = values.get(a.STEPS_FIRST_INDEX, 0)
+    common = {key: values[key] for key in (a.AGENT_ID,) if key in values}
+    omitted = [str(said).removeprefix(_PREFIX) for said in values.get(a.OMISSIONS) or ()]
+    starts, ends = (_array(values.get(key, ()), "int64").tolist() for key in _TIMES)
+    for position, row in enumerate(rows(values)):
+        if omitted:
+            row[a.OMISSIONS] = [*(row.get(a.OMISSIONS) or ()), *omitted]
+        yield steps.decode(
+            SpanRecord(
+                trace_id=record.trace_id,
+                span_id="",
+                name=names.STEP,
+                start_time=starts[position] if starts else record.start_time,
+                end_time=ends[position] if ends else record.end_time,
+                attributes={a.STEP_INDEX: first + position, **common, **row},
+            )
+        )
+
+
+# Withholding.
+
+
+def longest(values: Mapping[str, Plain]) -> int:
+    """The most elements that one attribute of one step has."""
+    counts = [0]
+    for key, dtype, shape, _ in json.loads(values[a.STEPS_LAYOUT]):
+        listed = () if dtype is not None else values.get(_PREFIX + key, ())
+        counts += [math.prod(shape)] if dtype is not None else map(_count, listed)
+    return max(counts)
+
+
+def _count(entry: Plain) -> int:
+    return sum(map(_count, entry)) if isinstance(entry, list) else 1
+
+
+def with_rows(values: Mapping[str, Plain], kept: Sequence[Mapping[str, Plain]]) -> dict[str, Plain]:
+    """The block's attributes with others for its steps."""
+    said = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
+    return {**said, **_laid_out(columns(kept))}

@@ -1,0 +1,111 @@
+"""What environments do step by step, as the columns of a block: observation, action, reward and end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mttp.codec import content, steps
+from mttp.codec.blocks import SAME, Column, columns
+from mttp.codec.plain import Faults, Plain
+from mttp.codec.rewards import assess
+from mttp.episodes import Reward
+from mttp.semconv import attributes as a
+
+__all__ = ["encode"]
+
+_Notes = defaultdict[int, dict[str, Plain]]
+"""What is wrong with a step and what was left out of it, by its position."""
+
+
+def encode(
+    observations: Sequence[object] | np.ndarray[Any, Any],
+    actions: Sequence[object] | np.ndarray[Any, Any],
+    rewards: Sequence[object],
+    terminated: Sequence[object],
+    truncated: Sequence[object],
+    *,
+    max_bytes: int | None = None,
+) -> dict[str, Column]:
+    """
+    The columns of these steps, one entry each or an array of them all; None is not stated.
+
+    Of an observation or action beyond `max_bytes` only dtype and shape are kept.
+    What is wrong with an entry is in its step's faults.
+    """
+    found: dict[str, Column] = {}
+    notes: _Notes = defaultdict(dict)
+    for keys, values in ((content.OBSERVATION, observations), (content.ACTION, actions)):
+        found |= _contents(keys, values, notes, max_bytes)
+    found |= _rewards(rewards, notes)
+    for key, flags in ((a.STEP_TERMINATED, terminated), (a.STEP_TRUNCATED, truncated)):
+        found[key] = Column(np.fromiter(map(bool, flags), np.bool_, len(flags)))
+    return found | columns([notes[position] for position in range(len(rewards))]) if notes else found
+
+
+def _contents(keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | None) -> dict[str, Column]:
+    array = _array(values)
+    if array is not None and (max_bytes is None or max(array[0].nbytes, 8) <= max_bytes):
+        return {keys[0]: Column(array)}
+
+    found: list[dict[str, Plain]] = []
+    for position, value in enumerate(values):
+        faults: Faults = []
+        omissions: list[str] = []
+        found.append(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))
+        _note(notes, position, a.FAULTS, faults)
+        _note(notes, position, a.OMISSIONS, omissions)
+    return columns(found)
+
+
+def _rewards(values: Sequence[object], notes: _Notes) -> dict[str, Column]:
+    array = _array(values)
+    if array is not None and array.ndim == 1 and np.isfinite(array).all():
+        return {
+            a.STEP_REWARD: Column(array.astype(np.float64)),
+            a.STEP_REWARD_STATUS: Column(["ok"], SAME),
+        }
+    found: list[dict[str, Plain]] = []
+    for position, value in enumerate(values):
+        number, status, raw = assess(value)
+        found.append(steps.paid(Reward(value=number, status=status, raw=raw)))
+        _note(notes, position, a.FAULTS, [f"reward_invalid: {raw}"] if status == "error" else [])
+    return columns(found)
+
+
+def _note(notes: _Notes, position: int, key: str, said: list[str]) -> None:
+    if said:
+        notes[position][key] = list(dict.fromkeys([*notes[position].get(key, ()), *said]))
+
+
+def _array(values: Sequence[Any]) -> Any:
+    """Numbers, or arrays of one dtype and shape, as one array; None where they are anything else."""
+    if isinstance(values, np.ndarray):
+        return values
+    kinds = set(map(type, values))
+    kind = kinds.pop() if len(kinds) == 1 else object
+    if kind is np.ndarray:
+        found = _stacked(values)
+    elif kind in (int, float, bool) or issubclass(kind, (np.bool_, np.integer, np.floating)):
+        found = np.array(values)  # of integers beyond int64 one of objects, or of floats
+        found = found if kind is not int or found.dtype.kind == "i" else None
+    else:
+        return None
+    return found if found is not None and _is_plain(found) else None
+
+
+def _stacked(values: Sequence[Any]) -> Any:
+    first = values[0]
+    kinds, shapes = {value.dtype for value in values}, {value.shape for value in values}
+    if len(kinds) > 1 or len(shapes) > 1 or not first.ndim:
+        return None
+    return np.concatenate(values).reshape(len(values), *first.shape)
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether an attribute can hold its elements as they are."""
+    fits = array.dtype.kind in "bif" or (array.dtype.kind == "u" and (array.ndim > 1 or array.itemsize < 8))
+    return bool(fits and array.itemsize <= 8 and array.dtype.isnative)

@@ -1,0 +1,265 @@
+"""An episode's steps taken with the least there is to do for each: they gather, and are packed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import cache, partial
+from time import perf_counter_ns
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+
+from mttp.clock import Clock
+from mttp.codec import blocks, transitions
+from mttp.codec.blocks import Column
+from mttp.codec.plain import Faults
+from mttp.integrations.gymnasium import infos
+from mttp.recorder import OpenEpisode, OpenStep, inert_step
+from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
+from mttp.recorder.packing import MAX_BYTES
+from mttp.recorder.unopened import UnopenedStep
+from mttp.session import Session
+
+__all__ = ["Lane", "Owner"]
+
+_T = TypeVar("_T")
+_Kind = tuple[Any, tuple[int, ...]]
+"""An array's dtype and shape."""
+_AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
+"""Observations and actions that need neither a copy nor a second look."""
+
+
+class Owner(Protocol):
+    """What a lane needs of the track that it is part of."""
+
+    def keep(self, observation: Any, faults: Faults) -> Any:
+        """An observation as it is recorded, safe from later changes; None where none is to be."""
+
+    def keep_action(self, action: Any, faults: Faults) -> Any:
+        """Likewise an action."""
+
+    def enter(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
+        """Open a step that began at that time."""
+
+    def pay(
+        self, step: OpenStep, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
+    ) -> None:
+        """End a step."""
+
+    def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
+        """End the episode."""
+
+    def fail(self, error: BaseException) -> None:
+        """End the step that goes on, if there is one, and the episode in error."""
+
+
+class Lane:
+    """
+    Takes the steps of an episode that is packed.
+
+    A step has a handle only where somebody asks for one while the environment computes, and where it says
+    what columns don't hold; then it is recorded as any other.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        episode: OpenEpisode,
+        observation: Any,
+        faults: Faults,
+        *,
+        at: int,
+        max_bytes: int,
+        session: Session,
+        is_quick: bool,
+        has_actions: bool,
+    ) -> None:
+        """
+        `observation` is what the first step begins with, at that time.
+
+        `is_quick` says that other observations need but a copy, and `has_actions` that actions are recorded.
+        """
+        self._owner = owner
+        self._episode = episode
+        self._session = session
+        self._share = session.share
+        self._max_bytes = max_bytes
+        self._at = at
+        self._kind = _kind(observation, max_bytes)
+        self._quick_array = self._kind if is_quick and self._kind else (None, ())
+        self._quick_scalars = _AT_ONCE if is_quick and not self._kind else frozenset()
+        self._quick_actions = _AT_ONCE if has_actions else frozenset()
+        nbytes = observation.nbytes if self._kind else 1
+        self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
+        self._block = episode.gather(partial(_columns, self._kind, max_bytes), at)
+        self._rows = self._block.rows
+        self._variable = _variable()
+        self._base: Context | None = None
+        self._context = Context()
+        self._unopened = UnopenedStep(self._open)
+        self._claims: list[None] = []
+        self._has_left = False
+        self._step: OpenStep | None = None
+        self._action: Any = None
+        self._faults: Faults = []
+        self._is_odd = self._is_alike = False
+        self._shown: Any = None
+        self._offset = 0
+        self._take_over(observation, faults)
+
+    # What the environment is surrounded with.
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether nothing has changed around the calls: the context, the session, the process."""
+        session = self._session
+        return self._variable.get() is self._base and session._share is self._share and not session._closed
+
+    def leave(self) -> None:
+        """Take nothing more; a step that goes on is recorded as far as it went."""
+        self._open()
+        self._base, self._has_left = None, True
+
+    def enter(self, marks: Mapping[str, Any], clock: Clock) -> None:
+        """Go on in the context that is current, in which `marks` say who records."""
+        self._base = self._variable.get()
+        places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._episode}
+        self._context = Context({**self._base, **marks, **places})
+        self._offset = clock.offset
+
+    def step(self, wrapped: Callable[[Any], _T], action: Any, failed: Callable[[str, Exception], None]) -> _T:
+        """Around the environment's `step`; whatever goes wrong here is for `failed`."""
+        try:
+            self._action = action if type(action) in self._quick_actions else self._kept(action)
+            self._claims.append(None)
+            token = self._variable.set(self._context)
+        except Exception as error:
+            failed("acts", error)
+            return wrapped(action)
+        try:
+            result = wrapped(action)
+        except BaseException as error:
+            try:
+                self._fail(error)
+            except Exception as failure:
+                failed("fails", failure)
+            raise
+        finally:
+            self._variable.reset(token)
+        try:
+            self._take(*result)  # type: ignore[misc]  # foreign
+        except Exception as error:
+            failed("reacts", error)
+        return result
+
+    def _take(self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> None:
+        """The step was taken: what came of it."""
+        if self._has_left:
+            return
+        at = self._offset + perf_counter_ns()
+        over = (terminated is not False or truncated is not False) and bool(terminated) | bool(truncated)
+        try:
+            self._claims.pop()
+            is_odd = self._is_odd or (info and infos.components(info))
+        except IndexError:  # somebody asked for a handle
+            is_odd = True
+        if is_odd:
+            self._owner.pay(self._entered(), reward, terminated, truncated, info, at=at)
+            self._step, self._block.start_time = None, at
+            self._is_odd, self._is_alike, self._faults = False, True, []
+        else:
+            self._rows.append((self._shown, self._action, reward, terminated, truncated, at))
+        if over:
+            self._owner.finish(observation, terminated, truncated, info, at=at)
+            return
+        count = len(self._rows)
+        if count == 1:
+            self._episode.gathers()
+        elif count >= self._most:
+            self._episode.write()
+        self._at = at
+        kind = type(observation)
+        if kind is np.ndarray and (observation.dtype, observation.shape) == self._quick_array:
+            self._shown = observation.tobytes()
+        elif kind in self._quick_scalars:
+            self._shown = observation
+        else:
+            self._look(observation)
+
+    # Observations and actions.
+
+    def _look(self, observation: Any) -> None:
+        faults: Faults = []
+        self._take_over(self._owner.keep(observation, faults), faults)
+
+    def _take_over(self, kept: Any, faults: Faults) -> None:
+        """Begin the next step with an observation that nobody changes any more."""
+        self._faults = faults
+        kind = _kind(kept, self._max_bytes)
+        self._is_alike = kind == self._kind
+        self._is_odd = bool(faults) or not self._is_alike
+        self._shown = kept.tobytes() if kind and self._is_alike else kept
+
+    def _kept(self, action: Any) -> Any:
+        kept = self._owner.keep_action(action, self._faults)
+        self._is_odd = self._is_odd or bool(self._faults)
+        return kept
+
+    @property
+    def at(self) -> int:
+        """When it was there."""
+        return self._at
+
+    @property
+    def shown(self) -> Any:
+        """The observation that the next step begins with."""
+        if self._kind is None or not self._is_alike:
+            return self._shown
+        dtype, shape = self._kind
+        return np.frombuffer(self._shown, dtype).reshape(shape)
+
+    # Steps that are recorded like others.
+
+    def _open(self) -> OpenStep:
+        """The handle of the step that goes on; an inert one where none does."""
+        try:
+            self._claims.pop()
+        except IndexError:
+            return self._step or inert_step()
+        return self._entered()
+
+    def _entered(self) -> OpenStep:
+        if self._step is None:
+            self._step = self._owner.enter(self.shown, self._action, self._faults, at=self._at)
+        return self._step
+
+    def _fail(self, error: BaseException) -> None:
+        self._claims.clear()
+        self._entered()
+        self._owner.fail(error)
+
+
+def _columns(kind: _Kind | None, max_bytes: int, observations: Any, *others: Any) -> Mapping[str, Column]:
+    if kind is not None:
+        dtype, shape = kind
+        observations = np.frombuffer(b"".join(observations), dtype).reshape(len(observations), *shape)
+    return transitions.encode(observations, *others, max_bytes=max_bytes)
+
+
+def _kind(value: Any, max_bytes: int) -> _Kind | None:
+    """An array's dtype and shape, where arrays like it are recorded as they are."""
+    if type(value) is not np.ndarray or not value.ndim or value.nbytes > max_bytes:
+        return None
+    is_plain = value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and value.dtype.isnative
+    return (value.dtype, value.shape) if is_plain else None
+
+
+@cache
+def _variable() -> ContextVar[Context]:
+    """The variable that holds the OpenTelemetry context: by way of the API it costs several times as much."""
+    token = otel_context.attach(otel_context.get_current())
+    token.var.reset(token)
+    return token.var

@@ -1,0 +1,259 @@
+"""Environments whose steps are packed: what is read is what spans of their own would say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry import trace
+
+import mttp
+from mttp import configuration
+from mttp.semconv import attributes as a
+from mttp.testing import assert_same
+
+gymnasium = pytest.importorskip("gymnasium")
+
+OTHERWISE = ["trace_id", "id", "span_count"]
+
+
+class Asking(gymnasium.RewardWrapper):
+    """Says more of every third step than columns hold, and a number of every fifth."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.count = 0
+
+    def reward(self, reward: Any) -> Any:
+        """Look for the step that goes on."""
+        self.count += 1
+        if self.count % 3 == 0:
+            mttp.current_step().tool_call("look").end()
+        if self.count % 5 == 0:
+            mttp.current_step().metric("raw", reward)
+        return reward / 2
+
+
+class Telling(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Tells components now and then, and rewards that are no numbers."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.count = 0
+
+    def step(self, action: Any) -> Any:
+        """Step with an info."""
+        observation, reward, *rest, info = self.env.step(action)
+        self.count += 1
+        info = {**info, "reward_bonus": 0.5} if self.count % 4 == 0 else {**info, "other": 1}
+        return observation, float("nan") if self.count % 7 == 0 else reward, *rest, info
+
+
+class Shifting(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
+    """Shows arrays that are not always of one type."""
+
+    count = 0
+
+    def observation(self, observation: Any) -> Any:
+        """Every fourth is another."""
+        self.count += 1
+        return observation.astype(np.float64) if self.count % 4 == 0 else observation
+
+
+def cart_pole() -> Any:
+    """An environment of arrays and integers."""
+    return gymnasium.make("CartPole-v1")
+
+
+ENVIRONMENTS: dict[str, Callable[[], Any]] = {
+    "arrays": cart_pole,
+    "integers": lambda: gymnasium.make("FrozenLake-v1"),
+    "tuples": lambda: gymnasium.make("Blackjack-v1"),
+    "continuous": lambda: gymnasium.make("Pendulum-v1"),
+    "asking": lambda: Asking(cart_pole()),
+    "telling": lambda: Telling(cart_pole()),
+    "shifting": lambda: Shifting(cart_pole()),
+}
+
+
+def played(steps: str, make: Callable[[], Any], *, count: int = 60, **options: Any) -> mttp.Recording:
+    """What is read of an environment that was played for so many steps, and left in the middle."""
+    with mttp.configure(transport="memory://", run_id="run", steps=steps) as session:
+        env = mttp.wrap(make(), **options)
+        env.action_space.seed(1)
+        env.reset(seed=1)
+        for number in range(count):
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated or number == count // 2:
+                env.reset(seed=number)
+        env.close()
+    assert count == session.stats.steps
+    found = mttp.read(session)
+    configuration.forget()
+    return found
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+@pytest.mark.parametrize(
+    "options", [{}, {"observations": False}, {"actions": False}, {"max_bytes": 8}], ids=str
+)
+def test_packed_steps_are_those_of_spans(name: str, options: dict[str, Any]) -> None:
+    """
+    Of any environment: observations, actions, rewards, ends, faults, components and what was said meanwhile.
+    """
+    apart, packed = (played(steps, ENVIRONMENTS[name], **options).episodes for steps in ("spans", "packed"))
+
+    assert len(apart) == len(packed)
+    for expected, actual in zip(apart, packed, strict=True):
+        assert_same(expected, actual, ignore=OTHERWISE)
+
+
+def test_a_packed_episode_is_two_spans() -> None:
+    """
+    One that nobody asks anything of while it is played: its root, and a block of all its steps.
+    """
+    found = played("packed", cart_pole, count=10)
+
+    assert {2} == {episode.span_count for episode in found.episodes}
+
+
+def test_an_environment_in_place_is_packed_too() -> None:
+    """
+    Whichever way it is recorded, and whichever way its action is handed over.
+    """
+    with mttp.configure(transport="memory://", steps="packed") as session:
+        env = cart_pole()
+        with mttp.instrument(env):
+            env.reset(seed=1)
+            for number in range(5):
+                env.step(number % 2) if number % 2 else env.step(action=number % 2)
+
+    (found,) = mttp.read(session).episodes
+    assert ([0, 1, 0, 1, 0], 2) == ([step.action for step in found.steps], found.span_count)
+
+
+def test_a_span_within_a_step_is_its_child() -> None:
+    """
+    The step becomes a span when somebody starts one while the environment computes.
+    """
+
+    class Traced(gymnasium.Wrapper):  # type: ignore[type-arg]
+        def step(self, action: Any) -> Any:
+            if action == 1:
+                with trace.get_tracer("physics").start_as_current_span("solve"):
+                    pass
+            return self.env.step(action)
+
+    with mttp.configure(transport="memory://", steps="packed") as session:
+        env = mttp.wrap(Traced(cart_pole()))
+        env.reset(seed=1)
+        for action in (0, 1, 0):
+            env.step(action)
+        env.close()
+
+    spans = {record.name: record for record in session.records()}
+    assert spans["step"].span_id == spans["solve"].parent_id
+    assert 1 == spans["step"].attributes[a.STEP_INDEX]
+    assert [0, 1, 0] == [step.action for step in mttp.read(session).episodes[0].steps]
+
+
+def test_an_error_ends_the_step_and_the_episode() -> None:
+    """
+    As it does where steps are spans.
+    """
+
+    class Breaking(gymnasium.Wrapper):  # type: ignore[type-arg]
+        def step(self, action: Any) -> Any:
+            if action == 1:
+                raise RuntimeError("broken")
+            return self.env.step(action)
+
+    def run(steps: str) -> mttp.Episode:
+        with mttp.configure(transport="memory://", run_id="run", steps=steps) as session:
+            env = mttp.wrap(Breaking(cart_pole()))
+            env.reset(seed=1)
+            env.step(0)
+            with pytest.raises(RuntimeError):
+                env.step(1)
+        found = mttp.read(session).episodes[0]
+        configuration.forget()
+        return found
+
+    apart, packed = run("spans"), run("packed")
+
+    assert_same(apart, packed, ignore=OTHERWISE)
+    assert "RuntimeError" == packed.steps[1].error_type
+
+
+def test_a_closed_session_takes_no_more_steps() -> None:
+    """
+    The environment works on, and the next session begins with the next reset.
+    """
+    env = mttp.wrap(cart_pole())
+    with mttp.configure(transport="memory://", steps="packed") as first:
+        env.reset(seed=1)
+        env.step(0)
+    env.step(1)
+    with mttp.configure(transport="memory://", steps="packed") as second:
+        env.step(0)
+        env.reset(seed=1)
+        env.step(1)
+        env.close()
+
+    assert [[0], [1]] == [
+        [step.action for step in mttp.read(session).episodes[0].steps] for session in (first, second)
+    ]
+
+
+def test_vector_environments_are_packed_by_environment() -> None:
+    """
+    Each of the environments has blocks of its own.
+    """
+
+    def run(steps: str) -> list[mttp.Episode]:
+        with mttp.configure(transport="memory://", run_id="run", steps=steps) as session:
+            envs = mttp.wrap(gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"))
+            envs.reset(seed=3)
+            for number in range(20):
+                envs.step(np.array([number % 2, 1]))
+            envs.close()
+        found = sorted(mttp.read(session).episodes, key=lambda episode: episode.index or 0)
+        configuration.forget()
+        return found
+
+    for expected, actual in zip(run("spans"), run("packed"), strict=True):
+        assert_same(expected, actual, ignore=OTHERWISE)
+
+
+def test_what_shows_the_environment_s_state_is_copied() -> None:
+    """
+    An observation that the environment changes later is recorded as it was shown.
+    """
+
+    class Reusing(gymnasium.Env):  # type: ignore[type-arg]
+        observation_space = gymnasium.spaces.Box(0, 9, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+        state = np.zeros(2, np.float32)
+
+        def reset(self, **_: Any) -> Any:
+            return self.state, {}
+
+        def step(self, action: Any) -> Any:
+            self.state += 1
+            action += 1
+            return self.state, 1.0, False, False, {}
+
+    with mttp.configure(transport="memory://", steps="packed") as session:
+        env = mttp.wrap(Reusing())
+        env.reset()
+        action = np.zeros(1, np.float32)
+        for _ in range(3):
+            env.step(action)
+        env.close()
+
+    found = mttp.read(session).episodes[0]
+    assert [[0, 0], [1, 1], [2, 2]] == [step.observation.tolist() for step in found.steps]
+    assert [[0], [1], [2]] == [step.action.tolist() for step in found.steps]
+    assert [3, 3] == found.final_observation.tolist()
