@@ -1,23 +1,28 @@
 """
-Arrays of numbers in the text of OTLP JSON: cut out before the rest is parsed, and read on their own.
+Arrays of numbers and bytes in the text of OTLP JSON: cut out before the rest is parsed, and read on their own.
 
 They are most of a line of tokens.
-Where nobody wants them they are not looked at but for their end; where somebody does, each is nearly the plain
-list that a parser of lists reads many times faster.
+Where nobody wants them they are not looked at but for their end; where somebody does, each array is nearly the
+plain list that a parser of lists reads many times faster.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["PLACE", "cut", "numbers"]
+__all__ = ["PLACE", "Place", "cut", "numbers"]
 
 PLACE = "\x7f"
-"""The field that says which array stood here; a line that has this character is left whole."""
+"""Begins what says which array or text of bytes stood here; a line that has this character is left whole."""
 
-_START = b'{"values":[{"'
+Place: TypeAlias = tuple[int, int]
+"""Where it begins and ends in the line."""
+
+_ARRAY, _BYTES = b'{"values":[{"', b'"bytesValue":"'
+_IN_ARRAY, _IN_TEXT = b'{"\x7f":%d}', b"\x7f%d"
 _INTEGER, _DOUBLE = b'{"intValue":"', b'{"doubleValue":'
 _AROUND_INTEGER = len(b'{"intValue":""}')
 _BETWEEN_DOUBLES = b'},{"doubleValue":'
@@ -26,28 +31,47 @@ _integers = msgspec.json.Decoder(list[int]).decode
 _floats = msgspec.json.Decoder(list[float]).decode
 
 
-def cut(line: bytes) -> tuple[bytes, list[tuple[int, int]]]:
+def cut(line: bytes) -> tuple[bytes, list[Place]]:
     """
-    The line with the number of an array in place of its items; and where the items of each begin and end.
+    The line with a number in place of the items of each array, and of each text of bytes; and where these are.
 
-    The first closing bracket is taken for the array's end.
-    Where it is one of a text or of an array within, what is left is not JSON: the text stays open, or one
-    bracket more is closed than was opened.
+    The first closing bracket, or quote, is taken for the end.
+    Where it is one of a text or of an array within, what is left is not JSON: a text stays open, or one bracket
+    more is closed than was opened.
     """
-    places: list[tuple[int, int]] = []
+    places: list[Place] = []
     if PLACE.encode() in line:
         return line, places
-    parts, written, at = [], 0, 0
-    while (at := line.find(_START, at)) >= 0:
-        at += len(_START) - 2
-        end = line.find(b"]", at) if line.startswith((_INTEGER, _DOUBLE), at) else -1
-        if line.startswith(b"}]}", end - 1):
-            parts += line[written:at], b'{"%b":%d}' % (PLACE.encode(), len(places))
-            places.append((at, end))
-            written = at = end
+    parts, written = [], 0
+    for start, end, mark in _found(line):
+        parts += line[written:start], mark % len(places)
+        places.append((start, end))
+        written = end
     if not places:
         return line, places
     return b"".join((*parts, line[written:])), places
+
+
+def _found(line: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Where what is cut out begins and ends, in order, and what is put there."""
+    at, array = 0, line.find(_ARRAY)
+    while True:
+        text = line.find(_BYTES, at, array) if array >= 0 else line.find(_BYTES, at)
+        if text >= 0:
+            start = text + len(_BYTES)
+            end = line.find(b'"', start)
+            if end > start:
+                yield start, end, _IN_TEXT
+        elif array >= 0:
+            start = array + len(_ARRAY) - 2
+            end = line.find(b"]", start) if line.startswith((_INTEGER, _DOUBLE), start) else start
+            if line.startswith(b"}]}", end - 1):
+                yield start, end, _IN_ARRAY
+        else:
+            return
+        at = max(start, end)
+        if 0 <= array < at:
+            array = line.find(_ARRAY, at)
 
 
 def numbers(items: bytes) -> list[Any] | None:

@@ -18,7 +18,7 @@ import msgspec
 from mttp.errors import ReadError
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.wire import otlp_json_messages as messages
-from mttp.wire.otlp_json_arrays import cut, numbers
+from mttp.wire.otlp_json_arrays import PLACE, Place, cut, numbers
 
 __all__ = ["LineError", "decode_line", "decode_spans"]
 
@@ -38,6 +38,7 @@ _FRAME = msgspec.json.Decoder(messages.Traces[msgspec.Raw])
 _ONE = msgspec.json.Decoder(messages.Span)
 _ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
 _ARRAY = msgspec.json.Decoder(messages.Array)
+_TEXT = msgspec.json.Decoder(str)
 
 _KINDS = {
     "SPAN_KIND_UNSPECIFIED": 0,
@@ -267,10 +268,15 @@ def _scalar(value: messages.Scalar) -> str | bool | int | float | None:
 
 
 class _Cut(NamedTuple):
-    """The arrays that were cut out of a line."""
+    """What was cut out of a line."""
 
     line: bytes
-    places: Sequence[tuple[int, int]]
+    places: Sequence[Place]
+
+    def items(self, number: int) -> bytes:
+        """The text that was there."""
+        start, end = self.places[number]
+        return self.line[start:end]
 
 
 _NOTHING_CUT = _Cut(b"", ())
@@ -287,7 +293,7 @@ def _plain(value: messages.Value | None, cut_out: _Cut) -> Any:
     if found is not None:
         return found
     if value.bytes_value is not None:
-        return _bytes(value.bytes_value)
+        return _bytes(_text(value.bytes_value, cut_out))
     if value.kvlist_value is not None:
         return _attributes(value.kvlist_value.values, cut_out)
     return None if value.array_value is None else _array(value.array_value, cut_out)
@@ -298,10 +304,15 @@ def _array(array: messages.Array, cut_out: _Cut) -> list[Any]:
     first = values[0] if values else None
     if first is None or first.place is None or not cut_out.places:
         return [_plain(item, cut_out) for item in values]
-    start, end = cut_out.places[first.place]
-    items = cut_out.line[start:end]
+    items = cut_out.items(first.place)
     found = numbers(items)
     return _array(_ARRAY.decode(b'{"values":[%b]}' % items), _NOTHING_CUT) if found is None else found
+
+
+def _text(encoded: str, cut_out: _Cut) -> str:
+    if not cut_out.places or not encoded.startswith(PLACE):
+        return encoded
+    return _TEXT.decode(b'"%b"' % cut_out.items(int(encoded[1:])))
 
 
 def _bytes(encoded: str) -> bytes:
