@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
-from mttp.spans import Scope, SpanRecord
+from mttp.spans import Scope, SpanRecord, quick_record
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_json_decode import decode_line
 
@@ -109,7 +109,7 @@ def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -
     for row in range(count):
         rest = tuple(column[row] for column in rests)
         more = _parsed(*rest, arrays=arrays) if any(rest) else _NOTHING
-        yield SpanRecord(
+        yield quick_record(
             **{name: column[row] for name, column in zip(SPAN, spans, strict=True)},
             attributes={**attributes[row], **more.attributes},
             events=more.events,

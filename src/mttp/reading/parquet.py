@@ -12,20 +12,11 @@ from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_c
 from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress
 
-__all__ = ["is_parquet", "read_blocks", "write"]
+__all__ = ["read_blocks", "write"]
 
-_MAGIC = b"PAR1"
 _GROUP_ROWS = 20_000
 _GROUP_BYTES = 1 << 26
 _BATCH_ROWS = 2_000
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether the file begins as Parquet files do."""
-    if not path.is_file():  # of a pipe, what was looked at would be gone
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mttp.codec import outline
 from mttp.errors import ReadError
-from mttp.reading import lines, parquet
+from mttp.reading import lines
 from mttp.reading.problems import Kind, Problem, Problems
-from mttp.reading.sources import File, Recorded, Source, find
+from mttp.reading.sources import File, Recorded, Source, find, is_parquet
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
@@ -97,7 +97,9 @@ class Scan:
         if isinstance(item, Recorded):
             yield item.records() if self._arrays else map(_without_arrays, item.records())
             return True
-        if parquet.is_parquet(item.path):
+        if is_parquet(item.path):
+            from mttp.reading import parquet
+
             yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
             return True
         return (

@@ -14,10 +14,11 @@ from urllib.parse import unquote
 from mttp.errors import ReadError
 from mttp.spans import SpanRecord
 
-__all__ = ["File", "Recorded", "Source", "find", "part", "size", "whole"]
+__all__ = ["File", "Recorded", "Source", "find", "is_parquet", "part", "size", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
 """What a recording's name ends in, where a directory is searched."""
+_PARQUET = b"PAR1"
 
 
 @runtime_checkable
@@ -48,6 +49,14 @@ def find(source: Source) -> list[File | Recorded]:
         for part in [item] if isinstance(item, Recorded) else _files(os.fspath(item)):
             found.setdefault(part.path.resolve() if isinstance(part, File) else id(part), part)
     return list(found.values())
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file begins as Parquet files do."""
+    if not path.is_file():  # of a pipe, what was looked at would be gone
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
 
 
 def size(source: Source) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from mttp.errors import ReadError
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.spans import Link, Scope, SpanEvent, SpanRecord, quick_record
 from mttp.wire import otlp_json_messages as messages
 from mttp.wire.otlp_json_arrays import PLACE, Place, cut, numbers
 
@@ -178,7 +178,7 @@ def _scope(resource_spans: Any, scope_spans: Any, cut_out: _Cut) -> Scope:
 
 def _record(span: Any, scope: Scope, cut_out: _Cut, *, arrays: bool) -> SpanRecord:
     status = span.status
-    return SpanRecord(
+    return quick_record(
         trace_id=_repeated_id(span.trace_id, 32, "traceId"),
         span_id=_id(span.span_id, 16, "spanId"),
         parent_id=_parent(span.parent_span_id) if span.parent_span_id else "",
