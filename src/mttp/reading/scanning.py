@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mttp.codec import outline
 from mttp.errors import ReadError
 from mttp.reading import lines
+from mttp.reading.crew import hire
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find, is_parquet
 from mttp.semconv import SCHEMA_URL, VERSION
@@ -17,6 +20,8 @@ from mttp.spans import Scope, SpanRecord
 from mttp.wire.streams import Progress
 
 __all__ = ["Scan", "scan"]
+
+_Decode = Callable[..., Iterator[lines.Decoded]]
 
 _SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
 
@@ -42,6 +47,7 @@ class Scan:
         self._arrays = arrays
         self._progress = progress
         self._problems = Problems(strict=strict)
+        self._decode: _Decode = partial(lines.decode, arrays=arrays)
         self._records = self._read()
 
     @property
@@ -66,13 +72,26 @@ class Scan:
 
     def _read(self) -> Iterator[SpanRecord]:
         readable = 0
-        for item in self._items:
-            try:
-                readable += yield from self._of_one_convention(item)
-            except OSError as error:
-                raise ReadError(f"{error.filename or item}: {error.strerror or error}") from error
+        with self._crew() as self._decode:
+            for item in self._items:
+                try:
+                    readable += yield from self._of_one_convention(item)
+                except OSError as error:
+                    raise ReadError(f"{error.filename or item}: {error.strerror or error}") from error
         if not readable:
             raise ReadError("; ".join(map(str, self.problems[:3])) + ": nothing was recorded there")
+
+    @contextmanager
+    def _crew(self) -> Iterator[_Decode]:
+        """What decodes a file of lines: other processes where there is much to read, else this one."""
+        crew = hire(self.sources, arrays=self._arrays)
+        if crew is None:
+            yield partial(lines.decode, arrays=self._arrays)
+            return
+        try:
+            yield crew.decode
+        finally:
+            crew.stop()
 
     def _of_one_convention(self, item: File | Recorded) -> Generator[SpanRecord, None, bool]:
         """The item's spans; that some of them follow a newer convention is said once."""
@@ -102,9 +121,8 @@ class Scan:
 
             yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
             return True
-        return (
-            yield from lines.read_blocks(item, self._problems, arrays=self._arrays, progress=self._progress)
-        )
+        decoded = self._decode(item.path, progress=self._progress)
+        return (yield from lines.read_blocks(item, decoded, self._problems))
 
     def _note_gap(self, record: SpanRecord, item: File | Recorded) -> None:
         lost = outline.gap(record)

@@ -235,7 +235,9 @@ def _events(events: Sequence[messages.Event], cut_out: _Cut) -> tuple[SpanEvent,
 
 def _links(links: Sequence[messages.Link], cut_out: _Cut) -> tuple[Link, ...]:
     return tuple(
-        Link((link.trace_id or "").lower(), (link.span_id or "").lower(), _attributes(link.attributes, cut_out))
+        Link(
+            (link.trace_id or "").lower(), (link.span_id or "").lower(), _attributes(link.attributes, cut_out)
+        )
         for link in links
     )
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from mttp.errors import MissingExtra
 
-__all__ = ["Cut", "Line", "Share", "ends_cleanly", "read_lines", "shares"]
+__all__ = ["Cut", "Line", "Share", "ends_cleanly", "is_compressed", "read_lines", "shares"]
 
 _BUFFER = 1 << 22
 _PIECE = 1 << 18
@@ -89,6 +89,12 @@ def read_lines(
             yield from _plain(file, share or Share(0, sys.maxsize), progress)
         else:
             yield from _split(_chunks(path, file, progress))
+
+
+def is_compressed(path: str | os.PathLike[str]) -> bool:
+    """Whether a file can only be read from its beginning."""
+    with Path(path).open("rb") as file:
+        return _compression(file) is not None
 
 
 def shares(path: str | os.PathLike[str], size: int) -> list[Share]:
