@@ -83,7 +83,7 @@ _Unfrozen: Any = make_dataclass(
 
 
 def quick_record(**values: Any) -> SpanRecord:
-    """`SpanRecord(**values)` in a third of the time: a reader makes millions, and freezing each field is slow."""
+    """`SpanRecord(**values)` in a third of the time: readers make millions, and to freeze a field is slow."""
     record = _Unfrozen(**values)
     record.__class__ = SpanRecord
     found: SpanRecord = record

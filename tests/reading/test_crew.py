@@ -29,7 +29,7 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> list[crew.Crew]:
         return made
 
     original = crew.hire
-    monkeypatch.setattr(crew, "_WORTH_IT", {True: 1, False: 1})
+    monkeypatch.setattr(crew, "_WORTH_IT", 1)
     monkeypatch.setattr(crew, "_SHARE", 5_000)
     monkeypatch.setattr(crew, "_cores", lambda: 2)
     monkeypatch.setattr("mttp.reading.scanning.hire", note)

@@ -18,7 +18,7 @@ import msgspec
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 from mttp.spans import Scope, SpanRecord, quick_record
 from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import decode_line
+from mttp.wire.otlp_json_decode import decode_attributes, decode_line
 
 __all__ = ["ATTRIBUTES", "JSON", "SPAN", "TEMPLATES", "URLS", "from_columns", "to_columns"]
 
@@ -124,6 +124,8 @@ _SOME_SPAN = f'"traceId":"{"1" * 32}","spanId":"{"1" * 16}"'
 
 def _parsed(attributes: str | None, events: str | None, links: str | None, *, arrays: bool) -> SpanRecord:
     """A span of nothing but these parts, read as any line is."""
+    if attributes is not None and events is None and links is None:
+        return replace(_NOTHING, attributes=decode_attributes(attributes, arrays=arrays))
     parts = f'"attributes":{attributes or "[]"},"events":{events or "[]"},"links":{links or "[]"}'
     return _read(f'"spans":[{{{_SOME_SPAN},{parts}}}]', arrays=arrays)
 

@@ -18,7 +18,7 @@ from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from subprocess import DEVNULL, PIPE, Popen
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 from mttp.reading.lines import Decoded, decode
 from mttp.reading.sources import is_parquet
@@ -27,8 +27,8 @@ from mttp.wire.streams import Progress, Share, is_compressed, shares
 
 __all__ = ["Crew", "hire"]
 
-_WORTH_IT = {True: 96 << 20, False: 256 << 20}
-"""With arrays or without: fewer bytes are read as fast without other processes."""
+_WORTH_IT = 256 << 20
+"""Fewer bytes are read as fast by one process, or faster."""
 _SHARE = 8 << 20
 _COMPRESSED = 32 << 20
 """A compressed file can't be shared, and all that is decoded of it would wait in memory."""
@@ -45,7 +45,7 @@ def hire(paths: Iterable[Path], *, arrays: bool) -> Crew | None:
         return None
     sizes = {path: path.stat().st_size for path in paths if path.is_file()}
     workers = min(_cores(), _MOST, sum(sizes.values()) // (_AHEAD * _SHARE))
-    if workers < 2 or sum(sizes.values()) < _WORTH_IT[arrays]:
+    if workers < 2 or sum(sizes.values()) < _WORTH_IT:
         return None
     return Crew(sizes, workers=workers, arrays=arrays)
 

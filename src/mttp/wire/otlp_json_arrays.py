@@ -1,9 +1,9 @@
 """
-Arrays of numbers and bytes in the text of OTLP JSON: cut out before the rest is parsed, and read on their own.
+Arrays of numbers and bytes in the text of OTLP JSON: cut out before the rest is parsed, and read apart.
 
 They are most of a line of tokens.
-Where nobody wants them they are not looked at but for their end; where somebody does, each array is nearly the
-plain list that a parser of lists reads many times faster.
+Where nobody wants them they are not looked at but for their end; where somebody does, each array is nearly
+the plain list that a parser of lists reads many times faster.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ _floats = msgspec.json.Decoder(list[float]).decode
 
 def cut(line: bytes) -> tuple[bytes, list[Place]]:
     """
-    The line with a number in place of the items of each array, and of each text of bytes; and where these are.
+    The line with a number in place of the items of each array, and of each text of bytes; and where they are.
 
     The first closing bracket, or quote, is taken for the end.
-    Where it is one of a text or of an array within, what is left is not JSON: a text stays open, or one bracket
-    more is closed than was opened.
+    Where it is one of a text or of an array within, what is left is not JSON: a text stays open, or one
+    bracket more is closed than was opened.
     """
     places: list[Place] = []
     if PLACE.encode() in line:
         return line, places
-    parts, written = [], 0
+    parts: list[bytes] = []
+    written = 0
     for start, end, mark in _found(line):
         parts += line[written:start], mark % len(places)
         places.append((start, end))

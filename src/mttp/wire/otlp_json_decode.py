@@ -20,7 +20,7 @@ from mttp.spans import Link, Scope, SpanEvent, SpanRecord, quick_record
 from mttp.wire import otlp_json_messages as messages
 from mttp.wire.otlp_json_arrays import PLACE, Place, cut, numbers
 
-__all__ = ["LineError", "decode_line", "decode_spans"]
+__all__ = ["LineError", "decode_attributes", "decode_line", "decode_spans"]
 
 
 class LineError(ReadError):
@@ -39,6 +39,8 @@ _ONE = msgspec.json.Decoder(messages.Span)
 _ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
 _ARRAY = msgspec.json.Decoder(messages.Array)
 _TEXT = msgspec.json.Decoder(str)
+_ATTRIBUTES = msgspec.json.Decoder(list[messages.KeyValue])
+_SCALAR_ATTRIBUTES = msgspec.json.Decoder(list[messages.ScalarKeyValue])
 
 _KINDS = {
     "SPAN_KIND_UNSPECIFIED": 0,
@@ -99,6 +101,13 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
         except _INVALID as error:
             reasons.append(f"span {position} of the line is not valid OTLP JSON: {error}")
     return records, reasons
+
+
+def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
+    """A span's attributes by their own text, a list of keys with values, as `decode_line` takes them."""
+    if arrays:
+        return _attributes(_ATTRIBUTES.decode(document), _NOTHING_CUT)
+    return _scalars(_SCALAR_ATTRIBUTES.decode(document))
 
 
 def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:

@@ -11,10 +11,9 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from io import BufferedReader
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import BinaryIO, Literal, NamedTuple, Protocol
 
 from mttp.errors import MissingExtra
 
@@ -133,7 +132,7 @@ def ends_cleanly(path: str | os.PathLike[str]) -> bool:
     return last.endswith(b"\n")
 
 
-def _plain(file: BufferedReader, share: Share, progress: Progress | None) -> Iterator[Line | Cut]:
+def _plain(file: BinaryIO, share: Share, progress: Progress | None) -> Iterator[Line | Cut]:
     """The lines of a plain file."""
     if share.start:
         file.seek(share.start)
@@ -188,15 +187,15 @@ def _without_mark(content: bytes) -> bytes:
     return content.removeprefix(_BYTE_ORDER_MARK)
 
 
-def _compression(file: BufferedReader) -> Literal["gzip", "zstd"] | None:
+def _compression(file: BinaryIO) -> Literal["gzip", "zstd"] | None:
     """What the first bytes say."""
-    start = file.peek(4)[:4]
+    start = file.peek(4)[:4]  # type: ignore[attr-defined] - whatever a path opens has it
     if start.startswith(_GZIP):
         return "gzip"
     return "zstd" if start == _ZSTD or start[1:] == _ZSTD_SKIPPABLE else None
 
 
-def _chunks(path: Path, file: BufferedReader, progress: Progress | None) -> Iterator[bytes | str]:
+def _chunks(path: Path, file: BinaryIO, progress: Progress | None) -> Iterator[bytes | str]:
     """The decompressed content piece by piece; text, as the last piece, says why there is no more."""
     kind = _compression(file)
     if kind is None:
@@ -205,7 +204,7 @@ def _chunks(path: Path, file: BufferedReader, progress: Progress | None) -> Iter
     return _decompressed(pieces, kind, _gzip if kind == "gzip" else _zstd(path))
 
 
-def _pieces(file: BufferedReader, size: int, progress: Progress | None) -> Iterator[bytes]:
+def _pieces(file: BinaryIO, size: int, progress: Progress | None) -> Iterator[bytes]:
     while piece := file.read(size):
         if progress is not None:
             progress(len(piece))
