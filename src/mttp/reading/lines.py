@@ -14,7 +14,7 @@ from mttp.spans import SpanRecord
 from mttp.wire.otlp_json_decode import LineError, decode_line, decode_spans
 from mttp.wire.streams import Cut, Line, Progress, Share, read_lines
 
-__all__ = ["Decoded", "Fault", "decode", "read_blocks"]
+__all__ = ["Decoded", "Fault", "decode", "note", "read_blocks"]
 
 _PATIENCE = 1000
 """After so many lines without a good one, a file is not a recording."""
@@ -70,6 +70,12 @@ def read_blocks(
     if not is_recording:
         _refuse(file, held, problems)
     return is_recording
+
+
+def note(file: File, faults: Iterable[Fault], problems: Problems) -> None:
+    """Take note of what is wrong with a file's lines."""
+    for fault in faults:
+        problems.add(_problem(file.path, fault))
 
 
 def _problem(path: Path, fault: Fault) -> Problem:

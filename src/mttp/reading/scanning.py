@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mttp.codec import outline
 from mttp.errors import ReadError
-from mttp.reading import lines
+from mttp.reading import copies, lines
 from mttp.reading.crew import hire
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find, is_parquet
@@ -48,6 +48,7 @@ class Scan:
         self._progress = progress
         self._problems = Problems(strict=strict)
         self._decode: _Decode = partial(lines.decode, arrays=arrays)
+        self._copies: dict[Path, copies.Copy] = {}
         self._records = self._read()
 
     @property
@@ -72,6 +73,7 @@ class Scan:
 
     def _read(self) -> Iterator[SpanRecord]:
         readable = 0
+        self._copies = {path: copy for path in self.sources if (copy := copies.find(path)) is not None}
         with self._crew() as self._decode:
             for item in self._items:
                 try:
@@ -84,7 +86,8 @@ class Scan:
     @contextmanager
     def _crew(self) -> Iterator[_Decode]:
         """What decodes a file of lines: other processes where there is much to read, else this one."""
-        crew = hire(self.sources, arrays=self._arrays)
+        paths = [path for path in self.sources if path not in self._copies]
+        crew = hire(paths, arrays=self._arrays)
         if crew is None:
             yield partial(lines.decode, arrays=self._arrays)
             return
@@ -120,6 +123,14 @@ class Scan:
             from mttp.reading import parquet
 
             yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
+            return True
+        if (copy := self._copies.get(item.path)) is not None:
+            from mttp.reading import parquet
+
+            lines.note(item, copy.faults, self._problems)
+            yield from parquet.read_blocks(copy.path, arrays=self._arrays)
+            if self._progress is not None:
+                self._progress(item.path.stat().st_size)
             return True
         decoded = self._decode(item.path, progress=self._progress)
         return (yield from lines.read_blocks(item, decoded, self._problems))

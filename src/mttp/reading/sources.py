@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from mttp.errors import ReadError
 from mttp.spans import SpanRecord
 
-__all__ = ["File", "Recorded", "Source", "find", "is_parquet", "part", "size", "whole"]
+__all__ = ["File", "Recorded", "Source", "copy_of", "find", "is_parquet", "part", "size", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
 """What a recording's name ends in, where a directory is searched."""
@@ -138,9 +138,15 @@ def _recordings(directory: Path) -> list[Path]:
 def _in_order(files: Sequence[Path]) -> Iterator[File]:
     """The files as found rather than named; a rotated part follows the file that it is a part of."""
     known = set(files)
+    copies = {copy_of(path) for path in files}
     for path in files:
-        if whole(path) not in known:
+        if path not in copies and whole(path) not in known:
             yield from (File(part, named=False) for part in _with_parts(path) if part in known)
+
+
+def copy_of(path: Path) -> Path:
+    """Where a Parquet copy of a file is: `a.jsonl.parquet` beside `a.jsonl`."""
+    return path.with_name(f"{path.name}.parquet")
 
 
 def part(path: Path, number: int) -> Path:

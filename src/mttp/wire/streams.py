@@ -11,13 +11,16 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from io import BufferedReader, FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from mttp.errors import MissingExtra
 
 __all__ = ["Cut", "Line", "Share", "ends_cleanly", "is_compressed", "read_lines", "shares"]
+
+_File: TypeAlias = "BufferedReader[FileIO]"
 
 _BUFFER = 1 << 22
 _PIECE = 1 << 18
@@ -83,7 +86,7 @@ def read_lines(
     Of a `share` the lines in it, numbered from 1.
     """
     path = Path(path)
-    with path.open("rb", _BUFFER) as file:
+    with BufferedReader(FileIO(path), _BUFFER) as file:
         if _compression(file) is None:
             yield from _plain(file, share or Share(0, sys.maxsize), progress)
         else:
@@ -92,14 +95,14 @@ def read_lines(
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
     """Whether a file can only be read from its beginning."""
-    with Path(path).open("rb") as file:
+    with BufferedReader(FileIO(path)) as file:
         return _compression(file) is not None
 
 
 def shares(path: str | os.PathLike[str], size: int) -> list[Share]:
     """The file in shares of whole lines, each about so many bytes; a compressed one in one."""
     whole = Share(0, sys.maxsize)
-    with Path(path).open("rb") as file:
+    with BufferedReader(FileIO(path)) as file:
         total = file.seek(0, os.SEEK_END)
         file.seek(0)
         if _compression(file) is not None:
@@ -124,7 +127,7 @@ def ends_cleanly(path: str | os.PathLike[str]) -> bool:
     if not path.exists() or path.stat().st_size == 0:
         return True
     last = b""
-    with path.open("rb") as file:
+    with BufferedReader(FileIO(path)) as file:
         for chunk in _chunks(path, file, None):
             if isinstance(chunk, str):
                 return False
@@ -132,7 +135,7 @@ def ends_cleanly(path: str | os.PathLike[str]) -> bool:
     return last.endswith(b"\n")
 
 
-def _plain(file: BinaryIO, share: Share, progress: Progress | None) -> Iterator[Line | Cut]:
+def _plain(file: _File, share: Share, progress: Progress | None) -> Iterator[Line | Cut]:
     """The lines of a plain file."""
     if share.start:
         file.seek(share.start)
@@ -187,15 +190,15 @@ def _without_mark(content: bytes) -> bytes:
     return content.removeprefix(_BYTE_ORDER_MARK)
 
 
-def _compression(file: BinaryIO) -> Literal["gzip", "zstd"] | None:
+def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
     """What the first bytes say."""
-    start = file.peek(4)[:4]  # type: ignore[attr-defined] - whatever a path opens has it
+    start = file.peek(4)[:4]
     if start.startswith(_GZIP):
         return "gzip"
     return "zstd" if start == _ZSTD or start[1:] == _ZSTD_SKIPPABLE else None
 
 
-def _chunks(path: Path, file: BinaryIO, progress: Progress | None) -> Iterator[bytes | str]:
+def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[bytes | str]:
     """The decompressed content piece by piece; text, as the last piece, says why there is no more."""
     kind = _compression(file)
     if kind is None:
@@ -204,7 +207,7 @@ def _chunks(path: Path, file: BinaryIO, progress: Progress | None) -> Iterator[b
     return _decompressed(pieces, kind, _gzip if kind == "gzip" else _zstd(path))
 
 
-def _pieces(file: BinaryIO, size: int, progress: Progress | None) -> Iterator[bytes]:
+def _pieces(file: _File, size: int, progress: Progress | None) -> Iterator[bytes]:
     while piece := file.read(size):
         if progress is not None:
             progress(len(piece))
