@@ -5,14 +5,19 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import random
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+from reading.traces import episode, foreign, of_version, run, write
 
 import mttp
 from mttp.errors import ReadError
 from mttp.reading import crew
 from mttp.reading.scanning import Scan
+from mttp.reading.summary import Labels
 
 BROKEN = b'{"resourceSpans": nonsense}\n'
 BAD_SPAN = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1"}]}]}]}\n'
@@ -29,7 +34,7 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> list[crew.Crew]:
         return made
 
     original = crew.hire
-    monkeypatch.setattr(crew, "_WORTH_IT", 1)
+    monkeypatch.setattr(crew, "_WORTH_IT", {"arrays": 1, "scalars": 1, "episodes": 1})
     monkeypatch.setattr(crew, "_SHARE", 5_000)
     monkeypatch.setattr(crew, "_cores", lambda: 2)
     monkeypatch.setattr("mttp.reading.scanning.hire", note)
@@ -43,13 +48,13 @@ def recorded(tmp_path: Path) -> Path:
     for number in range(12):
         with mttp.configure(transport=f"file://{path}", run_id="r", run=f"{number}"):
             for _ in range(3):
-                with mttp.episode(env=f"env-{number % 3}", slices=["a", "b"]) as episode:
+                with mttp.episode(env=f"env-{number % 3}", slices=["a", "b"]) as played:
                     for step in range(4):
-                        with episode.step() as taken:
+                        with played.step() as taken:
                             taken.tokens(ids=list(range(20)), logprobs=[-0.1 * step] * 20)
                             taken.observation([1, 2.5, "x", {"deep": [1, 2]}])
                             taken.reward(step / 3)
-                    episode.reward(1.0, components={"correct": number / 7})
+                    played.reward(1.0, components={"correct": number / 7})
     return path
 
 
@@ -172,4 +177,55 @@ def test_little_is_read_alone(recorded: Path):
     """
     For a few megabytes no process is started.
     """
-    assert crew.hire([recorded], arrays=True) is None
+    assert crew.hire([recorded], wanted="arrays", is_open=lambda _: False) is None
+
+
+def summed_up(source: object) -> str:
+    """All that a summary says."""
+    found = mttp.summarize(source)  # type: ignore[arg-type] - any source
+    said = {
+        item.name: getattr(found, item.name) for item in fields(found) if item.name not in ("runs", "sources")
+    }
+    said |= {name: (one.words, one.codes.tolist()) for name, one in said.items() if isinstance(one, Labels)}
+    said |= {name: one.tolist() for name, one in said.items() if isinstance(one, np.ndarray)}
+    return repr(said | {"runs": len(found.runs)})
+
+
+def summed_up_alone(source: object) -> str:
+    """Likewise, by one process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mttp.reading.scanning.hire", lambda *_, **__: None)
+        return summed_up(source)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_summary_of_several_processes_is_that_of_one(tmp_path: Path, hired: list[crew.Crew], seed: int):
+    """
+    Episodes that are cut, repeated, unfinished, marked early or spread over shares count as they do for one.
+    """
+    shuffled = random.Random(seed)
+    spans = [*run(), foreign(1)]
+    for number in range(60):
+        components = {"correct": number / 60, "format": 0.1} if number % 2 else None
+        made = episode(number, steps=1 + number % 5, marked=number % 3 == 0, components=components)
+        spans += made[shuffled.choice([0, 0, 0, 1]) : shuffled.choice([None, None, None, -1])]
+        if shuffled.random() < 0.2:
+            spans += made[: shuffled.choice([1, 2, None])]
+    for _ in range(seed * 10):
+        one, other = shuffled.randrange(len(spans)), shuffled.randrange(len(spans))
+        spans[one], spans[other] = spans[other], spans[one]
+    spans += of_version(episode(99), "9.0.0") + spans[20:40]
+    path = write(tmp_path / "a.jsonl", spans, per_line=3)
+
+    assert summed_up_alone(path) == summed_up(path)
+    assert hired
+
+
+def test_a_summary_of_a_recording_is_that_of_one_process(recorded: Path, hired: list[crew.Crew]):
+    """
+    With tokens, rewards and problems of the recorder's own kind.
+    """
+    recorded.write_bytes(recorded.read_bytes() + BROKEN + recorded.read_bytes()[:9_000])
+
+    assert summed_up_alone(recorded) == summed_up(recorded)
+    assert hired

@@ -11,23 +11,28 @@ import marshal
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from subprocess import DEVNULL, PIPE, Popen
-from typing import IO, NamedTuple, cast
+from typing import IO, NamedTuple, TypeAlias, cast
 
+from mttp.reading.ended import Ended
 from mttp.reading.lines import Decoded, decode
 from mttp.reading.sources import is_parquet
-from mttp.reading.worker import receive, send, unpack
+from mttp.reading.worker import Wanted, receive, send, unpack
+from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress, Share, is_compressed, shares
 
-__all__ = ["Crew", "hire"]
+__all__ = ["Crew", "IsOpen", "hire"]
 
-_WORTH_IT = 256 << 20
+IsOpen: TypeAlias = Callable[[str], bool]
+"""Whether some spans of an episode, by its trace id, were read already, and not all."""
+
+_WORTH_IT: dict[Wanted, int] = {"arrays": 256 << 20, "scalars": 256 << 20, "episodes": 128 << 20}
 """Fewer bytes are read as fast by one process, or faster."""
 _SHARE = 8 << 20
 _COMPRESSED = 32 << 20
@@ -39,15 +44,15 @@ _AHEAD = 2
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from mttp.reading.worker import main; main()"
 
 
-def hire(paths: Iterable[Path], *, arrays: bool) -> Crew | None:
+def hire(paths: Iterable[Path], *, wanted: Wanted, is_open: IsOpen) -> Crew | None:
     """Who decodes these files; None where this process alone is as fast."""
     if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
         return None
     sizes = {path: path.stat().st_size for path in paths if path.is_file()}
     workers = min(_cores(), _MOST, sum(sizes.values()) // (_AHEAD * _SHARE))
-    if workers < 2 or sum(sizes.values()) < _WORTH_IT:
+    if workers < 2 or sum(sizes.values()) < _WORTH_IT[wanted]:
         return None
-    return Crew(sizes, workers=workers, arrays=arrays)
+    return Crew(sizes, workers=workers, wanted=wanted, is_open=is_open)
 
 
 def _cores() -> int:
@@ -78,10 +83,10 @@ class _Worker:
         self._asks = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
 
-    def ask(self, task: _Task, arrays: bool) -> bytes:
+    def ask(self, task: _Task, wanted: Wanted) -> bytes:
         """Its answer; empty where there is none."""
         with suppress(OSError, ValueError):
-            send(self._asks, (str(task.path), *task.share, arrays))
+            send(self._asks, (str(task.path), *task.share, wanted))
             return receive(self._answers)
         return b""
 
@@ -105,8 +110,9 @@ class _Worker:
 class Crew:
     """Processes at work on the shares of files."""
 
-    def __init__(self, sizes: dict[Path, int], *, workers: int, arrays: bool) -> None:
-        self._arrays = arrays
+    def __init__(self, sizes: dict[Path, int], *, workers: int, wanted: Wanted, is_open: IsOpen) -> None:
+        self._wanted: Wanted = wanted
+        self._is_open = is_open
         self.workers = [_Worker() for _ in range(workers)]
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         for one in self.workers:
@@ -119,7 +125,7 @@ class Crew:
     def decode(self, path: Path, *, progress: Progress | None = None) -> Iterator[Decoded]:
         """The file's lines; files are asked for in the order in which they were given."""
         if not self._is_next(path):
-            yield from decode(path, arrays=self._arrays, progress=progress)
+            yield from decode(path, arrays=self._wanted == "arrays", progress=progress)
             return
         numbers = _Numbers(path)
         try:
@@ -158,14 +164,25 @@ class Crew:
     def _done(self, task: _Task) -> bytes:
         one = self._free.get()
         try:
-            return one.ask(task, self._arrays)
+            return one.ask(task, self._wanted)
         finally:
             self._free.put(one)
 
     def _answer(self, task: _Task, answer: bytes) -> Iterator[Decoded]:
-        """The share's lines; decoded here where that went wrong elsewhere."""
-        found = marshal.loads(answer) if answer else None
-        return decode(task.path, arrays=self._arrays, share=task.share) if found is None else unpack(found)
+        """
+        The share's lines; decoded here where that went wrong elsewhere.
+
+        And where an episode that is whole in the share has spans before it: then it must not be one value.
+        """
+        packed = marshal.loads(answer) if answer else None
+        if packed is not None:
+            found = list(unpack(packed))
+            if not any(map(self._is_divided, chain.from_iterable(line.spans or () for line in found))):
+                return iter(found)
+        return decode(task.path, arrays=self._wanted == "arrays", share=task.share)
+
+    def _is_divided(self, item: SpanRecord | Ended) -> bool:
+        return isinstance(item, Ended) and self._is_open(item.trace_id)
 
 
 class _Numbers:

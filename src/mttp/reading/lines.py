@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mttp.errors import ReadError
 from mttp.reading.problems import Kind, Problem, Problems
@@ -34,8 +34,8 @@ class Fault(NamedTuple):
 class Decoded(NamedTuple):
     """What one line holds."""
 
-    spans: list[SpanRecord] | None
-    """None unless it is a line of a recording."""
+    spans: list[Any] | None
+    """Span records, and an `Ended` for many where that is wanted; None unless it is a line of a recording."""
     faults: list[Fault]
 
 

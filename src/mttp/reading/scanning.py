@@ -11,9 +11,10 @@ from pathlib import Path
 from mttp.codec import outline
 from mttp.errors import ReadError
 from mttp.reading import copies, lines
-from mttp.reading.crew import hire
+from mttp.reading.crew import IsOpen, hire
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find, is_parquet
+from mttp.reading.worker import Wanted
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
@@ -41,11 +42,19 @@ class Scan:
     """An iterator over spans that also knows what it read and what was wrong with it."""
 
     def __init__(
-        self, source: Source, *, arrays: bool, strict: bool = False, progress: Progress | None = None
+        self,
+        source: Source,
+        *,
+        arrays: bool,
+        strict: bool = False,
+        progress: Progress | None = None,
+        is_open: IsOpen | None = None,
     ) -> None:
         self._items = find(source)
         self._arrays = arrays
         self._progress = progress
+        self._is_open = is_open or _is_never_open
+        self._wanted: Wanted = "arrays" if arrays else "scalars" if is_open is None else "episodes"
         self._problems = Problems(strict=strict)
         self._decode: _Decode = partial(lines.decode, arrays=arrays)
         self._copies: dict[Path, copies.Copy] = {}
@@ -87,7 +96,7 @@ class Scan:
     def _crew(self) -> Iterator[_Decode]:
         """What decodes a file of lines: other processes where there is much to read, else this one."""
         paths = [path for path in self.sources if path not in self._copies]
-        crew = hire(paths, arrays=self._arrays)
+        crew = hire(paths, wanted=self._wanted, is_open=self._is_open)
         if crew is None:
             yield partial(lines.decode, arrays=self._arrays)
             return
@@ -155,6 +164,10 @@ class Scan:
 
 def _file(item: File | Recorded) -> str | None:
     return str(item.path) if isinstance(item, File) else None
+
+
+def _is_never_open(_: str) -> bool:
+    return False
 
 
 def _without_arrays(record: SpanRecord) -> SpanRecord:

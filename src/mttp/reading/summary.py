@@ -116,8 +116,8 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
 
     Episodes are never built: memory grows by some hundred bytes per episode, however long the episodes are.
     """
-    scan = Scan(source, arrays=False, strict=strict, progress=progress)
     tally = Tally()
+    scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=tally.has_open)
     for record in scan:
         tally.add(record)
     for missing in tally.finish():

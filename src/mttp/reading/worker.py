@@ -14,14 +14,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, TypeAlias
 
+from mttp.reading.ended import Ended
 from mttp.reading.lines import Decoded, Fault, decode
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord, quick_record
 from mttp.wire.streams import Share
 
-__all__ = ["main", "pack", "receive", "send", "unpack"]
+__all__ = ["Wanted", "main", "pack", "receive", "send", "unpack"]
 
+Wanted: TypeAlias = Literal["arrays", "scalars", "episodes"]
+"""Whole spans, such without arrays, or the latter with one `Ended` for an episode where that will do."""
+
+_ENDED = 2
+"""So long is what an `Ended` becomes, other than a span."""
 _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("events", "links", "scope"))
 
 
@@ -34,12 +40,19 @@ def main() -> None:
             send(sys.stdout.buffer, _answer(*marshal.loads(asked)))
 
 
-def _answer(path: str, start: int, end: int, arrays: bool) -> list[Any] | None:
+def _answer(path: str, start: int, end: int, wanted: Wanted) -> list[Any] | None:
     """The lines of that share; None where it can't be read, which the other process will see for itself."""
     try:
-        return list(pack(decode(Path(path), arrays=arrays, share=Share(start, end))))
+        lines = decode(Path(path), arrays=wanted == "arrays", share=Share(start, end))
+        return list(pack(_digested(lines) if wanted == "episodes" else lines))
     except Exception:
         return None
+
+
+def _digested(lines: Iterator[Decoded]) -> Iterable[Decoded]:
+    from mttp.reading.digest import digested  # which other readers do without
+
+    return digested(lines)
 
 
 def send(file: IO[bytes], value: Any) -> None:
@@ -77,7 +90,9 @@ def unpack(lines: Iterable[tuple[Any, ...]]) -> Iterator[Decoded]:
         yield Decoded(spans, [Fault(*fault) for fault in faults])
 
 
-def _packed(span: SpanRecord, places: dict[int, int]) -> tuple[Any, ...]:
+def _packed(span: SpanRecord | Ended, places: dict[int, int]) -> tuple[Any, ...]:
+    if isinstance(span, Ended):
+        return span.plain(), places[id(span.scope)]
     return (
         [getattr(span, name) for name in _FIELDS],
         [(one.name, one.time, one.attributes, one.dropped_attributes) for one in span.events],
@@ -89,7 +104,9 @@ def _packed(span: SpanRecord, places: dict[int, int]) -> tuple[Any, ...]:
     )
 
 
-def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord:
+def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Ended:
+    if len(row) == _ENDED:
+        return Ended.of_plain(row[0], scopes[row[1]])
     values, events, links, scope = row
     return quick_record(
         **dict(zip(_FIELDS, values, strict=True)),
