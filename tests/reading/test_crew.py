@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import math
 import random
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from reading.traces import episode, foreign, of_version, run, write
 
 import mttp
 from mttp.errors import ReadError
-from mttp.reading import crew
+from mttp.reading import crew, scanning
 from mttp.reading.scanning import Scan
 from mttp.reading.summary import Labels
 
@@ -34,10 +35,10 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> list[crew.Crew]:
         return made
 
     original = crew.hire
-    monkeypatch.setattr(crew, "_WORTH_IT", {"arrays": 1, "scalars": 1, "episodes": 1})
+    monkeypatch.setattr(scanning, "_LARGE", 1)
     monkeypatch.setattr(crew, "_SHARE", 5_000)
     monkeypatch.setattr(crew, "_cores", lambda: 2)
-    monkeypatch.setattr("mttp.reading.scanning.hire", note)
+    monkeypatch.setattr(crew, "hire", note)
     return found
 
 
@@ -61,7 +62,7 @@ def recorded(tmp_path: Path) -> Path:
 def alone(source: object, *, arrays: bool) -> tuple[list[object], list[object]]:
     """Spans and problems as one process reads them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mttp.reading.scanning.hire", lambda *_, **__: None)
+        patch.setattr(scanning, "_LARGE", math.inf)
         return together(source, arrays=arrays)
 
 
@@ -173,11 +174,13 @@ def test_reading_strictly_stops_at_the_first_problem(recorded: Path, hired: list
     assert [True, True] == [one.ended for one in hired[0].workers]
 
 
-def test_little_is_read_alone(recorded: Path):
+def test_little_is_read_alone(recorded: Path, monkeypatch: pytest.MonkeyPatch):
     """
     For a few megabytes no process is started.
     """
-    assert crew.hire([recorded], wanted="arrays", is_open=lambda _: False) is None
+    monkeypatch.setattr(crew, "Crew", None)
+
+    assert 36 == len(mttp.read(recorded))
 
 
 def summed_up(source: object) -> str:
@@ -194,7 +197,7 @@ def summed_up(source: object) -> str:
 def summed_up_alone(source: object) -> str:
     """Likewise, by one process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mttp.reading.scanning.hire", lambda *_, **__: None)
+        patch.setattr(scanning, "_LARGE", math.inf)
         return summed_up(source)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mttp.codec import templates
+from mttp.codec import kinds, templates
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -108,11 +108,9 @@ def kind(record: SpanRecord) -> str:
 
 def _apart(record: SpanRecord) -> str:
     """What a span is that belongs to no episode."""
-    from mttp.codec import annotations, groups, runs, updates  # with numpy: a scan may never need it
-
-    if groups.is_group(record) or updates.is_update(record) or annotations.is_annotation(record):
+    if kinds.is_group(record) or kinds.is_update(record) or kinds.is_annotation(record):
         return record.name
-    return names.RUN if runs.is_run(record) else ""
+    return names.RUN if kinds.is_run(record) else ""
 
 
 def ending(record: SpanRecord) -> Ending:

@@ -11,7 +11,7 @@ import marshal
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain, islice
@@ -32,8 +32,6 @@ __all__ = ["Crew", "IsOpen", "hire"]
 IsOpen: TypeAlias = Callable[[str], bool]
 """Whether some spans of an episode, by its trace id, were read already, and not all."""
 
-_WORTH_IT: dict[Wanted, int] = {"arrays": 256 << 20, "scalars": 256 << 20, "episodes": 128 << 20}
-"""Fewer bytes are read as fast by one process, or faster."""
 _SHARE = 8 << 20
 _COMPRESSED = 32 << 20
 """A compressed file can't be shared, and all that is decoded of it would wait in memory."""
@@ -44,15 +42,12 @@ _AHEAD = 2
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from mttp.reading.worker import main; main()"
 
 
-def hire(paths: Iterable[Path], *, wanted: Wanted, is_open: IsOpen) -> Crew | None:
-    """Who decodes these files; None where this process alone is as fast."""
+def hire(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> Crew | None:
+    """Who decodes these files, of so many bytes each; None where there is nobody but this process."""
     if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
         return None
-    sizes = {path: path.stat().st_size for path in paths if path.is_file()}
-    workers = min(_cores(), _MOST, sum(sizes.values()) // (_AHEAD * _SHARE))
-    if workers < 2 or sum(sizes.values()) < _WORTH_IT[wanted]:
-        return None
-    return Crew(sizes, workers=workers, wanted=wanted, is_open=is_open)
+    workers = min(_cores(), _MOST)
+    return None if workers < 2 else Crew(sizes, workers=workers, wanted=wanted, is_open=is_open)
 
 
 def _cores() -> int:

@@ -89,7 +89,7 @@ class _Digest(Tally):
         self._closed = episode
 
     def _ended(self, episode: Any, records: Sequence[SpanRecord]) -> Ended:
-        self.tokens, self.call_tokens = [0, 0], [0, 0]
+        self.tokens[:] = self.call_tokens[:] = (0, 0)
         different = {record.span_id: record for record in reversed(records)}
         for record in different.values():
             self._count_tokens(outline.kind(record), record)

@@ -7,23 +7,28 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mttp.codec import outline
 from mttp.errors import ReadError
 from mttp.reading import copies, lines
-from mttp.reading.crew import IsOpen, hire
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find, is_parquet
-from mttp.reading.worker import Wanted
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
 from mttp.wire.streams import Progress
 
+if TYPE_CHECKING:
+    from mttp.reading.crew import Crew, IsOpen
+    from mttp.reading.worker import Wanted
+
 __all__ = ["Scan", "scan"]
 
 _Decode = Callable[..., Iterator[lines.Decoded]]
 
+_LARGE = 256 << 20
+"""Fewer bytes are read by one process as fast as by several."""
 _SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
 
 
@@ -95,8 +100,9 @@ class Scan:
     @contextmanager
     def _crew(self) -> Iterator[_Decode]:
         """What decodes a file of lines: other processes where there is much to read, else this one."""
-        paths = [path for path in self.sources if path not in self._copies]
-        crew = hire(paths, wanted=self._wanted, is_open=self._is_open)
+        paths = [path for path in self.sources if path not in self._copies and path.is_file()]
+        sizes = {path: path.stat().st_size for path in paths}
+        crew = self._hired(sizes) if sum(sizes.values()) >= _LARGE else None
         if crew is None:
             yield partial(lines.decode, arrays=self._arrays)
             return
@@ -104,6 +110,11 @@ class Scan:
             yield crew.decode
         finally:
             crew.stop()
+
+    def _hired(self, sizes: dict[Path, int]) -> Crew | None:
+        from mttp.reading.crew import hire  # with all that starts processes: most recordings are small
+
+        return hire(sizes, wanted=self._wanted, is_open=self._is_open)
 
     def _of_one_convention(self, item: File | Recorded) -> Generator[SpanRecord, None, bool]:
         """The item's spans; that some of them follow a newer convention is said once."""

@@ -131,6 +131,7 @@ class Tally:
         self.components: defaultdict[str, Extent] = defaultdict(Extent)
         self.tokens = [0, 0]
         self.call_tokens = [0, 0]
+        self._counts = {outline.CALL: self.call_tokens, names.STEP: self.tokens, names.STEPS: self.tokens}
         self.duplicates = 0
         self._traces = array("Q")
         self._flags = array("B")
@@ -306,7 +307,7 @@ class Tally:
                 self.components[name].add(score)
 
     def _count_tokens(self, kind: str, record: SpanRecord) -> None:
-        counts = {outline.CALL: self.call_tokens, names.STEP: self.tokens, names.STEPS: self.tokens}.get(kind)
+        counts = self._counts.get(kind)
         if counts is not None:
             given, sampled = outline.counts(record)
             counts[0] += given
