@@ -18,7 +18,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 from mttp.reading.ended import Ended
 from mttp.reading.lines import Decoded, Fault, decode
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord, quick_record
+from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire.streams import Share
 
 __all__ = ["Wanted", "main", "pack", "receive", "send", "unpack"]
@@ -108,9 +108,11 @@ def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Ended:
     if len(row) == _ENDED:
         return Ended.of_plain(row[0], scopes[row[1]])
     values, events, links, scope = row
-    return quick_record(
-        **dict(zip(_FIELDS, values, strict=True)),
-        events=tuple(SpanEvent(*values) for values in events),
-        links=tuple(Link(*values) for values in links),
-        scope=scopes[scope],
+    return frozen(
+        Draft(
+            **dict(zip(_FIELDS, values, strict=True)),
+            events=tuple(SpanEvent(*values) for values in events),
+            links=tuple(Link(*values) for values in links),
+            scope=scopes[scope],
+        )
     )

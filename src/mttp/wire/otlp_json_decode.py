@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from mttp.errors import ReadError
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord, quick_record
+from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire import otlp_json_messages as messages
 from mttp.wire.otlp_json_arrays import PLACE, Place, cut, numbers
 
@@ -187,22 +187,24 @@ def _scope(resource_spans: Any, scope_spans: Any, cut_out: _Cut) -> Scope:
 
 def _record(span: Any, scope: Scope, cut_out: _Cut, *, arrays: bool) -> SpanRecord:
     status = span.status
-    return quick_record(
-        trace_id=_repeated_id(span.trace_id, 32, "traceId"),
-        span_id=_id(span.span_id, 16, "spanId"),
-        parent_id=_parent(span.parent_span_id) if span.parent_span_id else "",
-        name=span.name or "",
-        kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
-        start_time=_time(span.start_time_unix_nano),
-        end_time=_time(span.end_time_unix_nano),
-        attributes=_attributes(span.attributes, cut_out) if arrays else _scalars(span.attributes),
-        status_code=_enum(status.code, _STATUS_CODES) if status else 0,
-        status_message=(status.message or "") if status else "",
-        events=_events(span.events, cut_out) if span.events else (),
-        links=_links(span.links, cut_out) if span.links else (),
-        trace_state=span.trace_state or "",
-        flags=int(span.flags or 0),
-        scope=scope,
+    return frozen(
+        Draft(
+            trace_id=_repeated_id(span.trace_id, 32, "traceId"),
+            span_id=_id(span.span_id, 16, "spanId"),
+            parent_id=_parent(span.parent_span_id) if span.parent_span_id else "",
+            name=span.name or "",
+            kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
+            start_time=_time(span.start_time_unix_nano),
+            end_time=_time(span.end_time_unix_nano),
+            attributes=_attributes(span.attributes, cut_out) if arrays else _scalars(span.attributes),
+            status_code=_enum(status.code, _STATUS_CODES) if status else 0,
+            status_message=(status.message or "") if status else "",
+            events=_events(span.events, cut_out) if span.events else (),
+            links=_links(span.links, cut_out) if span.links else (),
+            trace_state=span.trace_state or "",
+            flags=int(span.flags or 0),
+            scope=scope,
+        )
     )
 
 
