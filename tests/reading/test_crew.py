@@ -150,6 +150,22 @@ def test_processes_that_die_are_done_without(
     assert hired
 
 
+def test_where_no_process_can_be_started_one_reads(
+    recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch
+):
+    """
+    A system that gives no more processes costs time, not the recording.
+    """
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(crew, "Popen", refuse)
+
+    assert alone(recorded, arrays=True) == together(recorded, arrays=True)
+    assert [] == hired
+
+
 def test_who_stops_reading_stops_the_processes(recorded: Path, hired: list[crew.Crew]):
     """
     An iteration that is left early leaves no process behind once its memory is freed.

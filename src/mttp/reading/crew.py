@@ -46,8 +46,16 @@ def hire(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> Crew | N
     """Who decodes these files, of so many bytes each; None where there is nobody but this process."""
     if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
         return None
-    workers = min(_cores(), _MOST)
-    return None if workers < 2 else Crew(sizes, workers=workers, wanted=wanted, is_open=is_open)
+    workers = _started(min(_cores(), _MOST))
+    return Crew(sizes, workers, wanted=wanted, is_open=is_open) if workers else None
+
+
+def _started(count: int) -> list[_Worker]:
+    """As many processes as can be had, where that is more than one."""
+    workers: list[_Worker] = []
+    with suppress(OSError):
+        workers += (_Worker() for _ in range(count if count > 1 else 0))
+    return workers
 
 
 def _cores() -> int:
@@ -105,17 +113,19 @@ class _Worker:
 class Crew:
     """Processes at work on the shares of files."""
 
-    def __init__(self, sizes: dict[Path, int], *, workers: int, wanted: Wanted, is_open: IsOpen) -> None:
+    def __init__(
+        self, sizes: dict[Path, int], workers: list[_Worker], *, wanted: Wanted, is_open: IsOpen
+    ) -> None:
         self._wanted: Wanted = wanted
         self._is_open = is_open
-        self.workers = [_Worker() for _ in range(workers)]
+        self.workers = workers
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         for one in self.workers:
             self._free.put(one)
-        self._threads = ThreadPoolExecutor(workers, "mttp-reading")
+        self._threads = ThreadPoolExecutor(len(workers), "mttp-reading")
         self._tasks = chain.from_iterable(_tasks(path, size) for path, size in sizes.items())
         self._asked: deque[tuple[_Task, Future[bytes]]] = deque()
-        self._ask(workers * _AHEAD)
+        self._ask(len(workers) * _AHEAD)
 
     def decode(self, path: Path, *, progress: Progress | None = None) -> Iterator[Decoded]:
         """The file's lines; files are asked for in the order in which they were given."""
