@@ -15,7 +15,7 @@ from specimen import EVERYTHING, episodes
 import mttp
 from mttp import configuration
 from mttp.codec import episodes as codec
-from mttp.codec import runs
+from mttp.codec import kinds, runs
 from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding, degraded
 from mttp.episodes import differences
@@ -111,7 +111,7 @@ def test_of_a_run_a_reader_gets_the_projection(withholding: Withholding) -> None
     """
     with mttp.configure(transport="memory://", config={"lr": 0.1}) as session:
         pass
-    records = [record for record in session.records() if runs.is_run(record)]
+    records = [record for record in session.records() if kinds.is_run(record)]
 
     expected = project(runs.decode(records), withholding)
 

@@ -10,20 +10,26 @@ import typer
 from mttp.cli.files import writer
 from mttp.cli.output import Strict, finish, progress
 from mttp.errors import ConfigureError
+from mttp.reading import copies
 from mttp.reading.scanning import Scan
+from mttp.reading.sources import File, find, is_parquet
 from mttp.report.words import count
 
 __all__ = ["convert"]
 
 
 def convert(
-    sources: Annotated[
-        list[str], typer.Argument(metavar="IN...", help="Recordings: files, globs or directories.")
-    ],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A .parquet, .jsonl, .jsonl.gz or .jsonl.zst file.")
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="IN... OUT",
+            help="Recordings: files, globs or directories; then a .parquet, .jsonl, .jsonl.gz or .jsonl.zst.",
+        ),
     ],
     *,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="Instead of OUT, a Parquet copy beside each file.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     strict: Strict = False,
 ) -> None:
@@ -32,13 +38,33 @@ def convert(
 
     Every span is written as it is, to one Parquet file or one of OTLP JSON lines.
     In Parquet a span is a row, and an attribute of the convention a typed column of its name.
+    With --beside every file gets a copy of its own, a.jsonl.parquet beside a.jsonl, which is read in its
+    place for as long as the file stays as it is.
 
     \b
     Examples:
       mttp convert runs/cartpole.jsonl cartpole.parquet
       mttp convert cartpole.parquet cartpole.jsonl.zst
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
+      mttp convert --beside runs/
     """
+    if beside:
+        _copy(paths)
+    elif len(paths) < 2:
+        raise typer.BadParameter("give OUT too, or --beside")
+    else:
+        _convert(paths[:-1], Path(paths[-1]), overwrite=overwrite, strict=strict)
+
+
+def _copy(sources: list[str]) -> None:
+    """A copy of every file that has none, or one that is too old."""
+    for file in find(sources):
+        if isinstance(file, File) and not is_parquet(file.path) and copies.find(file.path) is None:
+            made = copies.make(file.path)
+            print(f"wrote {made} ({made.stat().st_size:,} bytes)")
+
+
+def _convert(sources: list[str], target: Path, *, overwrite: bool, strict: bool) -> None:
     write = writer(target)
     if target.exists() and not overwrite:
         raise ConfigureError(f"{target} exists; --overwrite replaces it")

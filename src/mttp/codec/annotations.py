@@ -12,7 +12,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "is_annotation", "kind"]
+__all__ = ["OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "kind"]
 
 PREFERENCE = "preference"
 STATED = {
@@ -70,11 +70,6 @@ def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
         value = plain(annotation.value, faults)
         attributes[a.ANNOTATION_VALUE] = value.tolist() if hasattr(value, "tolist") else value
     return attributes
-
-
-def is_annotation(record: SpanRecord) -> bool:
-    """Whether the span is an annotation's."""
-    return record.name == names.ANNOTATE and a.ANNOTATION_TARGET_TRACE_ID in record.attributes
 
 
 def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mttp.codec import agents, blocks, calls, content, rewards, segments, steps, templates
-from mttp.codec.plain import Faults, Plain, from_json, number, text, to_json
+from mttp.codec.plain import Faults, Plain, from_json, number, seed, text, to_json
 from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -117,18 +117,6 @@ def ending(
         attributes[a.EPISODE_RETURN_BASIS] = return_basis
     _add_facts(attributes, given, faults)
     return attributes
-
-
-def seed(value: object) -> int | str | None:
-    """A seed as the vocabulary holds it: an integer wherever it reads as one, else text."""
-    if value is None:
-        return None
-    written = str(value)
-    try:
-        parsed = int(written)
-    except ValueError:
-        return text(written, [])
-    return parsed if str(parsed) == written else written
 
 
 def is_episode(records: Iterable[SpanRecord]) -> bool:

@@ -9,10 +9,9 @@ from mttp.codec import templates
 from mttp.codec.plain import Faults, Plain, text
 from mttp.episodes import Group
 from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["decode", "encode", "is_group"]
+__all__ = ["decode", "encode"]
 
 _TEXTS = {
     "id": a.GROUP_ID,
@@ -50,11 +49,6 @@ def encode(group: Group, faults: Faults) -> dict[str, Plain]:
         if (value := getattr(group, name)) or name == "episodes"
     }
     return attributes
-
-
-def is_group(record: SpanRecord) -> bool:
-    """Whether the span is a group's."""
-    return record.name == names.GROUP and a.GROUP_ID in record.attributes and a.RUN_ID in record.attributes
 
 
 def decode(record: SpanRecord) -> Group:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mttp.codec import annotations as annotation_codec
-from mttp.codec import groups, runs, templates, updates
+from mttp.codec import kinds, templates
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -111,9 +110,9 @@ def kind(record: SpanRecord) -> str:
 
 def _apart(record: SpanRecord) -> str:
     """What a span is that belongs to no episode."""
-    if groups.is_group(record) or updates.is_update(record) or annotation_codec.is_annotation(record):
+    if kinds.is_group(record) or kinds.is_update(record) or kinds.is_annotation(record):
         return record.name
-    return names.RUN if runs.is_run(record) else ""
+    return names.RUN if kinds.is_run(record) else ""
 
 
 def ending(record: SpanRecord) -> Ending:

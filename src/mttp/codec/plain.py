@@ -29,6 +29,7 @@ __all__ = [
     "number",
     "plain",
     "scalar_text",
+    "seed",
     "text",
     "to_json",
 ]
@@ -255,3 +256,15 @@ def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
         else:
             kept[key] = value
     return kept
+
+
+def seed(value: object) -> int | str | None:
+    """A seed as the vocabulary holds it: an integer wherever it reads as one, else text."""
+    if value is None:
+        return None
+    written = str(value)
+    try:
+        parsed = int(written)
+    except ValueError:
+        return text(written, [])
+    return parsed if str(parsed) == written else written

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mttp.codec import templates
-from mttp.codec.episodes import seed as decode_seed
-from mttp.codec.plain import Faults, Plain, from_json, plain, text, to_json
+from mttp.codec.plain import Faults, Plain, from_json, plain, seed, text, to_json
 from mttp.episodes import Run
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["config", "decode", "encode", "is_run"]
+__all__ = ["config", "decode", "encode"]
 
 _PLAIN = {
     "id": a.RUN_ID,
@@ -68,13 +67,6 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
     return attributes
 
 
-def is_run(record: SpanRecord) -> bool:
-    """Whether the span is a run's root or its start marker."""
-    return a.RUN_ID in record.attributes and (
-        record.name == names.RUN or record.name.startswith((f"{names.RUN} ", names.RUN_START))
-    )
-
-
 def decode(records: Sequence[SpanRecord]) -> Run:
     """The run that these spans of one trace hold: its root, or while it goes on the marker that says most."""
     root = next((record for record in records if not record.name.startswith(names.RUN_START)), None)
@@ -83,7 +75,7 @@ def decode(records: Sequence[SpanRecord]) -> Run:
     values = {name: found[key] for name, key in _PLAIN.items() if key in found}
     packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())
     return Run(
-        seed=decode_seed(found.get(a.RUN_SEED)),
+        seed=seed(found.get(a.RUN_SEED)),
         config=from_json(found[a.RUN_CONFIG_JSON]) if a.RUN_CONFIG_JSON in found else None,
         packages=packages,
         python=_joined(found, _PYTHON),

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from mttp.episodes import Reward, Step
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
+
+if TYPE_CHECKING:
+    from mttp.episodes import Reward, Step
 
 __all__ = ["OWNER", "Parts", "Scoring", "identity", "lack", "paid", "paying", "segment", "states_total"]
 
 OWNER = ""
 """Stands for the part of the process that owns the root; the others have an id."""
 
-Scoring: TypeAlias = tuple[str, Reward]
+Scoring: TypeAlias = "tuple[str, Reward]"
 """A scoring, and in whose part it was recorded."""
 
 
@@ -87,6 +89,8 @@ def paying(scorings: Sequence[Scoring], *, owner: str = OWNER) -> Scoring:
 
     Where nobody states one it is the last; status missing where there is none at all.
     """
+    from mttp.episodes import Reward  # which a summary does without
+
     own = [scoring for scoring in scorings if scoring[0] == owner]
     if own and states_total(own[-1][1]):
         return own[-1]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from mttp.codec.plain import Plain
+if TYPE_CHECKING:
+    from mttp.codec.plain import Plain
 
 __all__ = ["decode", "encode", "unknown"]
 

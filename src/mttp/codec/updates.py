@@ -12,7 +12,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["MAX_LINKS", "decode", "encode", "is_update", "markers"]
+__all__ = ["MAX_LINKS", "decode", "encode", "markers"]
 
 MAX_LINKS = 100
 """Groups or episodes that one marker names: a span of most SDKs keeps its latest 128 links."""
@@ -70,13 +70,6 @@ def markers(update: Update) -> Iterator[dict[str, Plain]]:
 
 def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
     return (list(ids[at : at + MAX_LINKS]) for at in range(0, len(ids), MAX_LINKS))
-
-
-def is_update(record: SpanRecord) -> bool:
-    """Whether the span is an update's."""
-    return (
-        record.name == names.UPDATE and a.UPDATE_INDEX in record.attributes and a.RUN_ID in record.attributes
-    )
 
 
 def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
-from mttp.spans import Scope, SpanRecord
+from mttp.spans import Draft, Scope, SpanRecord, frozen
 from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import decode_line
+from mttp.wire.otlp_json_decode import decode_attributes, decode_line
 
 __all__ = ["ATTRIBUTES", "JSON", "SPAN", "TEMPLATES", "URLS", "from_columns", "to_columns"]
 
@@ -109,12 +109,14 @@ def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -
     for row in range(count):
         rest = tuple(column[row] for column in rests)
         more = _parsed(*rest, arrays=arrays) if any(rest) else _NOTHING
-        yield SpanRecord(
-            **{name: column[row] for name, column in zip(SPAN, spans, strict=True)},
-            attributes={**attributes[row], **more.attributes},
-            events=more.events,
-            links=more.links,
-            scope=_scope(*(column[row] for column in scopes)),
+        yield frozen(
+            Draft(
+                **{name: column[row] for name, column in zip(SPAN, spans, strict=True)},
+                attributes={**attributes[row], **more.attributes},
+                events=more.events,
+                links=more.links,
+                scope=_scope(*(column[row] for column in scopes)),
+            )
         )
 
 
@@ -124,6 +126,9 @@ _SOME_SPAN = f'"traceId":"{"1" * 32}","spanId":"{"1" * 16}"'
 
 def _parsed(attributes: str | None, events: str | None, links: str | None, *, arrays: bool) -> SpanRecord:
     """A span of nothing but these parts, read as any line is."""
+    if attributes is not None and events is None and links is None:
+        found = decode_attributes(attributes, arrays=arrays)
+        return frozen(Draft(trace_id="", span_id="", name="", attributes=found))
     parts = f'"attributes":{attributes or "[]"},"events":{events or "[]"},"links":{links or "[]"}'
     return _read(f'"spans":[{{{_SOME_SPAN},{parts}}}]', arrays=arrays)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from mttp.errors import ReadError
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File
 from mttp.spans import SpanRecord
 from mttp.wire.otlp_json_decode import LineError, decode_line, decode_spans
-from mttp.wire.streams import Cut, Line, Progress, read_lines
+from mttp.wire.streams import Cut, Line, Progress, Share, read_lines
 
-__all__ = ["read_blocks"]
+__all__ = ["Decoded", "Fault", "decode", "note", "read_blocks"]
 
 _PATIENCE = 1000
 """After so many lines without a good one, a file is not a recording."""
@@ -21,8 +22,32 @@ _BEGINNING = b'{"resourceSpans"'
 _EXPECTED = "expected OTLP JSON lines (plain, .gz or .zst), or a .parquet file from `mttp convert`"
 
 
+class Fault(NamedTuple):
+    """One thing that is wrong with a line."""
+
+    kind: Kind
+    message: str
+    line: int
+    """The line, from 1."""
+
+
+class Decoded(NamedTuple):
+    """What one line holds."""
+
+    spans: list[Any] | None
+    """Span records, and an `Ended` for many where that is wanted; None unless it is a line of a recording."""
+    faults: list[Fault]
+
+
+def decode(
+    path: Path, *, arrays: bool, share: Share | None = None, progress: Progress | None = None
+) -> Iterator[Decoded]:
+    """The file's lines, or those of a share of it, decoded one by one."""
+    return (_decoded(item, arrays=arrays) for item in read_lines(path, share=share, progress=progress))
+
+
 def read_blocks(
-    file: File, problems: Problems, *, arrays: bool, progress: Progress | None = None
+    file: File, lines: Iterable[Decoded], problems: Problems
 ) -> Generator[list[SpanRecord], None, bool]:
     """
     The spans line by line; whether the file is a recording at all.
@@ -31,16 +56,15 @@ def read_blocks(
     """
     held: list[Problem] = []
     is_recording = False
-    for item in read_lines(file.path, progress=progress):
-        block, found = _decoded(file.path, item, arrays=arrays)
-        held += found
-        is_recording = is_recording or block is not None
+    for spans, faults in lines:
+        held += [_problem(file.path, fault) for fault in faults]
+        is_recording = is_recording or spans is not None
         if is_recording:
             for problem in held:
                 problems.add(problem)
             held.clear()
-        if block:
-            yield block
+        if spans:
+            yield spans
         if len(held) >= _PATIENCE:
             break
     if not is_recording:
@@ -48,19 +72,26 @@ def read_blocks(
     return is_recording
 
 
-def _decoded(path: Path, item: Line | Cut, *, arrays: bool) -> tuple[list[SpanRecord] | None, list[Problem]]:
-    """The line's spans, None unless it is a line of a recording; and what is wrong with it."""
+def note(file: File, faults: Iterable[Fault], problems: Problems) -> None:
+    """Take note of what is wrong with a file's lines."""
+    for fault in faults:
+        problems.add(_problem(file.path, fault))
+
+
+def _problem(path: Path, fault: Fault) -> Problem:
+    return Problem(kind=fault.kind, message=fault.message, file=str(path), line=fault.line)
+
+
+def _decoded(item: Line | Cut, *, arrays: bool) -> Decoded:
     found: list[tuple[Kind, str]] = []
-    block: list[SpanRecord] | None = None
+    spans: list[SpanRecord] | None = None
     try:
-        block = decode_line(item.content, arrays=arrays)
+        spans = decode_line(item.content, arrays=arrays)
     except LineError as error:
-        block, found = _salvaged(item, error, arrays=arrays)
+        spans, found = _salvaged(item, error, arrays=arrays)
     if isinstance(item, Cut):
         found = [("cut_stream", f"{item.reason}; what stands before it was read")]
-    return block, [
-        Problem(kind=kind, message=message, file=str(path), line=item.number) for kind, message in found
-    ]
+    return Decoded(spans, [Fault(kind, message, item.number) for kind, message in found])
 
 
 def _salvaged(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,24 @@ from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_c
 from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress
 
-__all__ = ["is_parquet", "read_blocks", "write"]
+__all__ = ["notes", "read_blocks", "write"]
 
-_MAGIC = b"PAR1"
 _GROUP_ROWS = 20_000
 _GROUP_BYTES = 1 << 26
 _BATCH_ROWS = 2_000
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether the file begins as Parquet files do."""
-    if not path.is_file():  # of a pipe, what was looked at would be gone
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+def write(
+    path: str | os.PathLike[str],
+    records: Iterable[SpanRecord],
+    *,
+    notes: Callable[[], Mapping[str, str]] = dict,
+) -> int:
+    """
+    Write the spans, some thousands at a time, compressed by zstd; how many there were.
 
-
-def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:
-    """Write the spans, some thousands at a time, compressed by zstd; how many there were."""
+    `notes` is asked afterwards for what the file should say of itself.
+    """
     arrow = _schema()
     from pyarrow import parquet
 
@@ -38,20 +38,22 @@ def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:
         for group in _groups(records):
             writer.write_table(_table(group, arrow))
             count += len(group)
+        writer.add_key_value_metadata(dict(notes()))
     return count
+
+
+def notes(path: Path) -> dict[str, str]:
+    """What the file says of itself."""
+    file = _open(path)
+    found = file.metadata.metadata or {}
+    return {key.decode(): value.decode() for key, value in found.items()}
 
 
 def read_blocks(
     path: Path, *, arrays: bool, progress: Progress | None = None
 ) -> Iterator[Iterator[SpanRecord]]:
     """The spans of a file that `write` made, batch by batch; raises ReadError where it is another's."""
-    pyarrow = _pyarrow(f"reading {path}")
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise ReadError(f"{path}: this Parquet file is damaged or cut short: {error}") from error
+    file = _open(path)
     if not set(file.schema_arrow.names) >= SPAN.keys():
         raise ReadError(f"{path}: this Parquet file is not a recording; `mttp convert` makes those that are")
     names = [field.name for field in file.schema_arrow if arrays or not _is_array(field.type)]
@@ -60,6 +62,16 @@ def read_blocks(
         if progress is not None:
             progress(round(share * len(batch)))
         yield from_columns(_lists(batch), arrays=arrays)
+
+
+def _open(path: Path) -> Any:
+    pyarrow = _pyarrow(f"reading {path}")
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ReadError(f"{path}: this Parquet file is damaged or cut short: {error}") from error
 
 
 def _lists(batch: Any) -> dict[str, list[Any]]:

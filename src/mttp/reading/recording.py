@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mttp.codec import annotations as annotation_codec
 from mttp.codec import episodes as episode_codec
 from mttp.codec import groups as group_codec
+from mttp.codec import kinds
 from mttp.codec import runs as run_codec
 from mttp.codec import updates as update_codec
 from mttp.episodes import Annotation, Episode, Group, Run, Update, ordered
@@ -162,15 +163,15 @@ class _Found:
 
     def take(self, records: Sequence[SpanRecord]) -> None:
         """Take what the spans of a trace, which is no episode's, hold; other people's hold nothing."""
-        if of_run := [record for record in records if run_codec.is_run(record)]:
+        if of_run := [record for record in records if kinds.is_run(record)]:
             self.runs.append(run_codec.decode(of_run))
             return
         for record in records:
-            if group_codec.is_group(record):
+            if kinds.is_group(record):
                 self.groups.append(group_codec.decode(record))
-            elif update_codec.is_update(record):
+            elif kinds.is_update(record):
                 self.updates.append(update_codec.decode(record, records))
-            elif annotation_codec.is_annotation(record):
+            elif kinds.is_annotation(record):
                 self.annotations.append(annotation_codec.decode(record, records))
 
 

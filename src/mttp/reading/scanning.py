@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mttp.codec import outline
 from mttp.errors import ReadError
-from mttp.reading import lines, parquet
+from mttp.reading import copies, lines
 from mttp.reading.problems import Kind, Problem, Problems
-from mttp.reading.sources import File, Recorded, Source, find
+from mttp.reading.sources import File, Recorded, Source, find, is_parquet
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
 from mttp.wire.streams import Progress
 
+if TYPE_CHECKING:
+    from mttp.reading.crew import Crew, IsOpen
+    from mttp.reading.worker import Wanted
+
 __all__ = ["Scan", "scan"]
 
+_Decode = Callable[..., Iterator[lines.Decoded]]
+
+_LARGE = 256 << 20
+"""Fewer bytes are read by one process as fast as by several."""
 _SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
 
 
@@ -36,12 +47,22 @@ class Scan:
     """An iterator over spans that also knows what it read and what was wrong with it."""
 
     def __init__(
-        self, source: Source, *, arrays: bool, strict: bool = False, progress: Progress | None = None
+        self,
+        source: Source,
+        *,
+        arrays: bool,
+        strict: bool = False,
+        progress: Progress | None = None,
+        is_open: IsOpen | None = None,
     ) -> None:
         self._items = find(source)
         self._arrays = arrays
         self._progress = progress
+        self._is_open = is_open or _is_never_open
+        self._wanted: Wanted = "arrays" if arrays else "scalars" if is_open is None else "episodes"
         self._problems = Problems(strict=strict)
+        self._decode: _Decode = partial(lines.decode, arrays=arrays)
+        self._copies: dict[Path, copies.Copy] = {}
         self._records = self._read()
 
     @property
@@ -66,13 +87,34 @@ class Scan:
 
     def _read(self) -> Iterator[SpanRecord]:
         readable = 0
-        for item in self._items:
-            try:
-                readable += yield from self._of_one_convention(item)
-            except OSError as error:
-                raise ReadError(f"{error.filename or item}: {error.strerror or error}") from error
+        self._copies = {path: copy for path in self.sources if (copy := copies.find(path)) is not None}
+        with self._crew() as self._decode:
+            for item in self._items:
+                try:
+                    readable += yield from self._of_one_convention(item)
+                except OSError as error:
+                    raise ReadError(f"{error.filename or item}: {error.strerror or error}") from error
         if not readable:
             raise ReadError("; ".join(map(str, self.problems[:3])) + ": nothing was recorded there")
+
+    @contextmanager
+    def _crew(self) -> Iterator[_Decode]:
+        """What decodes a file of lines: other processes where there is much to read, else this one."""
+        paths = [path for path in self.sources if path not in self._copies and path.is_file()]
+        sizes = {path: path.stat().st_size for path in paths}
+        crew = self._hired(sizes) if sum(sizes.values()) >= _LARGE else None
+        if crew is None:
+            yield partial(lines.decode, arrays=self._arrays)
+            return
+        try:
+            yield crew.decode
+        finally:
+            crew.stop()
+
+    def _hired(self, sizes: dict[Path, int]) -> Crew | None:
+        from mttp.reading.crew import hire  # with all that starts processes: most recordings are small
+
+        return hire(sizes, wanted=self._wanted, is_open=self._is_open)
 
     def _of_one_convention(self, item: File | Recorded) -> Generator[SpanRecord, None, bool]:
         """The item's spans; that some of them follow a newer convention is said once."""
@@ -97,12 +139,21 @@ class Scan:
         if isinstance(item, Recorded):
             yield item.records() if self._arrays else map(_without_arrays, item.records())
             return True
-        if parquet.is_parquet(item.path):
+        if is_parquet(item.path):
+            from mttp.reading import parquet
+
             yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
             return True
-        return (
-            yield from lines.read_blocks(item, self._problems, arrays=self._arrays, progress=self._progress)
-        )
+        if (copy := self._copies.get(item.path)) is not None:
+            from mttp.reading import parquet
+
+            lines.note(item, copy.faults, self._problems)
+            yield from parquet.read_blocks(copy.path, arrays=self._arrays)
+            if self._progress is not None:
+                self._progress(item.path.stat().st_size)
+            return True
+        decoded = self._decode(item.path, progress=self._progress)
+        return (yield from lines.read_blocks(item, decoded, self._problems))
 
     def _note_gap(self, record: SpanRecord, item: File | Recorded) -> None:
         lost = outline.gap(record)
@@ -124,6 +175,10 @@ class Scan:
 
 def _file(item: File | Recorded) -> str | None:
     return str(item.path) if isinstance(item, File) else None
+
+
+def _is_never_open(_: str) -> bool:
+    return False
 
 
 def _without_arrays(record: SpanRecord) -> SpanRecord:

@@ -14,10 +14,11 @@ from urllib.parse import unquote
 from mttp.errors import ReadError
 from mttp.spans import SpanRecord
 
-__all__ = ["File", "Recorded", "Source", "find", "part", "size", "whole"]
+__all__ = ["File", "Recorded", "Source", "copy_of", "find", "is_parquet", "part", "size", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
 """What a recording's name ends in, where a directory is searched."""
+_PARQUET = b"PAR1"
 
 
 @runtime_checkable
@@ -48,6 +49,14 @@ def find(source: Source) -> list[File | Recorded]:
         for part in [item] if isinstance(item, Recorded) else _files(os.fspath(item)):
             found.setdefault(part.path.resolve() if isinstance(part, File) else id(part), part)
     return list(found.values())
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file begins as Parquet files do."""
+    if not path.is_file():  # of a pipe, what was looked at would be gone
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
 
 
 def size(source: Source) -> int:
@@ -129,9 +138,15 @@ def _recordings(directory: Path) -> list[Path]:
 def _in_order(files: Sequence[Path]) -> Iterator[File]:
     """The files as found rather than named; a rotated part follows the file that it is a part of."""
     known = set(files)
+    copies = {copy_of(path) for path in files}
     for path in files:
-        if whole(path) not in known:
+        if path not in copies and whole(path) not in known:
             yield from (File(part, named=False) for part in _with_parts(path) if part in known)
+
+
+def copy_of(path: Path) -> Path:
+    """Where a Parquet copy of a file is: `a.jsonl.parquet` beside `a.jsonl`."""
+    return path.with_name(f"{path.name}.parquet")
 
 
 def part(path: Path, number: int) -> Path:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mttp.codec import runs as run_codec
-from mttp.episodes import Run
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -20,6 +18,8 @@ from mttp.wire.streams import Progress
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from mttp.episodes import Run
 
 __all__ = ["Component", "Labels", "Summary", "summarize"]
 
@@ -116,8 +116,8 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
 
     Episodes are never built: memory grows by some hundred bytes per episode, however long the episodes are.
     """
-    scan = Scan(source, arrays=False, strict=strict, progress=progress)
     tally = Tally()
+    scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=tally.has_open)
     for record in scan:
         tally.add(record)
     for missing in tally.finish():
@@ -173,6 +173,10 @@ def _summary(tally: Tally, scan: Scan) -> Summary:
 
 
 def _runs(tally: Tally, scan: Scan) -> list[Run]:
+    if not tally.runs:
+        return []
+    from mttp.codec import runs as run_codec  # with all values, which nothing else here needs
+
     runs = []
     for trace_id, spans in tally.runs.items():
         try:

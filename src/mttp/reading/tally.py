@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from mttp.codec import outline, segments
 from mttp.reading.additions import Addition, Additions
+from mttp.reading.ended import Ended
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
@@ -130,6 +131,7 @@ class Tally:
         self.components: defaultdict[str, Extent] = defaultdict(Extent)
         self.tokens = [0, 0]
         self.call_tokens = [0, 0]
+        self._counts = {outline.CALL: self.call_tokens, names.STEP: self.tokens, names.STEPS: self.tokens}
         self.duplicates = 0
         self._traces = array("Q")
         self._flags = array("B")
@@ -148,8 +150,19 @@ class Tally:
             names.GRADE: self._grade,
         }
 
-    def add(self, record: SpanRecord) -> None:
-        """Count a span, unless it isn't ours or was counted before."""
+    def has_open(self, trace_id: str) -> bool:
+        """Whether some spans of that episode were counted, and not all."""
+        return trace_id in self._open
+
+    def has_ended(self, trace_id: str) -> bool:
+        """Whether all spans of that episode were counted."""
+        return int(trace_id, 16) in self._finished
+
+    def add(self, record: SpanRecord | Ended) -> None:
+        """Count a span, unless it isn't ours or was counted before; or all spans of an episode."""
+        if isinstance(record, Ended):
+            self._add_ended(record)
+            return
         kind = outline.kind(record)
         if kind == names.RUN:
             self.runs.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
@@ -187,6 +200,20 @@ class Tally:
             self._finished.add(int(record.trace_id, 16))
             self._close(record.trace_id, episode)
         return True
+
+    def _add_ended(self, ended: Ended) -> None:
+        """Count an episode of which none, or all spans were counted."""
+        self.duplicates += ended.duplicates
+        if self.has_ended(ended.trace_id):
+            self.duplicates += ended.spans
+            return
+        self._finished.add(int(ended.trace_id, 16))
+        for counts, found in ((self.tokens, ended.tokens), (self.call_tokens, ended.call_tokens)):
+            counts[:] = [before + more for before, more in zip(counts, found, strict=True)]
+        episode = _Open()
+        episode.ending, episode.told = ended.ending, _Place(*ended.place)
+        episode.scorings = [ended.scoring] if ended.scoring else None
+        self._close(ended.trace_id, episode)
 
     def finish(self) -> Iterator[Missing]:
         """Close what is still open, add what other processes did, and say what each episode lacks."""
@@ -280,7 +307,7 @@ class Tally:
                 self.components[name].add(score)
 
     def _count_tokens(self, kind: str, record: SpanRecord) -> None:
-        counts = {outline.CALL: self.call_tokens, names.STEP: self.tokens, names.STEPS: self.tokens}.get(kind)
+        counts = self._counts.get(kind)
         if counts is not None:
             given, sampled = outline.counts(record)
             counts[0] += given

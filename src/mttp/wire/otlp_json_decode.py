@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from mttp.errors import ReadError
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire import otlp_json_messages as messages
+from mttp.wire.otlp_json_arrays import PLACE, Place, cut, numbers
 
-__all__ = ["LineError", "decode_line", "decode_spans"]
+__all__ = ["LineError", "decode_attributes", "decode_line", "decode_spans"]
 
 
 class LineError(ReadError):
@@ -35,9 +37,10 @@ _SCALARS = msgspec.json.Decoder(messages.Traces[messages.ScalarSpan])
 _FRAME = msgspec.json.Decoder(messages.Traces[msgspec.Raw])
 _ONE = msgspec.json.Decoder(messages.Span)
 _ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
-_FLOATS = msgspec.json.Decoder(list[float])
-_INTEGERS = msgspec.json.Decoder(list[int])
-_ARRAY = msgspec.json.Decoder(messages.Array | None)
+_ARRAY = msgspec.json.Decoder(messages.Array)
+_TEXT = msgspec.json.Decoder(str)
+_ATTRIBUTES = msgspec.json.Decoder(list[messages.KeyValue])
+_SCALAR_ATTRIBUTES = msgspec.json.Decoder(list[messages.ScalarKeyValue])
 
 _KINDS = {
     "SPAN_KIND_UNSPECIFIED": 0,
@@ -58,20 +61,30 @@ def decode_line(line: bytes, *, arrays: bool = True) -> list[SpanRecord]:
     The spans of one line, in the order in which they stand there.
 
     Without `arrays`, attributes that are arrays, maps, bytes or empty are left out; so are events and links.
-    Raises LineError when any part of the line is wrong.
+    Raises LineError when any part of the line that is not left out is wrong.
     """
-    traces = _parsed(line, arrays=arrays)
-    attributes = _attributes if arrays else _scalars
+    decoder = _EVERYTHING if arrays else _SCALARS
+    short, places = cut(line)
+    if places:
+        with suppress(*_INVALID, LookupError):  # what is wrong is said of the line as it is
+            traces = decoder.decode(short)
+            if traces.resource_spans:
+                return _records(traces, _Cut(line, places), arrays=arrays)
+    traces = _parsed(line, decoder)
     try:
-        return [
-            _record(span, scope, attributes(span.attributes))
-            for resource_spans in traces.resource_spans or ()
-            for scope_spans in resource_spans.scope_spans or ()
-            for scope in [_scope(resource_spans, scope_spans)]
-            for span in scope_spans.spans or ()
-        ]
+        return _records(traces, _NOTHING_CUT, arrays=arrays)
     except _INVALID as error:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
+
+
+def _records(traces: Any, cut_out: _Cut, *, arrays: bool) -> list[SpanRecord]:
+    return [
+        _record(span, scope, cut_out, arrays=arrays)
+        for resource_spans in traces.resource_spans or ()
+        for scope_spans in resource_spans.scope_spans or ()
+        for scope in [_scope(resource_spans, scope_spans, cut_out)]
+        for span in scope_spans.spans or ()
+    ]
 
 
 def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord], list[str]]:
@@ -80,15 +93,21 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
 
     Raises LineError where the fault is not in a span.
     """
-    decode, attributes = (_ONE.decode, _attributes) if arrays else (_ONE_OF_SCALARS.decode, _scalars)
+    decode = _ONE.decode if arrays else _ONE_OF_SCALARS.decode
     records, reasons = [], []
     for position, (scope, written) in enumerate(_written(line), start=1):
         try:
-            span: Any = decode(written)
-            records.append(_record(span, scope, attributes(span.attributes)))
+            records.append(_record(decode(written), scope, _NOTHING_CUT, arrays=arrays))
         except _INVALID as error:
             reasons.append(f"span {position} of the line is not valid OTLP JSON: {error}")
     return records, reasons
+
+
+def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
+    """A span's attributes by their own text, a list of keys with values, as `decode_line` takes them."""
+    if arrays:
+        return _attributes(_ATTRIBUTES.decode(document), _NOTHING_CUT)
+    return _scalars(_SCALAR_ATTRIBUTES.decode(document))
 
 
 def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
@@ -98,16 +117,16 @@ def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
             (scope, span)
             for resource_spans in _FRAME.decode(line).resource_spans or ()
             for scope_spans in resource_spans.scope_spans or ()
-            for scope in [_scope(resource_spans, scope_spans)]
+            for scope in [_scope(resource_spans, scope_spans, _NOTHING_CUT)]
             for span in scope_spans.spans or ()
         ]
     except _INVALID as error:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
 
 
-def _parsed(line: bytes, *, arrays: bool) -> Any:
+def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
-        traces = (_EVERYTHING if arrays else _SCALARS).decode(line)
+        traces = decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _explained(_document(line), error) from error
     if traces.resource_spans is msgspec.UNSET:
@@ -154,36 +173,38 @@ def _described(document: object) -> str:
     return f"the line is an object of {shown}"
 
 
-def _scope(resource_spans: Any, scope_spans: Any) -> Scope:
+def _scope(resource_spans: Any, scope_spans: Any, cut_out: _Cut) -> Scope:
     resource, scope = resource_spans.resource, scope_spans.scope or messages.Scope()
     return Scope(
         name=scope.name or "",
         version=scope.version or "",
         schema_url=scope_spans.schema_url or "",
-        resource=_attributes(resource.attributes) if resource else {},
-        attributes=_attributes(scope.attributes),
+        resource=_attributes(resource.attributes, cut_out) if resource else {},
+        attributes=_attributes(scope.attributes, cut_out),
         resource_schema_url=resource_spans.schema_url or "",
     )
 
 
-def _record(span: Any, scope: Scope, attributes: Mapping[str, Any]) -> SpanRecord:
+def _record(span: Any, scope: Scope, cut_out: _Cut, *, arrays: bool) -> SpanRecord:
     status = span.status
-    return SpanRecord(
-        trace_id=_repeated_id(span.trace_id, 32, "traceId"),
-        span_id=_id(span.span_id, 16, "spanId"),
-        parent_id=_parent(span.parent_span_id) if span.parent_span_id else "",
-        name=span.name or "",
-        kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
-        start_time=_time(span.start_time_unix_nano),
-        end_time=_time(span.end_time_unix_nano),
-        attributes=attributes,
-        status_code=_enum(status.code, _STATUS_CODES) if status else 0,
-        status_message=(status.message or "") if status else "",
-        events=_events(span.events) if span.events else (),
-        links=_links(span.links) if span.links else (),
-        trace_state=span.trace_state or "",
-        flags=int(span.flags or 0),
-        scope=scope,
+    return frozen(
+        Draft(
+            trace_id=_repeated_id(span.trace_id, 32, "traceId"),
+            span_id=_id(span.span_id, 16, "spanId"),
+            parent_id=_parent(span.parent_span_id) if span.parent_span_id else "",
+            name=span.name or "",
+            kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
+            start_time=_time(span.start_time_unix_nano),
+            end_time=_time(span.end_time_unix_nano),
+            attributes=_attributes(span.attributes, cut_out) if arrays else _scalars(span.attributes),
+            status_code=_enum(status.code, _STATUS_CODES) if status else 0,
+            status_message=(status.message or "") if status else "",
+            events=_events(span.events, cut_out) if span.events else (),
+            links=_links(span.links, cut_out) if span.links else (),
+            trace_state=span.trace_state or "",
+            flags=int(span.flags or 0),
+            scope=scope,
+        )
     )
 
 
@@ -216,22 +237,20 @@ def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
     return given or 0
 
 
-def _events(events: Sequence[messages.Event]) -> tuple[SpanEvent, ...]:
+def _events(events: Sequence[messages.Event], cut_out: _Cut) -> tuple[SpanEvent, ...]:
     return tuple(
-        SpanEvent(event.name or "", _time(event.time_unix_nano), _attributes(event.attributes))
+        SpanEvent(event.name or "", _time(event.time_unix_nano), _attributes(event.attributes, cut_out))
         for event in events
     )
 
 
-def _links(links: Sequence[messages.Link]) -> tuple[Link, ...]:
+def _links(links: Sequence[messages.Link], cut_out: _Cut) -> tuple[Link, ...]:
     return tuple(
-        Link((link.trace_id or "").lower(), (link.span_id or "").lower(), _attributes(link.attributes))
+        Link(
+            (link.trace_id or "").lower(), (link.span_id or "").lower(), _attributes(link.attributes, cut_out)
+        )
         for link in links
     )
-
-
-def _attributes(pairs: Iterable[Any] | None) -> dict[str, Any]:
-    return {pair.key: _plain(pair.value) for pair in pairs or ()}
 
 
 def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
@@ -261,20 +280,52 @@ def _scalar(value: messages.Scalar) -> str | bool | int | float | None:
     return value.bool_value
 
 
-def _plain(value: Any) -> Any:
+class _Cut(NamedTuple):
+    """What was cut out of a line."""
+
+    line: bytes
+    places: Sequence[Place]
+
+    def items(self, number: int) -> bytes:
+        """The text that was there."""
+        start, end = self.places[number]
+        return self.line[start:end]
+
+
+_NOTHING_CUT = _Cut(b"", ())
+
+
+def _attributes(pairs: Iterable[messages.KeyValue] | None, cut_out: _Cut) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value, cut_out) for pair in pairs or ()}
+
+
+def _plain(value: messages.Value | None, cut_out: _Cut) -> Any:
     if value is None:
         return None
     found = _scalar(value)
     if found is not None:
         return found
     if value.bytes_value is not None:
-        return _bytes(value.bytes_value)
+        return _bytes(_text(value.bytes_value, cut_out))
     if value.kvlist_value is not None:
-        return _attributes(value.kvlist_value.values)
-    array = value.array_value
-    if isinstance(array, msgspec.Raw):
-        return _numbers(bytes(array))
-    return None if array is None else [_plain(item) for item in array.values or ()]
+        return _attributes(value.kvlist_value.values, cut_out)
+    return None if value.array_value is None else _array(value.array_value, cut_out)
+
+
+def _array(array: messages.Array, cut_out: _Cut) -> list[Any]:
+    values = array.values or ()
+    first = values[0] if values else None
+    if first is None or first.place is None or not cut_out.places:
+        return [_plain(item, cut_out) for item in values]
+    items = cut_out.items(first.place)
+    found = numbers(items)
+    return _array(_ARRAY.decode(b'{"values":[%b]}' % items), _NOTHING_CUT) if found is None else found
+
+
+def _text(encoded: str, cut_out: _Cut) -> str:
+    if not cut_out.places or not encoded.startswith(PLACE):
+        return encoded
+    return _TEXT.decode(b'"%b"' % cut_out.items(int(encoded[1:])))
 
 
 def _bytes(encoded: str) -> bytes:
@@ -283,19 +334,3 @@ def _bytes(encoded: str) -> bytes:
         raise ValueError("bytesValue is not base64")
     encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")
     return binascii.a2b_base64(encoded + "=" * (-len(encoded) % 4))
-
-
-def _numbers(document: bytes) -> list[Any] | None:
-    """An array; one that holds numbers only is parsed as the plain list that it nearly is."""
-    for start, opening, closing, decoder in (
-        (b'{"values":[{"doubleValue":', b'{"doubleValue":', b"}", _FLOATS),
-        (b'{"values":[{"intValue":"', b'{"intValue":"', b'"}', _INTEGERS),
-    ):
-        if document.startswith(start) and document.endswith(b"]}"):
-            try:
-                bare = document[len(b'{"values":') : -1].replace(opening, b"").replace(closing, b"")
-                return decoder.decode(bare)
-            except msgspec.DecodeError:
-                break
-    array = _ARRAY.decode(document) if document else None
-    return None if array is None else [_plain(item) for item in array.values or ()]

@@ -10,6 +10,8 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from mttp.wire.otlp_json_arrays import PLACE
+
 __all__ = [
     "Array",
     "Event",
@@ -58,6 +60,8 @@ class Value(Scalar):
     bytes_value: str | None = None
     array_value: Array | None = None
     kvlist_value: KeyValueList | None = None
+    place: int | None = msgspec.field(default=None, name=PLACE)
+    """Where it stands for all items of an array that was cut out: which array."""
 
 
 class Array(_Message):
@@ -77,21 +81,6 @@ class KeyValueList(_Message):
     """A map."""
 
     values: list[KeyValue] | None = None
-
-
-class SpanValue(Scalar):
-    """A value directly on a span; its array is parsed apart: mostly it is all numbers, and that is faster."""
-
-    bytes_value: str | None = None
-    array_value: msgspec.Raw = msgspec.Raw()
-    kvlist_value: KeyValueList | None = None
-
-
-class SpanKeyValue(_Message):
-    """An attribute directly on a span."""
-
-    key: str = ""
-    value: SpanValue | None = None
 
 
 class Status(_Message):
@@ -133,7 +122,7 @@ class _BareSpan(_Message):
 class Span(_BareSpan):
     """A span."""
 
-    attributes: list[SpanKeyValue] | None = None
+    attributes: list[KeyValue] | None = None
     events: list[Event] | None = None
     links: list[Link] | None = None
 

@@ -8,15 +8,21 @@ A file may hold several gzip members or zstd frames: every writer that appends a
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator
+from io import BufferedReader, FileIO
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from mttp.errors import MissingExtra
 
-__all__ = ["Cut", "Line", "ends_cleanly", "read_lines"]
+__all__ = ["Cut", "Line", "Share", "ends_cleanly", "is_compressed", "read_lines", "shares"]
 
+_File: TypeAlias = "BufferedReader[FileIO]"
+
+_BUFFER = 1 << 22
 _PIECE = 1 << 18
 _COMPRESSED_PIECE = 1 << 13  # what a piece becomes is held in memory at once
 _LONGEST_LINE = 1 << 28
@@ -48,6 +54,15 @@ class Cut(NamedTuple):
     """What is wrong there."""
 
 
+class Share(NamedTuple):
+    """A part of a plain file."""
+
+    start: int
+    """The byte that it begins with, the first of a line."""
+    end: int
+    """The byte before which its last line begins."""
+
+
 Progress = Callable[[int], object]
 """Called with the number of bytes of each piece that was read from the disk."""
 
@@ -62,11 +77,89 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def read_lines(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Iterator[Line | Cut]:
-    """The file's lines, empty ones left out; a `Cut` at the end if a stream or a line can't be read on."""
+def read_lines(
+    path: str | os.PathLike[str], *, share: Share | None = None, progress: Progress | None = None
+) -> Iterator[Line | Cut]:
+    """
+    The file's lines, empty ones left out; a `Cut` at the end if a stream or a line can't be read on.
+
+    Of a `share` the lines in it, numbered from 1.
+    """
+    path = Path(path)
+    with BufferedReader(FileIO(path), _BUFFER) as file:
+        if _compression(file) is None:
+            yield from _plain(file, share or Share(0, sys.maxsize), progress)
+        else:
+            yield from _split(_chunks(path, file, progress))
+
+
+def is_compressed(path: str | os.PathLike[str]) -> bool:
+    """Whether a file can only be read from its beginning."""
+    with BufferedReader(FileIO(path)) as file:
+        return _compression(file) is not None
+
+
+def shares(path: str | os.PathLike[str], size: int) -> list[Share]:
+    """The file in shares of whole lines, each about so many bytes; a compressed one in one."""
+    whole = Share(0, sys.maxsize)
+    with BufferedReader(FileIO(path)) as file:
+        total = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if _compression(file) is not None:
+            return [whole]
+        ends = [whole.start]
+        while ends[-1] + size < total:
+            file.seek(ends[-1] + size - 1)
+            if len(file.readline(_LONGEST_LINE)) == _LONGEST_LINE:
+                return [whole]
+            ends.append(file.tell())
+    return [Share(start, end) for start, end in pairwise((*ends, whole.end)) if start < max(total, 1)]
+
+
+def ends_cleanly(path: str | os.PathLike[str]) -> bool:
+    """
+    Whether more can be appended to the file.
+
+    Its last line must have a newline, and its last gzip member or zstd frame be whole.
+    An empty or absent file ends cleanly.
+    """
+    path = Path(path)
+    if not path.exists() or path.stat().st_size == 0:
+        return True
+    last = b""
+    with BufferedReader(FileIO(path)) as file:
+        for chunk in _chunks(path, file, None):
+            if isinstance(chunk, str):
+                return False
+            last = chunk or last
+    return last.endswith(b"\n")
+
+
+def _plain(file: _File, share: Share, progress: Progress | None) -> Iterator[Line | Cut]:
+    """The lines of a plain file."""
+    if share.start:
+        file.seek(share.start)
+    number, left = 0, share.end - share.start
+    while left > 0 and (content := file.readline(_LONGEST_LINE)):
+        number += 1
+        left -= len(content)
+        if progress is not None:
+            progress(len(content))
+        ended = content.endswith(b"\n")
+        if not ended and len(content) == _LONGEST_LINE:
+            yield _too_long(number)
+            return
+        if number == 1 and not share.start:
+            content = _without_mark(content)
+        if content and not content.isspace():
+            yield Line(number, content[:-1] if ended else content, ended)
+
+
+def _split(chunks: Iterator[bytes | str]) -> Iterator[Line | Cut]:
+    """The lines of what comes in pieces; text, as the last piece, says why there is no more."""
     rest: list[bytes] = []
     number, pending = 1, 0
-    for chunk in _chunks(Path(path), progress):
+    for chunk in chunks:
         if isinstance(chunk, str):
             yield Cut(number, b"".join(rest), chunk)
             return
@@ -82,54 +175,43 @@ def read_lines(path: str | os.PathLike[str], *, progress: Progress | None = None
         if last:
             rest.append(last)
         if pending > _LONGEST_LINE:
-            yield Cut(number, b"", f"the line is longer than {_LONGEST_LINE >> 20} MiB")
+            yield _too_long(number)
             return
     content = b"".join(rest)
     if content and not content.isspace():
         yield Line(number, _without_mark(content) if number == 1 else content, False)
 
 
-def ends_cleanly(path: str | os.PathLike[str]) -> bool:
-    """
-    Whether more can be appended to the file.
-
-    Its last line must have a newline, and its last gzip member or zstd frame be whole.
-    An empty or absent file ends cleanly.
-    """
-    path = Path(path)
-    if not path.exists() or path.stat().st_size == 0:
-        return True
-    last = b""
-    for chunk in _chunks(path, None):
-        if isinstance(chunk, str):
-            return False
-        last = chunk or last
-    return last.endswith(b"\n")
+def _too_long(number: int) -> Cut:
+    return Cut(number, b"", f"the line is longer than {_LONGEST_LINE >> 20} MiB")
 
 
 def _without_mark(content: bytes) -> bytes:
     return content.removeprefix(_BYTE_ORDER_MARK)
 
 
-def _chunks(path: Path, progress: Progress | None) -> Iterator[bytes | str]:
+def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
+    """What the first bytes say."""
+    start = file.peek(4)[:4]
+    if start.startswith(_GZIP):
+        return "gzip"
+    return "zstd" if start == _ZSTD or start[1:] == _ZSTD_SKIPPABLE else None
+
+
+def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[bytes | str]:
     """The decompressed content piece by piece; text, as the last piece, says why there is no more."""
-    with path.open("rb") as file:
-        start = file.read(4)
-        if start.startswith(_GZIP):
-            yield from _decompressed(_pieces(file, start, _COMPRESSED_PIECE, progress), "gzip", _gzip)
-        elif start == _ZSTD or start[1:] == _ZSTD_SKIPPABLE:
-            yield from _decompressed(_pieces(file, start, _COMPRESSED_PIECE, progress), "zstd", _zstd(path))
-        else:
-            yield from _pieces(file, start, _PIECE, progress)
+    kind = _compression(file)
+    if kind is None:
+        return _pieces(file, _PIECE, progress)
+    pieces = _pieces(file, _COMPRESSED_PIECE, progress)
+    return _decompressed(pieces, kind, _gzip if kind == "gzip" else _zstd(path))
 
 
-def _pieces(file: Any, start: bytes, size: int, progress: Progress | None) -> Iterator[bytes]:
-    piece = start + file.read(size)
-    while piece:
+def _pieces(file: _File, size: int, progress: Progress | None) -> Iterator[bytes]:
+    while piece := file.read(size):
         if progress is not None:
             progress(len(piece))
         yield piece
-        piece = file.read(size)
 
 
 def _decompressed(

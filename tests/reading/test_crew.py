@@ -1,0 +1,250 @@
+"""Other processes decode large files, and nobody can tell from what is read."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import math
+import random
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reading.traces import episode, foreign, of_version, run, write
+
+import mttp
+from mttp.errors import ReadError
+from mttp.reading import crew, scanning
+from mttp.reading.scanning import Scan
+from mttp.reading.summary import Labels
+
+BROKEN = b'{"resourceSpans": nonsense}\n'
+BAD_SPAN = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1"}]}]}]}\n'
+
+
+@pytest.fixture
+def hired(monkeypatch: pytest.MonkeyPatch) -> list[crew.Crew]:
+    """Two processes from the first byte on, and shares of some lines; who was hired."""
+    found: list[crew.Crew] = []
+
+    def note(*args: object, **kwargs: object) -> crew.Crew | None:
+        made = original(*args, **kwargs)
+        found.extend([made] if made is not None else [])
+        return made
+
+    original = crew.hire
+    monkeypatch.setattr(scanning, "_LARGE", 1)
+    monkeypatch.setattr(crew, "_SHARE", 5_000)
+    monkeypatch.setattr(crew, "_cores", lambda: 2)
+    monkeypatch.setattr(crew, "hire", note)
+    return found
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A file of many short lines."""
+    path = tmp_path / "a.jsonl"
+    for number in range(12):
+        with mttp.configure(transport=f"file://{path}", run_id="r", run=f"{number}"):
+            for _ in range(3):
+                with mttp.episode(env=f"env-{number % 3}", slices=["a", "b"]) as played:
+                    for step in range(4):
+                        with played.step() as taken:
+                            taken.tokens(ids=list(range(20)), logprobs=[-0.1 * step] * 20)
+                            taken.observation([1, 2.5, "x", {"deep": [1, 2]}])
+                            taken.reward(step / 3)
+                    played.reward(1.0, components={"correct": number / 7})
+    return path
+
+
+def alone(source: object, *, arrays: bool) -> tuple[list[object], list[object]]:
+    """Spans and problems as one process reads them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanning, "_LARGE", math.inf)
+        return together(source, arrays=arrays)
+
+
+def together(source: object, *, arrays: bool) -> tuple[list[object], list[object]]:
+    """Likewise, as several do."""
+    scan = Scan(source, arrays=arrays)  # type: ignore[arg-type] - any source
+    return list(scan), list(scan.problems)
+
+
+@pytest.mark.parametrize("arrays", [True, False])
+def test_several_processes_read_what_one_does(recorded: Path, hired: list[crew.Crew], arrays: bool):
+    """
+    Spans come in the same order, with the same values.
+    """
+    assert alone(recorded, arrays=arrays) == together(recorded, arrays=arrays)
+    assert 1 == len(hired)
+
+
+def test_problems_have_their_lines(recorded: Path, hired: list[crew.Crew]):
+    """
+    What is wrong is said of the same line of the same file, in the same order.
+    """
+    lines = recorded.read_bytes().splitlines(keepends=True)
+    lines[3:3] = [BROKEN, b"\n", b"   \r\n"]
+    lines[-4:-4] = [BAD_SPAN, b"\r\n", BROKEN]
+    recorded.write_bytes(b"".join(lines) + lines[0][:500])
+
+    spans, problems = together(recorded, arrays=True)
+
+    assert alone(recorded, arrays=True) == (spans, problems)
+    assert ["broken_line", "broken_span", "broken_line", "truncated_line"] == [one.kind for one in problems]  # type: ignore[attr-defined]
+    assert hired
+
+
+def test_a_directory_is_read_in_its_order(recorded: Path, tmp_path: Path, hired: list[crew.Crew]):
+    """
+    Plain and compressed files, and such as are no recordings, come one after another.
+    """
+    with gzip.open(tmp_path / "b.jsonl.gz", "wb") as file:
+        file.write(recorded.read_bytes())
+    (tmp_path / "c.json").write_text(json.dumps({"not": "a recording"}))
+    (tmp_path / "d.jsonl").write_bytes(b"")
+    (tmp_path / "e.jsonl.gz").write_bytes((tmp_path / "b.jsonl.gz").read_bytes()[:-20])
+
+    assert alone(tmp_path, arrays=True) == together(tmp_path, arrays=True)
+    assert hired
+
+
+def test_a_file_that_is_no_recording_is_given_up_early(
+    recorded: Path, tmp_path: Path, hired: list[crew.Crew]
+):
+    """
+    After a thousand lines that are none, the next file's turn has come.
+    """
+    (tmp_path / "0.json").write_text('{"a": 1}\n' * 5_000)
+
+    spans, problems = together(tmp_path, arrays=False)
+
+    assert alone(tmp_path, arrays=False) == (spans, problems)
+    assert ["not_traces"] == [one.kind for one in problems]  # type: ignore[attr-defined]
+    assert hired
+
+
+def test_progress_arrives_at_the_size(recorded: Path, hired: list[crew.Crew]):
+    """
+    A progress bar is told about every byte.
+    """
+    read: list[int] = []
+    mttp.read(recorded, progress=read.append)
+
+    assert recorded.stat().st_size == sum(read)
+    assert hired
+
+
+def test_processes_that_die_are_done_without(
+    recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch
+):
+    """
+    What they can't do any more is done here.
+    """
+    expected = alone(recorded, arrays=True)
+    monkeypatch.setattr(crew, "_PROGRAM", "raise SystemExit(1)")
+
+    assert expected == together(recorded, arrays=True)
+    assert hired
+
+
+def test_where_no_process_can_be_started_one_reads(
+    recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch
+):
+    """
+    A system that gives no more processes costs time, not the recording.
+    """
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(crew, "Popen", refuse)
+
+    assert alone(recorded, arrays=True) == together(recorded, arrays=True)
+    assert [] == hired
+
+
+def test_who_stops_reading_stops_the_processes(recorded: Path, hired: list[crew.Crew]):
+    """
+    An iteration that is left early leaves no process behind once its memory is freed.
+    """
+    scan = Scan(recorded, arrays=True)
+    next(scan)
+    del scan
+    gc.collect()
+
+    assert [True, True] == [one.ended for one in hired[0].workers]
+
+
+def test_reading_strictly_stops_at_the_first_problem(recorded: Path, hired: list[crew.Crew]):
+    """
+    Strictness is the reader's, whoever decodes.
+    """
+    recorded.write_bytes(recorded.read_bytes() + BROKEN)
+
+    with pytest.raises(ReadError, match="not JSON"):
+        mttp.read(recorded, strict=True)
+
+    assert [True, True] == [one.ended for one in hired[0].workers]
+
+
+def test_little_is_read_alone(recorded: Path, monkeypatch: pytest.MonkeyPatch):
+    """
+    For a few megabytes no process is started.
+    """
+    monkeypatch.setattr(crew, "Crew", None)
+
+    assert 36 == len(mttp.read(recorded))
+
+
+def summed_up(source: object) -> str:
+    """All that a summary says."""
+    found = mttp.summarize(source)  # type: ignore[arg-type] - any source
+    said = {
+        item.name: getattr(found, item.name) for item in fields(found) if item.name not in ("runs", "sources")
+    }
+    said |= {name: (one.words, one.codes.tolist()) for name, one in said.items() if isinstance(one, Labels)}
+    said |= {name: one.tolist() for name, one in said.items() if isinstance(one, np.ndarray)}
+    return repr(said | {"runs": len(found.runs)})
+
+
+def summed_up_alone(source: object) -> str:
+    """Likewise, by one process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanning, "_LARGE", math.inf)
+        return summed_up(source)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_summary_of_several_processes_is_that_of_one(tmp_path: Path, hired: list[crew.Crew], seed: int):
+    """
+    Episodes that are cut, repeated, unfinished, marked early or spread over shares count as they do for one.
+    """
+    shuffled = random.Random(seed)
+    spans = [*run(), foreign(1)]
+    for number in range(60):
+        components = {"correct": number / 60, "format": 0.1} if number % 2 else None
+        made = episode(number, steps=1 + number % 5, marked=number % 3 == 0, components=components)
+        spans += made[shuffled.choice([0, 0, 0, 1]) : shuffled.choice([None, None, None, -1])]
+        if shuffled.random() < 0.2:
+            spans += made[: shuffled.choice([1, 2, None])]
+    for _ in range(seed * 10):
+        one, other = shuffled.randrange(len(spans)), shuffled.randrange(len(spans))
+        spans[one], spans[other] = spans[other], spans[one]
+    spans += of_version(episode(99), "9.0.0") + spans[20:40]
+    path = write(tmp_path / "a.jsonl", spans, per_line=3)
+
+    assert summed_up_alone(path) == summed_up(path)
+    assert hired
+
+
+def test_a_summary_of_a_recording_is_that_of_one_process(recorded: Path, hired: list[crew.Crew]):
+    """
+    With tokens, rewards and problems of the recorder's own kind.
+    """
+    recorded.write_bytes(recorded.read_bytes() + BROKEN + recorded.read_bytes()[:9_000])
+
+    assert summed_up_alone(recorded) == summed_up(recorded)
+    assert hired
