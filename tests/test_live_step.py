@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -239,3 +241,21 @@ def test_threads_share_an_episode() -> None:
     assert list(range(2400)) == [step.index for step in read.steps]
     assert (2400, 2400) == (session.stats.steps, session.stats.steps)
     assert session.stats.recorded == session.stats.delivered
+
+
+@pytest.mark.parametrize("steps", ["spans", "auto", "packed"])
+def test_episodes_do_not_wait_for_the_garbage_collector(steps: str) -> None:
+    """
+    Nothing in an episode that has ended refers back to it.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode(steps=steps) as episode, episode.step() as step:
+            step.reward(0.5)
+        session.flush()
+        known = weakref.ref(episode), weakref.ref(step)
+        gc.disable()
+        try:
+            del episode, step
+            assert [None, None] == [each() for each in known]
+        finally:
+            gc.enable()

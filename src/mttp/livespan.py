@@ -559,8 +559,10 @@ class LiveSpan(Span, Ended):
         self._sink.ended(self)
 
     def _weigh(self) -> int:
-        marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
         size = SPAN_BYTES + _weight(self.scalars)
+        if not self._events and not self._links:
+            return size
+        marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
         return size + sum(SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
 
     def with_values(self, values: dict[str, Any]) -> LiveSpan:

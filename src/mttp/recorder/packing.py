@@ -12,6 +12,7 @@ from mttp.codec import blocks
 from mttp.codec.blocks import Column
 from mttp.livespan import LiveSpan
 from mttp.recorder.block import Block, Taken
+from mttp.recorder.handle import Host
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -63,7 +64,8 @@ class Packing:
         self.mode = self.stated = mode
         self.sink: Any = segment if mode == SPANS else self
         """Who takes the steps."""
-        self._owner = owner
+        self._owner: Owner | None = owner
+        self._segment = segment
         self._seen = 0
         self._rows: list[_Row] = []
         self._bytes = 0
@@ -71,14 +73,20 @@ class Packing:
         self._writing = threading.Lock()
 
     @property
+    def _host(self) -> Host:
+        assert self._segment is not None
+        return self._segment.host
+
+    @property
     def packs(self) -> bool:
         """Whether the next step is packed, if it can be."""
-        return self.mode == PACKED and self._owner.segment.host.origin.observers is None
+        return self.mode == PACKED and self._host.origin.observers is None
 
     def ended(self, span: LiveSpan) -> None:
         """Take a step's span that has ended."""
-        segment = self._owner.segment
-        if not self._takes(span):
+        segment = self._segment
+        assert segment is not None
+        if self._owner is None or not self._takes(span):
             segment.ended(span)
             return
         said = {key: value for key, value in span.scalars.items() if key not in _OF_THE_BLOCK}
@@ -86,7 +94,7 @@ class Packing:
         self._rows.append((span.scalars[a.STEP_INDEX], said, start, span.end_time or start))
         self._bytes += span.size
         if len(self._rows) == 1:
-            segment.host.gathers(self)
+            self._host.gathers(self)
         elif len(self._rows) >= blocks.MAX_STEPS or self._bytes >= MAX_BYTES:
             self.write()
 
@@ -95,7 +103,7 @@ class Packing:
         if self.mode == AUTO:
             self._seen += 1
             if not can_be:
-                self.mode, self.sink = SPANS, self._owner.segment
+                self.mode, self.sink = SPANS, self._segment
             elif self._seen >= AUTO_STEPS:
                 self.mode = PACKED  # from the next one on
             return False
@@ -103,7 +111,8 @@ class Packing:
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault."""
-        self._owner.segment.fault(kind, detail)
+        assert self._segment is not None
+        self._segment.fault(kind, detail)
 
     def block(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> Block:
         """Where transitions gather from here on; whoever adds the first calls `gathers` of the session."""
@@ -113,7 +122,7 @@ class Packing:
 
     def write(self, *, wait: bool = True) -> None:
         """Hand on what has gathered; without `wait` nothing, where somebody is at it already."""
-        if not self._writing.acquire(blocking=wait):
+        if (not self._rows and self._block is None) or not self._writing.acquire(blocking=wait):
             return
         try:
             self._write()
@@ -122,24 +131,42 @@ class Packing:
         finally:
             self._writing.release()
         if self._rows or (self._block is not None and self._block.rows):  # that came meanwhile
-            self._owner.segment.host.gathers(self)
+            self._host.gathers(self)
+
+    def close(self) -> None:
+        """
+        Hand on what is left, once the owner takes nothing more.
+
+        The owner is let go: it holds this, and episodes are not to wait for the garbage collector.
+        """
+        self.write()
+        if self._rows:  # of a thread that was a moment late
+            self.write()
+        self._owner = None
 
     def _write(self) -> None:
+        owner = self._owner
+        if owner is None:
+            return
         while self._block is not None and (taken := self._block.take()) is not None:
-            first = self._owner.took(taken)
-            self._hand_on(taken.columns, first, taken.start_times, taken.end_times)
+            first = owner.took(taken)
+            self._hand_on(owner, taken.columns, first, taken.start_times, taken.end_times)
         count = len(self._rows)
         rows, self._bytes = self._rows[:count], 0
         del self._rows[:count]
         for run in _runs(sorted(rows, key=lambda row: row[0])):
             indices, said, starts, ends = zip(*run, strict=True)
-            self._hand_on(blocks.columns(said), indices[0], starts, ends)
+            self._hand_on(owner, blocks.columns(said), indices[0], starts, ends)
 
     def _hand_on(
-        self, columns: Mapping[str, Column], first: int, starts: Sequence[int], ends: Sequence[int]
+        self,
+        owner: Owner,
+        columns: Mapping[str, Column],
+        first: int,
+        starts: Sequence[int],
+        ends: Sequence[int],
     ) -> None:
         values = blocks.encode(columns, first_index=first, start_times=starts, end_times=ends)
-        owner = self._owner
         span = owner.segment.span(
             names.STEPS, owner.at, start_time=min(starts), place={**owner.place, **values}
         )

@@ -294,7 +294,7 @@ class Trajectory(Measured):
         """End the steps that are still open, and enter what is said of the end."""
         for step in list(self._open_steps.values()):
             step._finish(end_time=end_time)
-        self._packing.write()
+        self._packing.close()
         for name, given in (("terminated", terminated), ("truncated", truncated)):
             if given is not None:
                 said = cast(LiveSpan, self._span).checked(flag, name, given)
