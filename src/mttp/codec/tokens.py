@@ -29,6 +29,7 @@ __all__ = [
     "encode",
     "extent",
     "fold",
+    "has_lists",
     "leave_out",
     "make",
     "pack",
@@ -135,6 +136,11 @@ def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, Any] | None:
 
 def _size(data: bytes | tuple[Any, ...]) -> int:
     return len(data) if type(data) is bytes else 8 * len(data)
+
+
+def has_lists(block: Block) -> bool:
+    """Whether nobody has looked at some of what is in it."""
+    return "" in block[1][1::3]
 
 
 def extent(block: Block) -> tuple[int, int]:

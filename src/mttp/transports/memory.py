@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 from urllib.parse import unquote
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.codec.episodes import is_episode
+from mttp.codec import tokens
 from mttp.codec.profiles import full
 from mttp.errors import TransportError
+from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
@@ -39,37 +41,42 @@ class MemoryTransport(SpanExporter):
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._traces: dict[str, list[SpanRecord]] = {}
-        self._open: OrderedDict[str, None] = OrderedDict()
-        self._finished: OrderedDict[str, None] = OrderedDict()
-        self._others: OrderedDict[str, None] = OrderedDict()
-        self._refused: set[str] = set()
+        self._traces: dict[int, list[SpanRecord | LiveSpan]] = {}
+        self._open: OrderedDict[int, None] = OrderedDict()
+        self._finished: OrderedDict[int, None] = OrderedDict()
+        self._others: OrderedDict[int, None] = OrderedDict()
+        self._refused: set[int] = set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Keep the spans."""
-        records = [record(span, full) for span in spans]
+        """Keep the spans; those of ours are made records of when somebody reads them."""
+        kept = [_looked_at(span) if isinstance(span, LiveSpan) else record(span, full) for span in spans]
         with self._lock:
-            for kept in records:
-                self._keep(kept)
+            for each in kept:
+                self._keep(each)
             while self.max_episodes is not None and len(self._others) > self.max_episodes:
                 del self._traces[self._others.popitem(last=False)[0]]
         return SpanExportResult.SUCCESS
 
-    def _keep(self, kept: SpanRecord) -> None:
-        trace_id, is_root = kept.trace_id, not kept.parent_id
+    def _keep(self, kept: SpanRecord | LiveSpan) -> None:
+        if isinstance(kept, SpanRecord):
+            trace_id, is_root, attributes = int(kept.trace_id, 16), not kept.parent_id, kept.attributes
+        else:
+            own = kept.own()
+            trace_id, is_root = kept.trace_id, kept.parent is None
+            attributes = kept.scalars if own is None else own[0]
         if trace_id in self._refused:
             self._refused -= {trace_id} if is_root else set()
             return
         self._traces.setdefault(trace_id, []).append(kept)
         if trace_id in self._finished:
             return
-        if is_episode([kept]):
+        if a.EPISODE_ID in attributes:
             self._others.pop(trace_id, None)
             self._open[trace_id] = None
             if is_root:
                 self._finished[trace_id] = self._open.pop(trace_id)
             self._evict()
-        elif a.RUN_ID not in kept.attributes and trace_id not in self._open:
+        elif a.RUN_ID not in attributes and trace_id not in self._open:
             self._others[trace_id] = None
 
     def _evict(self) -> None:
@@ -85,7 +92,9 @@ class MemoryTransport(SpanExporter):
     def records(self) -> Iterator[SpanRecord]:
         """The spans that are kept, trace by trace."""
         with self._lock:
-            kept = [record for trace in self._traces.values() for record in trace]
+            for trace in self._traces.values():
+                trace[:] = [each if isinstance(each, SpanRecord) else each.as_record(full) for each in trace]
+            kept = [cast(SpanRecord, each) for trace in self._traces.values() for each in trace]
         return iter(kept)
 
     def clear(self) -> None:
@@ -105,6 +114,13 @@ class MemoryTransport(SpanExporter):
 
     def __repr__(self) -> str:
         return "memory://" if self.max_episodes is None else f"memory://?max_episodes={self.max_episodes}"
+
+
+def _looked_at(span: LiveSpan) -> LiveSpan:
+    """The span, once its lists were looked at: what is wrong with them is not to wait for a reader."""
+    if span.block is not None and tokens.has_lists(span.block):
+        span.look()
+    return span
 
 
 def open(address: str, options: Mapping[str, object]) -> MemoryTransport:
