@@ -18,6 +18,7 @@ import numpy as np
 __all__ = [
     "Faults",
     "Plain",
+    "Written",
     "count",
     "flag",
     "from_json",
@@ -217,8 +218,16 @@ def name_key(name: object) -> str:
     return _NOT_A_KEY.sub("_", str(name).lower())
 
 
+class Written(str):
+    """JSON that was written before: what stays the same from episode to episode is encoded once."""
+
+    __slots__ = ()
+
+
 def to_json(value: object, faults: Faults) -> str:
     """`value` as JSON text, key order kept; NaN and the infinities are spelled as Python spells them."""
+    if type(value) is Written:
+        return str.__str__(value)
     return json.dumps(_jsonable(value, faults, depth=0), ensure_ascii=False, separators=(",", ":"))
 
 

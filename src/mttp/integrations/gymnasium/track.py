@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mttp import configuration
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, Written, to_json
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.options import Options
@@ -174,7 +174,7 @@ class Track:
             return None
         faults: Faults = []
         if self._known is None:
-            self._known = self._identity(faults)
+            self._known = _written(self._identity(faults), faults)
         metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
         facts = {**self._known, **self._options.identity(), **start, "metadata": metadata}
         episode = session.episode(**facts)
@@ -257,3 +257,9 @@ class Track:
 def _note(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
     if faults and isinstance(handle.span, LiveSpan):
         handle.span.note(faults)
+
+
+def _written(known: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """What an environment is, its documents as text: each of its episodes says them."""
+    documents = {name: known[name] for name in ("env_kwargs", "env_spaces") if known.get(name)}
+    return known | {name: Written(to_json(value, faults)) for name, value in documents.items()}
