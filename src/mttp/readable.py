@@ -6,7 +6,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from mttp.codec.profiles import Profile, arrays
-from mttp.livespan import KINDS, LiveSpan, Origin, event_record, flags, link_record
+from mttp.livespan import LiveSpan, Origin
+from mttp.livespan.records import KINDS, event_record, flags, link_record
 from mttp.spans import SpanRecord
 
 __all__ = ["record"]

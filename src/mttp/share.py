@@ -17,8 +17,8 @@ from mttp.codec import runs
 from mttp.codec.plain import Faults
 from mttp.lane import Lane
 from mttp.livespan import Ended, LiveSpan, Origin, Sink
-from mttp.losses import Loss
 from mttp.pipeline import Pipeline
+from mttp.pipeline.losses import Loss
 from mttp.recorder import OpenEpisode
 from mttp.recorder.handle import Gathering, Markable
 from mttp.sampling import Sampling

@@ -14,21 +14,19 @@ import marshal
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.codec.profiles import Profile, full, packed
-from mttp.helper import DONE, ODD, Helper, HelperLostError, can_help, serve
+from mttp.codec.profiles import packed
+from mttp.encoding.helper import DONE, ODD, Helper, HelperLostError, can_help
+from mttp.encoding.parcels import pack
+from mttp.encoding.works import LINES, MESSAGES
 from mttp.livespan import LiveSpan
-from mttp.parcels import OddBlocksError, pack, unpack
 from mttp.readable import record
-from mttp.spans import SpanRecord
 from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_proto import encode_span
 
-__all__ = ["HELPER_VARIABLE", "WORKS", "here", "lines", "messages"]
+__all__ = ["HELPER_VARIABLE", "here", "lines", "messages"]
 
 _log = logging.getLogger("mttp")
 
@@ -42,13 +40,11 @@ DEATHS = 2
 """After so many helpers were lost no other is started."""
 
 _OFF = ("off", "0", "false")
-_LINES: Final = 1
-_MESSAGES: Final = 2
 
 
 def lines(spans: Sequence[ReadableSpan]) -> bytes | bytearray:
     """OTLP JSON lines, arrays packed; raises ValueError for a span that has no context."""
-    found = _encoding.by_helper(_LINES, spans)
+    found = _encoding.by_helper(LINES, spans)
     if found is None:
         with _encoding:
             found = b"".join(encode_records(record(span, packed) for span in spans))
@@ -57,7 +53,7 @@ def lines(spans: Sequence[ReadableSpan]) -> bytes | bytearray:
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
     """The OTLP protobuf message of each span; None where nobody helps: each is encoded when it is sent."""
-    found = _encoding.by_helper(_MESSAGES, spans)
+    found = _encoding.by_helper(MESSAGES, spans)
     return None if found is None else list(marshal.loads(found))
 
 
@@ -146,33 +142,3 @@ _encoding = _Encoding()
 atexit.register(_encoding.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_encoding.after_fork_in_child)
-
-
-# What a helper does.
-
-
-def _work_lines(data: bytearray) -> tuple[int, bytes]:
-    return _answer(data, packed, lambda records: b"".join(encode_records(records)))
-
-
-def _work_messages(data: bytearray) -> tuple[int, bytes]:
-    return _answer(data, full, lambda records: marshal.dumps(list(map(encode_span, records))))
-
-
-def _answer(
-    data: bytearray, profile: Profile, encode: Callable[[list[SpanRecord]], bytes]
-) -> tuple[int, bytes]:
-    try:
-        return DONE, encode(unpack(data, profile))
-    except OddBlocksError as odd:
-        return ODD, marshal.dumps(odd.places)
-
-
-WORKS: Mapping[int, Callable[[bytearray], tuple[int, bytes]]] = {
-    _LINES: _work_lines,
-    _MESSAGES: _work_messages,
-}
-"""What a helper can be asked for."""
-
-if __name__ == "__main__":
-    serve(WORKS)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import traceback
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, cast
 
-import numpy as np
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -21,37 +19,20 @@ from mttp.clock import Clock
 from mttp.codec import tokens
 from mttp.codec.plain import Faults, nanoseconds, plain, text
 from mttp.codec.profiles import Profile, arrays, of_block
+from mttp.livespan.ended import Ended
+from mttp.livespan.exceptions import error_message, qualified_name
+from mttp.livespan.printing import printed
+from mttp.livespan.records import KINDS, STATUSES, event_record, flags, link_record
+from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
 from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
 
-__all__ = [
-    "MAX_USER_ATTRIBUTES",
-    "SPAN_BYTES",
-    "VALUE_BYTES",
-    "Ended",
-    "GuestSpan",
-    "LiveSpan",
-    "Observers",
-    "Origin",
-    "Sink",
-]
+__all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Observers", "Origin", "Sink"]
 
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
 _OURS = "mttp."
-_NUMBERS = frozenset({float, int, bool, type(None)})
-SPAN_BYTES, VALUE_BYTES = 400, 40
-"""What a span, and each of its attributes, take in a file besides text and arrays: a rule of thumb."""
-KINDS = {
-    SpanKind.INTERNAL: 1,
-    SpanKind.SERVER: 2,
-    SpanKind.CLIENT: 3,
-    SpanKind.PRODUCER: 4,
-    SpanKind.CONSUMER: 5,
-}
 _UNSET = Status(StatusCode.UNSET)
-_STATUS = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 
 
 class Sink(Protocol):
@@ -93,95 +74,6 @@ class Origin:
             resource=dict(resource.attributes),
             resource_schema_url=resource.schema_url,
         )
-
-
-class Ended(ReadableSpan):
-    """What transports are given: any span that has ended, ours or another library's."""
-
-    trace_id: int
-    """Its trace."""
-    size: int
-    """Roughly what it takes in a file, in bytes."""
-
-    @property
-    def identity(self) -> SpanContext:
-        """Its context."""
-        raise NotImplementedError
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Its attributes, those of ours as recorded, numpy arrays and all."""
-        raise NotImplementedError
-
-    @property
-    def of_episode(self) -> bool:
-        """Whether it belongs to an episode."""
-        return a.EPISODE_ID in self.values
-
-    @property
-    def is_last(self) -> bool:
-        """Whether its trace ends with it, or this process's part of the trace."""
-        return self.parent is None or self.name == names.SEGMENT
-
-    def with_values(self, values: dict[str, Any]) -> Ended:
-        """The same span with other attributes."""
-        raise NotImplementedError
-
-
-class GuestSpan(Ended):
-    """A span of another library's that was recorded by way of our provider."""
-
-    def __init__(self, span: ReadableSpan, values: dict[str, Any] | None = None) -> None:
-        self._guest = span
-        self._identity = cast(SpanContext, span.get_span_context())
-        self.trace_id = self._identity.trace_id
-        self._values = dict(span.attributes or {}) if values is None else values
-        super().__init__(
-            name=span.name,
-            context=self._identity,
-            parent=span.parent,
-            resource=span.resource,
-            attributes=self._values,
-            events=span.events,
-            links=span.links,
-            kind=span.kind,
-            status=span.status,
-            start_time=span.start_time,
-            end_time=span.end_time,
-            instrumentation_scope=span.instrumentation_scope,
-        )
-        marks = [event.attributes for event in span.events] + [link.attributes for link in span.links]
-        self.size = SPAN_BYTES + _weight(self._values)
-        self.size += sum(SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
-
-    @property
-    def identity(self) -> SpanContext:
-        """Its context."""
-        return self._identity
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Its attributes."""
-        return self._values
-
-    def with_values(self, values: dict[str, Any]) -> GuestSpan:
-        """The same span with other attributes."""
-        return GuestSpan(self._guest, values)
-
-    @property
-    def dropped_attributes(self) -> int:
-        """How many the library that recorded it left out; likewise below."""
-        return self._guest.dropped_attributes
-
-    @property
-    def dropped_events(self) -> int:
-        """Events that were left out."""
-        return self._guest.dropped_events
-
-    @property
-    def dropped_links(self) -> int:
-        """Links that were left out."""
-        return self._guest.dropped_links
 
 
 class LiveSpan(Span, Ended):
@@ -345,21 +237,7 @@ class LiveSpan(Span, Ended):
 
     def to_json(self, indent: int | None = 4) -> str:
         """The span as the SDK prints it, bytes as base64."""
-        printable = ReadableSpan(
-            name=self._name,
-            context=self.identity,
-            parent=self._parent,
-            resource=self.resource,
-            attributes=_printable(self.attributes),
-            events=[Event(e.name, _printable(e.attributes), e.timestamp) for e in self._events],
-            links=[Link(link.context, _printable(link.attributes)) for link in self._links],
-            kind=self._kind,
-            status=self._status,
-            start_time=self._start_time,
-            end_time=self._end_time,
-            instrumentation_scope=self.instrumentation_scope,
-        )
-        return str(printable.to_json(indent))
+        return printed(self, indent)
 
     def as_record(self, profile: Profile = arrays) -> spans.SpanRecord:
         """The span as a plain record, its attributes as `profile` delivers them."""
@@ -372,7 +250,7 @@ class LiveSpan(Span, Ended):
             start_time=self.started,
             end_time=self.started if self._end_time is None else self._end_time,
             attributes=self._delivered(profile),
-            status_code=_STATUS[self._status.status_code],
+            status_code=STATUSES[self._status.status_code],
             status_message=self._status.description or "",
             events=[event_record(event) for event in self._events],
             links=[link_record(link) for link in self._links],
@@ -510,7 +388,7 @@ class LiveSpan(Span, Ended):
         """Record an exception as an event; `escaped` is obsolete and ignored."""
         described = {
             a.EXCEPTION_TYPE: qualified_name(exception),
-            a.EXCEPTION_MESSAGE: _message(exception),
+            a.EXCEPTION_MESSAGE: error_message(exception),
             a.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
         }
         self.add_event("exception", {**described, **(attributes or {})}, timestamp)
@@ -559,11 +437,11 @@ class LiveSpan(Span, Ended):
         self._sink.ended(self)
 
     def _weigh(self) -> int:
-        size = SPAN_BYTES + _weight(self.scalars)
+        size = SPAN_BYTES + weight(self.scalars)
         if not self._events and not self._links:
             return size
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
-        return size + sum(SPAN_BYTES + _weight(dict(attributes or {})) for attributes in marks)
+        return size + sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
 
     def with_values(self, values: dict[str, Any]) -> LiveSpan:
         """The same ended span with other attributes; the original stays as it is."""
@@ -582,7 +460,7 @@ class LiveSpan(Span, Ended):
     ) -> None:
         if error is not None and self.is_recording():
             self.record_exception(error)
-            self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {_message(error)}")
+            self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {error_message(error)}")
         self.end()
 
     # Faults.
@@ -612,65 +490,5 @@ class LiveSpan(Span, Ended):
         return False
 
 
-def qualified_name(exception: BaseException) -> str:
-    """An exception's class as `error.type` wants it, builtins without their module."""
-    kind = type(exception)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _message(exception: BaseException) -> str:
-    try:
-        return str(exception)
-    except Exception as error:
-        return f"<{type(exception).__name__} whose message raised {type(error).__name__}>"
-
-
-def _weight(value: dict[str, Any] | list[Any]) -> int:
-    """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
-    size = VALUE_BYTES * len(value)
-    for item in value.values() if isinstance(value, dict) else value:
-        if type(item) in _NUMBERS:
-            continue
-        if isinstance(item, (str, bytes)):
-            size += len(item)
-        elif isinstance(item, (list, dict)):
-            size += _weight(item)
-        elif isinstance(item, np.ndarray):
-            size += item.nbytes
-    return size
-
-
-def _printable(value: Any) -> Any:
-    """What JSON can say of a value."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {key: _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
 def _otel(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def event_record(event: Event) -> spans.SpanEvent:
-    """An event as a record."""
-    return spans.SpanEvent(
-        event.name, event.timestamp, dict(event.attributes or {}), event.dropped_attributes
-    )
-
-
-def link_record(link: Link) -> spans.Link:
-    """A link as a record."""
-    return spans.Link(
-        f"{link.context.trace_id:032x}",
-        f"{link.context.span_id:016x}",
-        dict(link.attributes or {}),
-        flags(link.context),
-        link.dropped_attributes,
-    )
-
-
-def flags(other: SpanContext | None) -> int:
-    """OTLP's flags of a span with this parent, or of a link: the other is remote or not, and it is known."""
-    return 0x100 | (0x200 if other is not None and other.is_remote else 0)

@@ -13,16 +13,16 @@ from typing import Protocol
 
 from opentelemetry import context as otel_context
 
-from mttp.backlog import Backlog
 from mttp.codec.withholding import Withholding
-from mttp.delivery import Delivery
-from mttp.gate import Gate
 from mttp.lane import Lane
 from mttp.livespan import Ended
-from mttp.losses import Loss, Losses
+from mttp.pipeline.backlog import Backlog
+from mttp.pipeline.delivery import Delivery
+from mttp.pipeline.gate import Gate
+from mttp.pipeline.losses import Loss, Losses
+from mttp.pipeline.veil import Veil
 from mttp.sampling import Sampling
 from mttp.stats import Stats, TransportStats
-from mttp.veil import Veil
 
 __all__ = ["Owner", "Pipeline"]
 

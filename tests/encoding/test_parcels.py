@@ -17,9 +17,9 @@ from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp.codec.profiles import Profile, arrays, full, packed
+from mttp.encoding.parcels import OddBlocksError, pack, unpack
 from mttp.episodes import same
 from mttp.livespan import LiveSpan
-from mttp.parcels import OddBlocksError, pack, unpack
 from mttp.readable import record
 from mttp.spans import SpanRecord
 

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from polling import eventually
 
 import mttp
-from mttp import delivery, losses, pipeline
 from mttp.codec.withholding import Kept
 from mttp.lane import Lane
+from mttp.pipeline import delivery, losses, thread
 from mttp.refusal import Refused, Rejection
 from mttp.semconv import attributes as a
 from mttp.stats import TransportStats
@@ -33,7 +33,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused is offered again soon."""
-    monkeypatch.setattr(pipeline, "INTERVAL", 0.02)
+    monkeypatch.setattr(thread, "INTERVAL", 0.02)
 
 
 def play(**facts: Any) -> None:

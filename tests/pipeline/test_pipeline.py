@@ -25,9 +25,9 @@ from opentelemetry.trace import SpanContext
 from polling import eventually
 
 import mttp
-from mttp import pipeline
-from mttp.backlog import Backlog
 from mttp.livespan import LiveSpan
+from mttp.pipeline import thread
+from mttp.pipeline.backlog import Backlog
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 from mttp.stats import Stats
@@ -96,7 +96,7 @@ def test_much_is_written_at_once(exporter: Exporter, monkeypatch: pytest.MonkeyP
     """
     A full segment does not wait for the interval.
     """
-    monkeypatch.setattr(pipeline, "INTERVAL", 3600.0)
+    monkeypatch.setattr(thread, "INTERVAL", 3600.0)
     with mttp.configure(exporter), mttp.episode() as episode:
         for _ in range(3):
             with episode.step() as step:
@@ -283,7 +283,7 @@ def test_a_transport_that_keeps_failing_is_asked_again_without_hurry(exporter: E
         spent = time.monotonic() - started
         exporter.trouble = lambda segment: None
 
-    assert spent > 4 * pipeline.INTERVAL * 0.5
+    assert spent > 4 * thread.INTERVAL * 0.5
 
 
 def test_an_episode_that_can_not_be_taken_does_not_hold_up_the_others(

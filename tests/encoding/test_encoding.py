@@ -20,7 +20,7 @@ from programs import told
 import mttp
 from mttp import encoding
 from mttp.codec.profiles import full, packed
-from mttp.helper import FAILED, Helper, HelperLostError, can_help
+from mttp.encoding.helper import FAILED, Helper, HelperLostError, can_help
 from mttp.readable import record
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_proto import encode_span
@@ -285,7 +285,7 @@ def test_a_helper_records_nothing_itself() -> None:
         import json, os
         os.environ["OTEL_TRACES_EXPORTER"] = "console"
         os.environ["MTTP_TRANSPORT"] = "file://nowhere.jsonl"
-        from mttp.helper import _environment
+        from mttp.encoding.helper import _environment
         kept = _environment()
         others = [name for name in kept if name.startswith("MTTP_")]
         print(json.dumps({"sdk": kept["OTEL_SDK_DISABLED"], "others": others}))

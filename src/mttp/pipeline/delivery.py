@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from mttp.backlog import Backlog
 from mttp.lane import Lane
 from mttp.livespan import Ended
-from mttp.losses import LOG_SECONDS, Losses
+from mttp.pipeline.backlog import Backlog
+from mttp.pipeline.losses import LOG_SECONDS, Losses
 from mttp.refusal import Refused, Rejection
 from mttp.stats import TransportStats
 

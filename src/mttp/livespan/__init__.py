@@ -1,0 +1,32 @@
+"""
+Spans as they are recorded, real OpenTelemetry spans all of them, and as transports are given them.
+
+    live        a span of ours, from start to end
+    guest       another library's span among ours
+    ended       what both are to a transport
+    weight      roughly what they take in a file
+    records     parts of OpenTelemetry's spans as records have them
+    printing    a span as the SDK prints it
+    exceptions  exceptions as spans tell of them
+"""
+
+from __future__ import annotations
+
+from mttp.livespan.ended import Ended
+from mttp.livespan.exceptions import qualified_name
+from mttp.livespan.guest import GuestSpan
+from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink
+from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES
+
+__all__ = [
+    "MAX_USER_ATTRIBUTES",
+    "SPAN_BYTES",
+    "VALUE_BYTES",
+    "Ended",
+    "GuestSpan",
+    "LiveSpan",
+    "Observers",
+    "Origin",
+    "Sink",
+    "qualified_name",
+]

@@ -1,0 +1,19 @@
+"""Exceptions as spans tell of them."""
+
+from __future__ import annotations
+
+__all__ = ["error_message", "qualified_name"]
+
+
+def qualified_name(exception: BaseException) -> str:
+    """An exception's class as `error.type` wants it, builtins without their module."""
+    kind = type(exception)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def error_message(exception: BaseException) -> str:
+    """What an exception says, be it that it can't."""
+    try:
+        return str(exception)
+    except Exception as error:
+        return f"<{type(exception).__name__} whose message raised {type(error).__name__}>"

@@ -1,0 +1,28 @@
+"""Roughly what spans take in a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["SPAN_BYTES", "VALUE_BYTES", "weight"]
+
+SPAN_BYTES, VALUE_BYTES = 400, 40
+"""What a span, and each of its attributes, take in a file besides text and arrays: a rule of thumb."""
+_NUMBERS = frozenset({float, int, bool, type(None)})
+
+
+def weight(value: dict[str, Any] | list[Any]) -> int:
+    """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
+    size = VALUE_BYTES * len(value)
+    for item in value.values() if isinstance(value, dict) else value:
+        if type(item) in _NUMBERS:
+            continue
+        if isinstance(item, (str, bytes)):
+            size += len(item)
+        elif isinstance(item, (list, dict)):
+            size += weight(item)
+        elif isinstance(item, np.ndarray):
+            size += item.nbytes
+    return size
