@@ -6,6 +6,7 @@ import copy
 import gc
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -244,11 +245,11 @@ def test_threads_share_an_episode() -> None:
 
 
 @pytest.mark.parametrize("steps", ["spans", "auto", "packed"])
-def test_episodes_do_not_wait_for_the_garbage_collector(steps: str) -> None:
+def test_episodes_do_not_wait_for_the_garbage_collector(steps: str, tmp_path: Path) -> None:
     """
-    Nothing in an episode that has ended refers back to it.
+    Nothing in an episode that has ended refers back to it; only memory keeps what it is there to keep.
     """
-    with mttp.configure("memory://") as session:
+    with mttp.configure(f"file://{tmp_path}/a.jsonl") as session:
         with mttp.episode(steps=steps) as episode, episode.step() as step:
             step.reward(0.5)
         session.flush()

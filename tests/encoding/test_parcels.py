@@ -73,7 +73,7 @@ def test_everything_arrives(profile: Profile) -> None:
 
 
 @given(episodes())
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_any_episode_arrives(value: mttp.Episode) -> None:
     """
     Packed, as files have it.
