@@ -184,6 +184,20 @@ def test_it_is_started_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch, tmp_
     own.close()
 
 
+def test_it_is_started_whatever_is_among_the_places_of_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Python passes over what is no text there, and so does the helper.
+    """
+    own = encoding._Encoding()
+    monkeypatch.setattr(sys, "path", [Path("somewhere"), *sys.path])
+    own._start()
+    helper = own._helper
+
+    assert helper is not None
+    assert eventually(lambda: helper.is_ready)
+    own.close()
+
+
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Where no process may be started.

@@ -122,7 +122,8 @@ def _environment() -> dict[str, str]:
     """So that the same modules are found, and nobody records in there."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     kept = {name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))}
-    paths = [str(Path(__file__).parents[1]), *filter(None, sys.path)]
+    listed = [path for path in sys.path if isinstance(path, str) and path]  # Python skips the rest, too
+    paths = [str(Path(__file__).parents[1]), *listed]
     return kept | _SILENT | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
