@@ -198,6 +198,25 @@ def test_it_is_started_whatever_is_among_the_places_of_modules(monkeypatch: pyte
     own.close()
 
 
+def test_many_open_files_are_no_obstacle() -> None:
+    """
+    A descriptor may be large: data loaders keep thousands.
+    """
+    resource = pytest.importorskip("resource")  # not on Windows, where there is no helper either
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, limits[1]))
+    taken: list[int] = []
+    try:
+        taken += [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+        helper = Helper("mttp.encoding")
+        assert eventually(lambda: helper.is_ready)
+        helper.close()
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Where no process may be started.

@@ -84,10 +84,15 @@ class Helper:
     @property
     def is_ready(self) -> bool:
         """Whether it has started up; raises HelperLostError where it could not."""
-        if not self._is_ready and select.select([self._socket], [], [], 0)[0]:
+        if not self._is_ready and self._answers():
             self._receive()
             self._is_ready = True
         return self._is_ready
+
+    def _answers(self) -> bool:
+        asked = select.poll()  # `select` takes no descriptors from 1024 on
+        asked.register(self._socket, select.POLLIN)
+        return bool(asked.poll(0))
 
     def ask(self, work: int, data: bytes) -> tuple[int, bytearray]:
         """What became of it, and the answer; raises HelperLostError."""
