@@ -34,6 +34,8 @@ __all__ = [
     "Observers",
     "Origin",
     "Sink",
+    "message_of",
+    "qualified_name",
 ]
 
 MAX_USER_ATTRIBUTES = 64
@@ -510,7 +512,7 @@ class LiveSpan(Span, Ended):
         """Record an exception as an event; `escaped` is obsolete and ignored."""
         described = {
             a.EXCEPTION_TYPE: qualified_name(exception),
-            a.EXCEPTION_MESSAGE: _message(exception),
+            a.EXCEPTION_MESSAGE: message_of(exception),
             a.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
         }
         self.add_event("exception", {**described, **(attributes or {})}, timestamp)
@@ -582,7 +584,7 @@ class LiveSpan(Span, Ended):
     ) -> None:
         if error is not None and self.is_recording():
             self.record_exception(error)
-            self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {_message(error)}")
+            self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {message_of(error)}")
         self.end()
 
     # Faults.
@@ -618,7 +620,8 @@ def qualified_name(exception: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _message(exception: BaseException) -> str:
+def message_of(exception: BaseException) -> str:
+    """What an exception says, and where it can't say it, why."""
     try:
         return str(exception)
     except Exception as error:
