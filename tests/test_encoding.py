@@ -198,6 +198,21 @@ def test_it_is_started_whatever_is_among_the_places_of_modules(monkeypatch: pyte
     own.close()
 
 
+def test_files_where_the_process_works_are_no_modules_of_the_helper(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    Else it would run whatever happens to be called as a module that it needs.
+    """
+    for name in ("mttp", "numpy", "runpy", "struct"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    helper = Helper("mttp.encoding")
+
+    assert eventually(lambda: helper.is_ready)
+    helper.close()
+
+
 def test_many_open_files_are_no_obstacle() -> None:
     """
     A descriptor may be large: data loaders keep thousands.

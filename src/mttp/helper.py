@@ -36,8 +36,14 @@ _SILENT = {
     "OTEL_SDK_DISABLED": "true",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
-    "PYTHONSAFEPATH": "1",
 }
+_RUN = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+from runpy import run_module
+run_module(sys.argv[1], run_name="__main__")
+"""
+"""What `python -m` does, but for looking for modules where the process happens to work."""
 _NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
 
 
@@ -63,7 +69,7 @@ class Helper:
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 self._socket.setsockopt(socket.SOL_SOCKET, option, patience)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-S", "-m", module],
+                [sys.executable, "-S", "-c", _RUN, module],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
