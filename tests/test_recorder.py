@@ -211,7 +211,7 @@ def test_an_exception_is_recorded_and_goes_on(session: mttp.Session) -> None:
     assert "KeyError" == read.steps[0].error_type
 
 
-class Mute(Exception):
+class MuteError(Exception):
     """An exception that can't say what was wrong."""
 
     def __str__(self) -> str:
@@ -222,12 +222,12 @@ def test_an_exception_without_words_is_recorded_too(session: mttp.Session) -> No
     """
     The step and the episode end all the same.
     """
-    with pytest.raises(Mute), mttp.episode() as episode, episode.step():
-        raise Mute
+    with pytest.raises(MuteError), mttp.episode() as episode, episode.step():
+        raise MuteError
 
     read = only(session)
 
-    assert ("error", "<Mute whose message raised RuntimeError>") == (read.status, read.error_message)
+    assert ("error", "<MuteError whose message raised RuntimeError>") == (read.status, read.error_message)
     assert [read.error_type] == [step.error_type for step in read.steps]
     assert {} == dict(session.stats.faults)
 

@@ -133,8 +133,9 @@ def _environment() -> dict[str, str]:
     """So that the same modules are found, and nobody records in there."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     kept = {name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))}
-    listed = [path for path in sys.path if isinstance(path, str) and path]  # Python skips the rest, too
-    paths = [str(Path(__file__).parents[1]), *listed]
+    listed: list[object] = [*sys.path]
+    texts = [path for path in listed if isinstance(path, str) and path]  # Python passes over the rest, too
+    paths = [str(Path(__file__).parents[1]), *texts]
     return kept | _SILENT | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
