@@ -220,6 +220,26 @@ def test_a_step_is_counted_once_whoever_ends_it() -> None:
     assert (200, True) == (len(read.steps), read.step_count == 200)
 
 
+@pytest.mark.parametrize("way", ["block", "call"])
+def test_a_step_that_two_threads_end_is_kept(way: str) -> None:
+    """
+    Its end is entered by one of them, and its span handed on by the other.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            step = episode.step().__enter__()
+            step.reward(0.5)
+            episode.step_ended(step)  # here the other thread is interrupted
+            if way == "block":
+                step.__exit__(None, None, None)
+            else:
+                step.end()
+        (read,) = mttp.read(session)
+
+    assert (1, True, 0.5) == (len(read.steps), read.complete, read.return_)
+    assert {} == dict(session.stats.faults)
+
+
 def test_threads_share_an_episode() -> None:
     """
     Every step has an index of its own, and the counters are exact without a lock.

@@ -374,6 +374,27 @@ def test_threads_may_end_steps_of_one_episode(session: mttp.Session) -> None:
     assert found.complete
 
 
+def test_a_step_that_ends_as_its_episode_does_is_kept(
+    session: mttp.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Be its thread a moment later than the one that ends the episode.
+    """
+    episode = mttp.episode(steps="packed")
+    late = episode._packing
+
+    def interrupted(_: object) -> bool:
+        late.close()
+        return True
+
+    with episode, episode.step() as step:
+        step.action(1)
+        monkeypatch.setattr(late, "_takes", interrupted)
+    session.flush()
+
+    assert [1] == [step.action for step in mttp.read(session).episodes[0].steps]
+
+
 def test_steps_that_gathered_are_written_by_a_flush(session: mttp.Session) -> None:
     """
     And by what is flushed several times a second: a killed process loses no more than with spans.

@@ -211,6 +211,27 @@ def test_an_exception_is_recorded_and_goes_on(session: mttp.Session) -> None:
     assert "KeyError" == read.steps[0].error_type
 
 
+class MuteError(Exception):
+    """An exception that can't say what was wrong."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_exception_without_words_is_recorded_too(session: mttp.Session) -> None:
+    """
+    The step and the episode end all the same.
+    """
+    with pytest.raises(MuteError), mttp.episode() as episode, episode.step():
+        raise MuteError
+
+    read = only(session)
+
+    assert ("error", "<MuteError whose message raised RuntimeError>") == (read.status, read.error_message)
+    assert [read.error_type] == [step.error_type for step in read.steps]
+    assert {} == dict(session.stats.faults)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
 def test_an_interruption_aborts_and_is_no_error(session: mttp.Session, error: type[BaseException]) -> None:
     """

@@ -200,7 +200,7 @@ def _token_array(name: str, given: Any, *, integer: bool) -> Any:
     """A one-dimensional copy of `given`: int64, or float64 unless it came as float32."""
     import numpy as np
 
-    if not isinstance(given, np.ndarray):
+    if type(given) is not np.ndarray:  # of a masked array what is under the mask
         given = np.asarray(_to_numpy(given))
     if given.ndim != 1:
         raise ValueError(f"tokens: {name} has shape {given.shape}, expected one dimension")

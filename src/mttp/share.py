@@ -191,7 +191,8 @@ class Share:
 
     def gathers(self, steps: Gathering) -> None:
         """Take note that steps gather, which are to be written soon."""
-        self._gathering[id(steps)] = steps
+        key = id(steps)
+        self._gathering[key] = steps  # one step: whoever writes takes the whole of them meanwhile
         self.wake()
 
     def span(

@@ -61,10 +61,11 @@ class TransportStats:
     def as_dict(self) -> dict[str, Any]:
         """All counters by name, as they stood at one moment."""
         with self.lock:
+            recorded = self.recorded  # looked at once: spans arrive without the lock
             return {
-                "recorded": self.recorded,
+                "recorded": recorded,
                 "delivered": self.delivered,
-                "pending": self.pending,
+                "pending": recorded - self.delivered - sum(self.lost.values()),
                 "lost": dict(self.lost),
                 "lost_episodes": self.lost_episodes,
                 "sampled_out": self.sampled_out,
@@ -169,19 +170,21 @@ class Stats:
     def as_dict(self) -> dict[str, Any]:
         """All counters by name, as they stood at one moment."""
         with self.lock:
+            each = {name: transport.as_dict() for name, transport in self.transports.items()}
+            found = each.values()
             return {
                 "episodes": self.episodes,
                 "steps": self.steps,
-                "spans": self.spans,
-                "recorded": self.recorded,
+                "spans": max((one["recorded"] + one["sampled_out"] for one in found), default=0),
+                "recorded": sum(one["recorded"] for one in found),
                 "delivered": self.delivered,
-                "pending": self.pending,
+                "pending": sum(one["pending"] for one in found),
                 "lost": dict(self.lost),
                 "lost_episodes": self.lost_episodes,
                 "sampled_out": self.sampled_out,
                 "faults": dict(self.faults),
                 "blocked_seconds": self.blocked_seconds,
-                "transports": {name: each.as_dict() for name, each in self.transports.items()},
+                "transports": each,
             }
 
     def __repr__(self) -> str:

@@ -125,6 +125,8 @@ def test_what_is_unusual_is_looked_at_at_once(given_: dict[str, Any]) -> None:
         ({"ids": [1.5]}, "tokens_invalid"),
         ({"ids": [1], "logprobs": [None]}, "tokens_invalid"),
         ({"ids": [1], "logprobs": ["x"]}, "tokens_invalid"),
+        ({"ids": [np.array([1, 2]), 3]}, "tokens_invalid"),
+        ({"ids": [1, 2], "logprobs": [0.5, np.array([1.0, 2.0])]}, "tokens_invalid"),
     ],
 )
 def test_what_a_list_holds_is_looked_at_later(given_: dict[str, Any], fault: str) -> None:

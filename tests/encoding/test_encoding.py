@@ -184,6 +184,54 @@ def test_it_is_started_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch, tmp_
     own.close()
 
 
+def test_it_is_started_whatever_is_among_the_places_of_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Python passes over what is no text there, and so does the helper.
+    """
+    own = encoding._Encoding()
+    monkeypatch.setattr(sys, "path", [Path("somewhere"), *sys.path])
+    own._start()
+    helper = own._helper
+
+    assert helper is not None
+    assert eventually(lambda: helper.is_ready)
+    own.close()
+
+
+def test_files_where_the_process_works_are_no_modules_of_the_helper(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    Else it would run whatever happens to be called as a module that it needs.
+    """
+    for name in ("mttp", "numpy", "runpy", "struct"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    helper = Helper("mttp.encoding")
+
+    assert eventually(lambda: helper.is_ready)
+    helper.close()
+
+
+def test_many_open_files_are_no_obstacle() -> None:
+    """
+    A descriptor may be large: data loaders keep thousands.
+    """
+    resource = pytest.importorskip("resource")  # not on Windows, where there is no helper either
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, limits[1]))
+    taken: list[int] = []
+    try:
+        taken += [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+        helper = Helper("mttp.encoding")
+        assert eventually(lambda: helper.is_ready)
+        helper.close()
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Where no process may be started.

@@ -98,6 +98,27 @@ def test_steps_arrive_as_they_were_handed_over() -> None:
         check(steps, profile)
 
 
+def test_a_block_arrives_though_another_transport_looks_at_it_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Either as it was handed over or as what was made of it.
+    """
+    keeping, outline = Keeping(), LiveSpan.outline
+    with mttp.configure(keeping), mttp.episode() as episode, episode.step() as step:
+        step.tokens(ids=[1, 2, 3])
+    steps = [span for span in keeping.spans if isinstance(span, LiveSpan) and span.name == "step"]
+
+    def looked_at(span: LiveSpan, parents: dict[int, tuple[int, int]]) -> Any:
+        span.look()
+        return outline(span, parents)
+
+    monkeypatch.setattr(LiveSpan, "outline", looked_at)
+    (arrived,) = unpack(pack(steps), packed)
+
+    assert alike(record(steps[0], packed), arrived)
+
+
 def test_other_libraries_spans_arrive() -> None:
     """
     State, events, links and what was dropped.

@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -823,6 +824,25 @@ def test_every_span_is_accounted_for_whatever_happens(exporter: Exporter) -> Non
     assert 0 == session.stats.pending
     assert session.stats.delivered == len(list(exporter.records()))
     assert session.stats.spans == session.stats.delivered + sum(session.stats.lost.values())
+
+
+class Growing(deque[object]):
+    """Where a span arrives whenever somebody looks."""
+
+    def __len__(self) -> int:
+        self.append(None)
+        return super().__len__()
+
+
+def test_counters_are_of_one_moment_though_spans_arrive_meanwhile() -> None:
+    """
+    Spans arrive without the lock: what was recorded is looked at once.
+    """
+    stats = Stats([("memory://", "memory")])
+    stats.transports["memory://"].arrivals = Growing()
+    shown = stats.as_dict()
+
+    assert shown["recorded"] == shown["pending"] == shown["transports"]["memory://"]["pending"]
 
 
 def test_what_ends_after_the_session_is_counted_as_lost(exporter: Exporter) -> None:

@@ -235,7 +235,7 @@ def _numbers(code: str, values: tuple[Any, ...]) -> Any:
         return None
     try:
         return np.frombuffer(struct.pack(f"{len(values)}{code}", *values), code)
-    except (struct.error, OverflowError):
+    except Exception:  # whatever a foreign number raises when it is asked for its value
         return None
 
 

@@ -86,7 +86,7 @@ class _Encoding:
             if self._helper is None:
                 try:
                     self._helper = Helper("mttp.encoding")
-                except (OSError, RuntimeError, ValueError) as error:  # no process to be had
+                except Exception as error:  # no process to be had: what is to be written can't help that
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 

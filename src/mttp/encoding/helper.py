@@ -36,8 +36,14 @@ _SILENT = {
     "OTEL_SDK_DISABLED": "true",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
-    "PYTHONSAFEPATH": "1",
 }
+_RUN = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+from runpy import run_module
+run_module(sys.argv[1], run_name="__main__")
+"""
+"""What `python -m` does, but for looking for modules where the process happens to work."""
 _NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
 
 
@@ -63,7 +69,7 @@ class Helper:
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 self._socket.setsockopt(socket.SOL_SOCKET, option, patience)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-S", "-m", module],
+                [sys.executable, "-S", "-c", _RUN, module],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -84,10 +90,15 @@ class Helper:
     @property
     def is_ready(self) -> bool:
         """Whether it has started up; raises HelperLostError where it could not."""
-        if not self._is_ready and select.select([self._socket], [], [], 0)[0]:
+        if not self._is_ready and self._answers():
             self._receive()
             self._is_ready = True
         return self._is_ready
+
+    def _answers(self) -> bool:
+        asked = select.poll()  # `select` takes no descriptors from 1024 on
+        asked.register(self._socket, select.POLLIN)
+        return bool(asked.poll(0))
 
     def ask(self, work: int, data: bytes) -> tuple[int, bytearray]:
         """What became of it, and the answer; raises HelperLostError."""
@@ -122,7 +133,9 @@ def _environment() -> dict[str, str]:
     """So that the same modules are found, and nobody records in there."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     kept = {name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))}
-    paths = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
+    listed: list[object] = [*sys.path]
+    texts = [path for path in listed if isinstance(path, str) and path]  # Python passes over the rest, too
+    paths = [str(Path(__file__).parents[2]), *texts]
     return kept | _SILENT | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 

@@ -45,9 +45,9 @@ def pack(spans: Sequence[ReadableSpan]) -> bytes:
             scope = live.scope
             if scope is not last:
                 last, place = scope, scopes.place(scope)
-            own = live.own()
+            block, own = live.block, live.own()  # in this order: another transport may look meanwhile
             said = live.scalars if own is None else own
-            parcels.append((place, *live.outline(parents), None, (), said, live.block))
+            parcels.append((place, *live.outline(parents), None, (), said, block))
         elif isinstance(span, LiveSpan):
             parcels.append(_unusual(scopes, span, span.outline(parents)))
         else:
@@ -92,9 +92,9 @@ class _Scopes:
 
 
 def _unusual(scopes: _Scopes, span: LiveSpan, outline: _Parcel) -> _Parcel:
-    whole = span.unusual()
+    block, whole = span.block, span.unusual()  # in this order: another transport may look meanwhile
     rest = None if whole is None else _rest(whole)
-    return (scopes.place(span.scope), *outline, rest, *_split(span.scalars), span.block)
+    return (scopes.place(span.scope), *outline, rest, *_split(dict(span.scalars)), block)
 
 
 def _other(scopes: _Scopes, whole: SpanRecord) -> _Parcel:

@@ -13,7 +13,7 @@ Spans as they are recorded, real OpenTelemetry spans all of them, and as transpo
 from __future__ import annotations
 
 from mttp.livespan.ended import Ended
-from mttp.livespan.exceptions import qualified_name
+from mttp.livespan.exceptions import error_message, qualified_name
 from mttp.livespan.guest import GuestSpan
 from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES
@@ -28,5 +28,6 @@ __all__ = [
     "Observers",
     "Origin",
     "Sink",
+    "error_message",
     "qualified_name",
 ]

@@ -15,7 +15,7 @@ from opentelemetry.context import Context
 from typing_extensions import ParamSpec, Self
 
 from mttp.codec.plain import mapped, name_key, number, plain, text
-from mttp.livespan import LiveSpan, Origin, qualified_name
+from mttp.livespan import LiveSpan, Origin, error_message, qualified_name
 from mttp.semconv import attributes as a
 
 __all__ = [
@@ -226,7 +226,7 @@ class Handle:
         else:
             assert self._span is not None
             self._span.record_exception(error)
-            self._finish(status="error", error_type=qualified_name(error), error_message=str(error))
+            self._finish(status="error", error_type=qualified_name(error), error_message=error_message(error))
 
     def _finish(self, **how: Any) -> None:
         raise NotImplementedError(f"{type(self).__name__} can't end as {how}")

@@ -65,6 +65,8 @@ class Packing:
         self.sink: Any = segment if mode == SPANS else self
         """Who takes the steps."""
         self._owner: Owner | None = owner
+        self._left: tuple[SpanContext, Mapping[str, Any]] | None = None
+        """Where the steps of late threads belong, once the owner was let go."""
         self._segment = segment
         self._seen = 0
         self._rows: list[_Row] = []
@@ -140,36 +142,39 @@ class Packing:
         The owner is let go: it holds this, and episodes are not to wait for the garbage collector.
         """
         self.write()
-        if self._rows:  # of a thread that was a moment late
-            self.write()
+        owner = self._owner
+        if owner is not None and self.sink is self:
+            self._left = (owner.at, owner.place)
         self._owner = None
+        self.write()  # of a thread that was a moment late; a later one has it written as any other
 
     def _write(self) -> None:
         owner = self._owner
-        if owner is None:
+        at = self._left if owner is None else (owner.at, owner.place)
+        if at is None:
             return
-        while self._block is not None and (taken := self._block.take()) is not None:
+        while owner is not None and self._block is not None and (taken := self._block.take()) is not None:
             first = owner.took(taken)
-            self._hand_on(owner, taken.columns, first, taken.start_times, taken.end_times)
+            self._hand_on(at, taken.columns, first, taken.start_times, taken.end_times)
         count = len(self._rows)
         rows, self._bytes = self._rows[:count], 0
         del self._rows[:count]
         for run in _runs(sorted(rows, key=lambda row: row[0])):
             indices, said, starts, ends = zip(*run, strict=True)
-            self._hand_on(owner, blocks.columns(said), indices[0], starts, ends)
+            self._hand_on(at, blocks.columns(said), indices[0], starts, ends)
 
     def _hand_on(
         self,
-        owner: Owner,
+        at: tuple[SpanContext, Mapping[str, Any]],
         columns: Mapping[str, Column],
         first: int,
         starts: Sequence[int],
         ends: Sequence[int],
     ) -> None:
         values = blocks.encode(columns, first_index=first, start_times=starts, end_times=ends)
-        span = owner.segment.span(
-            names.STEPS, owner.at, start_time=min(starts), place={**owner.place, **values}
-        )
+        assert self._segment is not None
+        parent, place = at
+        span = self._segment.span(names.STEPS, parent, start_time=min(starts), place={**place, **values})
         span.end(max(ends))
 
 

@@ -242,7 +242,8 @@ class Trajectory(Measured):
 
     def step_ended(self, step: OpenStep) -> None:
         """Enter what an ended step paid, and what it said of the end."""
-        del self._open_steps[id(step)]
+        if self._open_steps.pop(id(step), None) is None:  # entered already: two threads end it at once
+            return
         if step._reward is not None:
             self._paid(step._reward)
         elif step._invalid:
