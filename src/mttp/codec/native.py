@@ -121,7 +121,7 @@ def decode(payload: TraceSpan, *, source: str = "") -> SpanRecord:
     try:
         rest = msgspec.convert(payload.attrs.get(a.MESSAGE_REST, {}), _Rest)
         return _decoded(payload, rest, source)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
         raise PayloadError(f"trace.span: attrs.{a.MESSAGE_REST}: {error}") from error
 
 
