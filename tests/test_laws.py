@@ -24,6 +24,7 @@ VOCABULARY = {
     "episodes": 1,
     "baselines": 1,
     "messages": 1,
+    "rewards": 2,
     "codec": 2,
     "wire": 2,
 }

@@ -1,0 +1,189 @@
+"""The document of a reward spec: what a file may say, before any code is looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+__all__ = [
+    "FORMAT",
+    "Better",
+    "Bounds",
+    "Case",
+    "CaseKind",
+    "Combine",
+    "Entry",
+    "Expected",
+    "Include",
+    "InputType",
+    "Kind",
+    "Document",
+]
+
+FORMAT: Final = "reward-spec/1"
+"""What a document says under `mttp`, so that it is known for what it is."""
+
+Kind = Literal["verifier", "check", "rubric", "shaping", "penalty", "judge"]
+"""What part a component has in the reward; see the fields of `Entry`."""
+Combine = Literal["gated", "weighted_sum", "product", "minimum", "lexicographic"]
+"""How the values of the components make one, where no check failed."""
+CaseKind = Literal["valid", "unusual", "near-miss", "exploit", "violation"]
+"""What a case shows: a right answer, a rare form of it, nearly one, a cheat, a broken check."""
+InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
+"""Type of an input, in JSON's words; a `?` behind it in a document makes it optional."""
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
+_Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")]
+_Range = tuple[float, float]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, strict=False, populate_by_name=True
+    )
+
+
+class Entry(_Part):
+    """One component: a function of the user's and what it counts for."""
+
+    name: _Name
+    """Unique among the components and includes of a spec."""
+    kind: Kind
+    """
+    verifier: did the task succeed. check: a hard constraint, which gates. rubric: a graded criterion.
+    shaping: a small signal on the way. penalty: what is taken off. judge: a model's or a person's opinion.
+    """
+    use: str | None = None
+    """`module:function`; the module beside the spec, or installed. None for a function given in Python."""
+    description: str = ""
+    weight: float = 1.0
+    """Factor of the value in a sum; of a check it has no meaning."""
+    range: _Range | None = None
+    """Lowest and highest value that the function gives; a value beyond is clipped or invalid."""
+    clip: bool = False
+    """Whether a value beyond `range` becomes its nearest end, counted; else it makes the sample invalid."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Keyword arguments that are the same for every sample."""
+    arity: Literal["sample", "batch", "output-truth"] = "sample"
+    """
+    sample: it takes what it names of the inputs.
+    batch: it takes lists of them and gives a list, as TRL's `(prompts, completions, **kwargs)`.
+    output-truth: it takes the first input and the second by position.
+    """
+    scope: Literal["terminal", "step"] = "terminal"
+    """Whether it scores an episode's end, or each of its steps."""
+    relative: bool = False
+    """Whether its values mean something within a group only, such as ranks."""
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How often it is called for one sample; for judges that are noisy."""
+    aggregate: Literal["mean", "median", "minimum", "maximum", "majority"] = "mean"
+    """What is made of the repeats."""
+    timeout: Annotated[float, Field(gt=0)] | None = None
+    """Seconds for one call."""
+    isolation: Literal["none", "process"] = "none"
+    """process: in a worker, which is ended at its time limit; else a late value is marked late."""
+    priority: int | None = None
+    """Rank under `lexicographic`, lowest first."""
+    threshold: float | None = None
+    """Least value with which a verifier passes; by default the highest of its range, else 1."""
+    depends: tuple[str, ...] = ()
+    """Files beside the spec whose content changes scores."""
+    version: str | None = None
+    """Version of what it does, where its code can't be read."""
+
+
+class Include(_Part):
+    """Another spec as one component of this one."""
+
+    spec: str
+    """Path of its file, or the name of an installed one."""
+    version: str | None = None
+    """Which versions will do, such as `^1.2`, `>=1.2,<2` or `1.2.0`; a lint error where it is left out."""
+    as_: _Name = Field(alias="as")
+    """Its name here."""
+    kind: Kind = "rubric"
+    weight: float = 1.0
+    priority: int | None = None
+
+
+class Bounds(_Part):
+    """What a number is expected to be."""
+
+    min: float | None = None
+    max: float | None = None
+    equals: float | None = None
+    tolerance: float = 1e-9
+    """Of `equals`."""
+
+
+class Expected(_Part):
+    """What a case is expected to give; what is not stated is not looked at."""
+
+    value: float | Bounds | None = None
+    status: Literal["ok", "error", "abstained", "missing"] | None = None
+    verdict: Literal["pass", "fail"] | None = None
+    failed_checks: tuple[str, ...] | None = None
+    components: dict[str, float | Bounds] = Field(default_factory=dict)
+
+
+class Case(_Part):
+    """One sample and what the spec is expected to make of it."""
+
+    name: _Name
+    kind: CaseKind
+    description: str = ""
+    input: dict[str, Any]
+    expect: Expected | None = None
+    human: float | None = None
+    """What a person gave it."""
+
+
+class Better(_Part):
+    """One case is to be paid more than another."""
+
+    better: str
+    than: str
+    by: Annotated[float, Field(ge=0)] = 0.0
+    """At least so much more; strictly more where it is 0."""
+
+
+class Function(_Part):
+    """A function of the user's that combines."""
+
+    use: str | None = None
+    version: str | None = None
+
+
+class Document(_Part):
+    """A reward spec as it is written."""
+
+    mttp: Literal["reward-spec/1"] = FORMAT
+    name: _Name
+    version: _Version
+    """Semantic version; see `mttp spec diff` for the bump that a change deserves."""
+    description: str = ""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """Type by name of what a sample has; see `InputType`."""
+    components: tuple[Entry, ...] = ()
+    include: tuple[Include, ...] = ()
+    combine: Combine | Function = "gated"
+    """How values become one; `{use: "module:function"}` for the user's own."""
+    partial_credit: float | None = None
+    """Under `gated`: the most that a sample may get whose verifier failed; without it, it gets the floor."""
+    range: _Range | None = None
+    """Lowest and highest reward; by default what the components can reach."""
+    clip: bool = False
+    """Whether a reward beyond `range` becomes its nearest end, counted; else it is invalid."""
+    floor: float | None = None
+    """What a sample gets where a check failed: the range's minimum, unless stated."""
+    on_invalid: Literal["invalid", "floor", "skip"] = "invalid"
+    """
+    What becomes of a sample where a component raised, abstained, timed out or gave NaN.
+    invalid: it has no reward. floor: it gets the floor. skip: the others count, their weights as they are.
+    """
+    depends: tuple[str, ...] = ()
+    """Files beside the spec whose content changes scores."""
+    distributions: tuple[str, ...] = ()
+    """Installed distributions whose code may be called, and whose versions change scores."""
+    cases: tuple[Case | Better, ...] = ()

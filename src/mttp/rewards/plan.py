@@ -1,0 +1,51 @@
+"""A reward spec ready to score: functions found, includes resolved, gates and weights stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mttp.episodes import Spec
+from mttp.rewards.document import Combine, Entry
+
+__all__ = ["Component", "Plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """One component as it is scored."""
+
+    entry: Entry
+    """What the document says of it; for an included spec, an entry made from its include."""
+    function: Callable[..., Any] | None = None
+    """What is called; None for an included spec."""
+    plan: Plan | None = None
+    """The included spec, whose reward is this component's value."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the spec."""
+        return self.entry.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that scoring needs of a spec."""
+
+    identity: Spec
+    """Name, version and digests, as every reward says them."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Type by name; a `?` behind it makes it optional. Empty where the document states none."""
+    components: tuple[Component, ...] = ()
+    combine: Combine | Callable[..., Any] = "gated"
+    """By name, or the user's function of (values by name, weights by name)."""
+    partial_credit: float | None = None
+    range: tuple[float, float] | None = None
+    """Lowest and highest reward that is stated or can be reached; None where a component has no range."""
+    clip: bool = False
+    floor: float = 0.0
+    """What a failed check gives."""
+    on_invalid: str = "invalid"
+    location: str | None = None
+    """Path of the spec's file, by which a worker loads it again."""
