@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading.traces import episode, run, span_id, trace_id, write, write_bytes
+from reading.traces import episode, foreign, run, span_id, trace_id, write, write_bytes
 from typer.testing import CliRunner
 
 import mttp
@@ -301,6 +301,19 @@ def test_check_fails_from_a_level_on(level: str, expected: int):
     A value that no enum lists is information.
     """
     assert expected == invoke("check", flawed(reward=1.0), "--fail-on", level).exit_code
+
+
+@pytest.mark.parametrize(("level", "expected"), [("violation", 1), ("none", 0)])
+def test_check_fails_where_there_is_nothing_to_check(level: str, expected: int):
+    """
+    A gate that looked at nothing has not let anything through.
+    """
+    write("others.jsonl", [foreign(1), foreign(2)])
+
+    result = invoke("check", "others.jsonl", "--fail-on", level)
+
+    assert expected == result.exit_code
+    assert ("no span of mttp is there, but 2 spans of others" in result.stderr) is bool(expected)
 
 
 def test_check_prints_json(good: str):

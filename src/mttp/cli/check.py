@@ -12,6 +12,7 @@ from mttp.checking import Findings, Level
 from mttp.checking import check as find
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.report.findings import document, headline, markdown, render
+from mttp.report.words import count
 
 __all__ = ["check"]
 
@@ -42,6 +43,7 @@ def check(
 
     Attributes that are missing, of the wrong type, deprecated or unknown, undefined enum values,
     and spans of the wrong kind or in the wrong place. Ids and levels are those of weaver's live-check.
+    Where nothing of mttp is recorded, nothing was checked, and that fails too.
 
     \b
     Examples:
@@ -62,7 +64,11 @@ def check(
 
 
 def _fail(findings: Findings, fail_on: FailOn) -> None:
-    """Exit with 1 where something is bad enough."""
+    """Exit with 1 where something is bad enough, or nothing was there to be checked."""
+    if fail_on is not FailOn.NONE and not findings.spans:
+        others = f", but {count(findings.foreign, 'span')} of others" if findings.foreign else ""
+        print(f"mttp: nothing was checked: no span of mttp is there{others}", file=sys.stderr)
+        raise typer.Exit(1)
     if fail_on is not FailOn.NONE and findings.at_least(cast(Level, fail_on.value)):
         print(f"mttp: {headline(findings)}; --fail-on is {fail_on.value}", file=sys.stderr)
         raise typer.Exit(1)
