@@ -211,7 +211,7 @@ def test_the_official_encoder_says_the_same_as_ours() -> None:
             return super().export(spans)
 
     exporter = Keeping()
-    facts = {"a": [1, None, {"b": b"c"}]}
+    facts = {"a": [1, {"b": b"c"}]}
     with mttp.configure(exporter), mttp.episode(metadata=facts) as episode, episode.step() as step:
         step.observation(np.arange(6.0).reshape(2, 3))
         step.tokens([1, 2, 3], logprobs=[-0.5, -0.25, -0.125])

@@ -47,6 +47,8 @@ FLUSH_SECONDS = 1.0
 """How long a part that `carry` made waits at its end to be written."""
 BAGGAGE_BYTES = 8192
 """What a baggage holds at most, by the W3C's rules."""
+ENTRY_BYTES = 4096
+"""What OpenTelemetry's propagator reads of one entry at most."""
 
 _TRACE = TraceContextTextMapPropagator()
 _BAGGAGE = W3CBaggagePropagator()
@@ -133,7 +135,19 @@ def _propagated(where: Whereabouts, entries: Mapping[str, str]) -> dict[str, str
         context = baggage.set_baggage(name, value, context)
     _TRACE.inject(headers, context)
     _BAGGAGE.inject(headers, context)
+    if "baggage" in headers:
+        headers["baggage"] = _bounded(headers["baggage"])
     return headers
+
+
+def _bounded(header: str) -> str:
+    """What of a baggage others take: older propagators write more than they read."""
+    kept = ""
+    for entry in header.split(","):
+        longer = f"{kept},{entry}" if kept else entry
+        if len(entry) <= ENTRY_BYTES and len(longer) <= BAGGAGE_BYTES:
+            kept = longer
+    return kept
 
 
 def _entries(where: Whereabouts) -> dict[str, str]:
