@@ -68,7 +68,16 @@ BOTH = {
 }
 LAYERS = VOCABULARY | WRITE | READ | BOTH
 SIBLINGS = ("transports", "cli")
-SHARED_SIBLINGS = {"transports.options", "transports.environment", "cli.output", "cli.files", "cli.app"}
+SHARED_SIBLINGS = {
+    "transports.options",
+    "transports.environment",
+    "transports.replies",
+    "transports.shrinking",
+    "transports.file",
+    "cli.output",
+    "cli.files",
+    "cli.app",
+}
 
 
 def modules() -> dict[str, Path]:
