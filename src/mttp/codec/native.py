@@ -11,7 +11,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +20,12 @@ import msgspec
 from mttp.codec import profiles
 from mttp.codec.plain import Plain
 from mttp.errors import PayloadError
-from mttp.messages.payloads import TraceSpan
+from mttp.messages import Message, Payload, TraceSpan
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "messages", "records"]
 
 _STATUSES = ("unset", "ok", "error")
 _STATUS_CODES = {"ok": 1, "error": 2}
@@ -83,6 +83,28 @@ _SAME = (
     "dropped_links",
 )
 """Fields that a span and its rest both have."""
+
+
+def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
+    """
+    What is sent of a span: payloads, each with the id of its message, None for a new one.
+
+    The span itself has the same id however often it is sent, so that whoever gets it twice can tell.
+    """
+    yield encode(span), f"{span.trace_id[16:]}{span.span_id}"
+
+
+def records(message: Message) -> list[SpanRecord] | None:
+    """
+    The spans that a message says; None where messages of its type say none.
+
+    Raises PayloadError where the payload is not what its type says.
+    """
+    if message.type != TraceSpan.TYPE:
+        return None
+    payload = message.decode()
+    assert isinstance(payload, TraceSpan)
+    return [decode(payload, source=message.source)]
 
 
 def encode(span: SpanRecord) -> TraceSpan:
