@@ -25,7 +25,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
-__all__ = ["decode", "encode", "messages", "records"]
+__all__ = ["decode", "encode", "envelop", "messages", "records"]
 
 _STATUSES = ("unset", "ok", "error")
 _STATUS_CODES = {"ok": 1, "error": 2}
@@ -92,6 +92,19 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
     The span itself has the same id however often it is sent, so that whoever gets it twice can tell.
     """
     yield encode(span), f"{span.trace_id[16:]}{span.span_id}"
+
+
+def envelop(span: SpanRecord, *, source: str = "", timestamp_ns: int | None = None) -> list[Message]:
+    """
+    What is sent of a span, each with a checksum; `source` is by default the service that recorded it.
+
+    Raises EncodeError for what JSON can't hold, EnvelopeError where a message would be too large.
+    """
+    source = source or str(span.scope.resource.get(a.SERVICE_NAME) or "mttp")
+    return [
+        Message.new(source, payload, id=id, timestamp_ns=timestamp_ns, checksum=True)
+        for payload, id in messages(span)
+    ]
 
 
 def records(message: Message) -> list[SpanRecord] | None:

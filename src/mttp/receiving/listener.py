@@ -178,8 +178,6 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection, request after request."""
 
     protocol_version = "HTTP/1.1"
-    server_version = "mttp"
-    sys_version = ""
     disable_nagle_algorithm = True
     server: _Server
 
@@ -221,6 +219,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(refused.status, str(refused))
         else:
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "messages are sent by POST")
+
+    def version_string(self) -> str:
+        """What it is."""
+        return "mttp"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""

@@ -18,7 +18,6 @@ from mttp.errors import EnvelopeError, SendError
 from mttp.messages import Message
 from mttp.readable import record
 from mttp.refusal import Refused, Rejection
-from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 from mttp.transports.native import backoff
 from mttp.transports.native.outlets import Outlet
@@ -121,11 +120,8 @@ class NativeTransport(SpanExporter):
             raise Refused(str(error), kept=spans) from error
 
     def _messages(self, span: SpanRecord) -> list[Message]:
-        source = self._source or str(span.scope.resource.get(a.SERVICE_NAME) or "mttp")
         try:
-            return [
-                Message.new(source, payload, id=id, checksum=True) for payload, id in native.messages(span)
-            ]
+            return native.envelop(span, source=self._source)
         except EnvelopeError as error:
             raise SendError(str(error), cause="too_large") from error
         except Exception as error:  # others' spans may hold what no message can
