@@ -242,8 +242,12 @@ def _survives(key: str, value: Plain) -> bool:
     """Whether a value is seen at a glance to come back as it is."""
     kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
     if isinstance(value, list) and kinds == {float} and _type(key) == "double[]":
-        return 0.0 not in value and math.isfinite(sum(value))
+        return math.isfinite(sum(value)) and not (0.0 in value and any(map(_is_negative_zero, value)))
     return kinds <= {str, bool} or (kinds == {int} and not _type(key).startswith("double"))
+
+
+def _is_negative_zero(value: float) -> bool:
+    return value == 0.0 and math.copysign(1.0, value) < 0.0
 
 
 def _well_known(span: SpanRecord) -> dict[str, Any]:
@@ -267,7 +271,11 @@ def _written(value: Plain) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
         return {str(key): _written(item) for key, item in value.items()}
-    return [_written(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if not isinstance(value, (list, tuple)):
+        return value
+    kinds = set(map(type, value))
+    is_plain = kinds <= {int, str, bool} or (kinds == {float} and math.isfinite(sum(value)))
+    return value if is_plain else [_written(item) for item in value]
 
 
 def _through_json(value: Plain) -> Any:
