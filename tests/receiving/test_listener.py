@@ -354,6 +354,21 @@ def test_too_many_connections_are_asked_to_come_again(monkeypatch: pytest.Monkey
         assert eventually(lambda: asked(inbox, PING)[0] == 202)
 
 
+def test_what_was_received_may_be_read(inbox: mttp.Receiver) -> None:
+    """
+    As a recording; a payload that is no span is an error, and other messages are none.
+    """
+    with mttp.configure(inbox.address), mttp.episode(env="sent"):
+        pass
+    asked(inbox, PING)
+    asked(inbox, Message(id="i", source="s", type="trace.span", payload=b"[]").to_bytes())
+    inbox.close()
+    recording = mttp.read(inbox)
+
+    assert ["sent"] == [episode.env for episode in recording]
+    assert {"payload": 1} == dict(inbox.stats.errors)
+
+
 # Ends.
 
 

@@ -7,7 +7,6 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -218,8 +217,8 @@ def test_the_same_code_records_the_same_on_all_of_them(kind: str) -> None:
         inbox.close()
         source: Any = {
             "file": lambda: "a.jsonl",
-            "chan": lambda: Taken(mttp.receive("chan://all")),
-            "http": lambda: Taken(inbox),
+            "chan": lambda: mttp.receive("chan://all"),
+            "http": lambda: inbox,
         }[kind]()
         found = mttp.read(source)
     (expected,) = mttp.read(session)
@@ -228,18 +227,6 @@ def test_the_same_code_records_the_same_on_all_of_them(kind: str) -> None:
     assert_same(project(expected, limits if kind == "http" else Withholding()), found.episodes[0])
     assert [] == found.problems
     assert {} == dict(session.stats.lost)
-
-
-class Taken:
-    """What a receiver had, for `mttp.read`."""
-
-    def __init__(self, receiver: mttp.Receiver) -> None:
-        self._lines = [message.to_bytes() for message in receiver]
-
-    def records(self) -> Iterator[Any]:
-        """The spans, by way of a file."""
-        Path("taken.jsonl").write_bytes(b"\n".join(self._lines))
-        return iter(list(mttp.scan("taken.jsonl", arrays=True)))
 
 
 def test_several_addresses_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,11 @@ from urllib.parse import parse_qsl
 
 from typing_extensions import Self
 
+from mttp.codec import native
 from mttp.errors import ConfigureError, DecodeError, TransportError
 from mttp.messages import Line, Message
 from mttp.receiving.origins import Origin
+from mttp.spans import SpanRecord
 
 __all__ = ["Receiver", "ReceiverStats", "receive"]
 
@@ -38,7 +40,11 @@ class ReceiverStats:
     received: int = 0
     """Messages that were handed out."""
     errors: Counter[str] = field(default_factory=Counter)
-    """Those that were none, or may not be trusted, by kind: envelope, version or checksum."""
+    """
+    Those that were none, or may not be trusted, by kind: envelope, version or checksum.
+
+    Where spans are read, payload too: those whose payload is none.
+    """
     refused: Counter[str] = field(default_factory=Counter)
     """Over HTTP, requests that were turned down for another reason, by answer: http_404, http_503, …"""
 
@@ -82,6 +88,19 @@ class Receiver:
                     self.stats.received += 1
                     return line.message
                 self._note(line)
+
+    def records(self) -> Iterator[SpanRecord]:
+        """
+        The spans of the messages that come in, until no more do: `mttp.read(receiver)` reads them.
+
+        A listener that is not closed waits for more.
+        """
+        for place, message in enumerate(self, start=1):
+            try:
+                yield from native.records(message) or ()
+            except DecodeError as error:
+                with self._lock:
+                    self._note(Line(place, len(message.payload), error=error, source=message.source))
 
     def close(self) -> None:
         """
