@@ -23,7 +23,15 @@ def stated(value: mttp.Episode, flag: str) -> bool | None:
     return next((answer for answer in reversed(said) if answer is not None), None)
 
 
-TRANSPORTS = ("memory://", "file://a.jsonl", "file://a.jsonl.gz", "file://a.jsonl.zst", "file://runs/")
+TRANSPORTS = (
+    "memory://",
+    "file://a.jsonl",
+    "file://a.jsonl.gz",
+    "file://a.jsonl.zst",
+    "file://runs/",
+    "mttp+file://a.mttp.jsonl",
+    "mttp+file://a.mttp.jsonl.gz",
+)
 
 
 def through(transport: str, value: mttp.Episode) -> mttp.Episode:
@@ -31,7 +39,7 @@ def through(transport: str, value: mttp.Episode) -> mttp.Episode:
     with mttp.configure(transport=transport) as session:
         session.record(value)
     assert not session.stats.lost
-    source = session if transport == "memory://" else transport.removeprefix("file://")
+    source = session if transport == "memory://" else transport.rpartition("file://")[2]
     recording = mttp.read(source)
     configuration.forget()
     assert [] == recording.problems
@@ -86,12 +94,13 @@ def test_a_recording_can_be_recorded_again() -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes())
-def test_any_episode_comes_back_equal_from_memory_and_file(value: mttp.Episode) -> None:
+def test_any_episode_comes_back_equal_from_memory_and_files(value: mttp.Episode) -> None:
     """
-    Whatever can be said without fault is read as it was said, and alike from memory and file.
+    Whatever can be said without fault is read as it was said, and alike from memory and files.
     """
     with TemporaryDirectory() as directory:
-        for transport in ("memory://", f"file://{Path(directory)}/a.jsonl"):
+        place = Path(directory)
+        for transport in ("memory://", f"file://{place}/a.jsonl", f"mttp+file://{place}/b.jsonl"):
             found = through(transport, value)
             wanted = expected_of(value, found)
             unstated = {"return_", "return_basis", "step_reward_sum"}  # derived from the rewards

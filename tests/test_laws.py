@@ -25,6 +25,7 @@ VOCABULARY = {
     "baselines": 1,
     "messages": 1,
     "rewards": 2,
+    "channels": 2,
     "codec": 2,
     "wire": 2,
 }
@@ -56,6 +57,7 @@ WRITE = {
     "late": 13,
     "integrations": 13,
     "instrumentation": 14,
+    "sending": 9,
 }
 READ = {
     "reading": 4,
@@ -63,13 +65,23 @@ READ = {
     "report": 6,
 }
 BOTH = {
+    "receiving": 15,
     "testing": 15,
     "cli": 16,
     "__main__": 17,
 }
 LAYERS = VOCABULARY | WRITE | READ | BOTH
 SIBLINGS = ("transports", "cli")
-SHARED_SIBLINGS = {"transports.options", "transports.environment", "cli.output", "cli.files", "cli.app"}
+SHARED_SIBLINGS = {
+    "transports.options",
+    "transports.environment",
+    "transports.replies",
+    "transports.shrinking",
+    "transports.file",
+    "cli.output",
+    "cli.files",
+    "cli.app",
+}
 
 
 def modules() -> dict[str, Path]:
@@ -206,10 +218,10 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Agent Annotation Call Episode Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Recording
-        Reward Route Run Sampling Session Spec Step Tokens Update
-        annotate carry check configure current_episode current_session current_step episode errors
-        extract group inject instrument messages prefer read scan score step summarize update wrap
+        Agent Annotation Call Episode Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Receiver
+        Recording Reward Route Run Sampling Sender Session Spec Step Tokens Update
+        annotate carry check configure current_episode current_session current_step dial episode errors
+        extract group inject instrument messages prefer read receive scan score step summarize update wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from mttp.late import annotate, prefer, score
     from mttp.learning import group, update
     from mttp.reading import Recording, read, scan, summarize
+    from mttp.receiving import Receiver, receive
     from mttp.recorder import OpenAgent, OpenEpisode, OpenPart, OpenStep, current_episode, current_step
     from mttp.recorder.open_group import OpenGroup
     from mttp.routes import Route
     from mttp.sampling import Sampling
+    from mttp.sending import Sender, dial
     from mttp.session import Session
 
 __version__ = "0.1.0"
@@ -89,6 +91,10 @@ __all__ = [
     "Annotation",
     # on the wire
     "messages",
+    "dial",
+    "Sender",
+    "receive",
+    "Receiver",
     # faults
     "errors",
 ]
@@ -123,6 +129,10 @@ _HOMES = {
     "summarize": "reading",
     "check": "checking",
     "Recording": "reading",
+    "dial": "sending",
+    "Sender": "sending",
+    "receive": "receiving",
+    "Receiver": "receiving",
     "Run": "episodes",
     "Episode": "episodes",
     "Agent": "episodes",

@@ -8,6 +8,7 @@ Every error that mttp raises on purpose.
     ├── MissingExtra        an optional dependency is not installed (also an ImportError)
     ├── ReadError           a recording can't be read
     ├── EncodeError         a message can't be written
+    ├── SendError           a message was not taken by whoever it was sent to
     └── DecodeError         a message can't be read, or may not be trusted
         ├── EnvelopeError   it is no message: malformed, too large, or without what each must have
         ├── PayloadError    its payload is not what its type says
@@ -30,6 +31,7 @@ __all__ = [
     "MttpError",
     "PayloadError",
     "ReadError",
+    "SendError",
     "TransportError",
     "VersionError",
 ]
@@ -64,6 +66,21 @@ class MissingExtra(MttpError, ImportError):  # noqa: N818 - reads as what it say
 
 class EncodeError(MttpError, ValueError):
     """A message can't be written: what it should hold has no place in JSON."""
+
+
+class SendError(MttpError):
+    """A message was not taken by whoever it was sent to, or could not be sent at all."""
+
+    def __init__(
+        self, message: str, *, cause: str, may_pass: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.cause = cause
+        """Why, in a word: http_400, connection, timeout, tls, too_large, channel_full, closed, invalid."""
+        self.may_pass = may_pass
+        """Whether the same message may be taken later."""
+        self.retry_after = retry_after
+        """Seconds for which nothing should be sent, where whoever refused it said so."""
 
 
 class DecodeError(MttpError, ValueError):

@@ -38,7 +38,7 @@ RUN_ID_VARIABLE = "MTTP_RUN_ID"
 TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
 """The transports, where `configure` is not told any; it is set for child processes likewise."""
 
-_AND_ANOTHER = re.compile(r",\s*(?=[a-z]+://)")
+_AND_ANOTHER = re.compile(r",\s*(?=[a-z+]+://)")
 """A comma, where another address follows."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from typing import Any
 
-__all__ = ["Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen"]
+__all__ = ["Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +92,11 @@ def frozen(draft: Any) -> SpanRecord:
     draft.__class__ = SpanRecord
     record: SpanRecord = draft
     return record
+
+
+def without_arrays(record: SpanRecord) -> SpanRecord:
+    """The span without attributes that are arrays, maps or bytes, without events and links."""
+    scalars = {
+        key: value for key, value in record.attributes.items() if isinstance(value, (str, bool, int, float))
+    }
+    return replace(record, attributes=scalars, events=(), links=())

@@ -172,7 +172,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
     """
     And what is neither date nor number is no answer.
     """
-    from mttp.transports.otlp import http
+    from mttp.transports.replies import seconds_to_wait
 
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
 
@@ -185,7 +185,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
         "7",
         "",
     ]
-    assert [30.0, 0.0, None, None, 0.0, 7.0, None] == [http._seconds(text) for text in given]
+    assert [30.0, 0.0, None, None, 0.0, 7.0, None] == [seconds_to_wait(text) for text in given]
 
 
 def test_retry_info_may_stand_by_itself(receiver: OtlpReceiver) -> None:

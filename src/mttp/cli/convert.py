@@ -1,16 +1,18 @@
-"""`mttp convert`: a recording in another format, with nothing lost."""
+"""`mttp convert`: a recording in another format, with nothing lost in silence."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mttp.cli.files import writer
+from mttp.cli.files import Format, writer
 from mttp.cli.output import Strict, finish, progress
 from mttp.errors import ConfigureError
 from mttp.reading import copies
+from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find, is_parquet
 from mttp.report.words import count
@@ -23,10 +25,14 @@ def convert(
         list[str],
         typer.Argument(
             metavar="IN... OUT",
-            help="Recordings: files, globs or directories; then a .parquet, .jsonl, .jsonl.gz or .jsonl.zst.",
+            help="Recordings: files, globs or directories; then a .parquet, .jsonl, .jsonl.gz or .jsonl.zst, "
+            "or for messages a .mttp.jsonl and so on.",
         ),
     ],
     *,
+    to: Annotated[
+        Format | None, typer.Option("--to", help="The format of OUT, where its name does not say.")
+    ] = None,
     beside: Annotated[
         bool, typer.Option("--beside", help="Instead of OUT, a Parquet copy beside each file.")
     ] = False,
@@ -36,7 +42,7 @@ def convert(
     """
     Write a recording in another format.
 
-    Every span is written as it is, to one Parquet file or one of OTLP JSON lines.
+    Every span is written as it is, to one Parquet file, one of OTLP JSON lines, or one of messages.
     In Parquet a span is a row, and an attribute of the convention a typed column of its name.
     With --beside every file gets a copy of its own, a.jsonl.parquet beside a.jsonl, which is read in its
     place for as long as the file stays as it is.
@@ -46,6 +52,7 @@ def convert(
       mttp convert runs/cartpole.jsonl cartpole.parquet
       mttp convert cartpole.parquet cartpole.jsonl.zst
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
+      mttp convert runs/cartpole.jsonl cartpole.mttp.jsonl
       mttp convert --beside runs/
     """
     if beside:
@@ -53,7 +60,7 @@ def convert(
     elif len(paths) < 2:
         raise typer.BadParameter("give OUT too, or --beside")
     else:
-        _convert(paths[:-1], Path(paths[-1]), overwrite=overwrite, strict=strict)
+        _convert(paths[:-1], Path(paths[-1]), to, overwrite=overwrite, strict=strict)
 
 
 def _copy(sources: list[str]) -> None:
@@ -64,8 +71,9 @@ def _copy(sources: list[str]) -> None:
             print(f"wrote {made} ({made.stat().st_size:,} bytes)")
 
 
-def _convert(sources: list[str], target: Path, *, overwrite: bool, strict: bool) -> None:
-    write = writer(target)
+def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: bool, strict: bool) -> None:
+    refused: list[str] = []
+    write = writer(target, to, refuse=lambda span, error: refused.append(f"span {span.name!r}: {error}"))
     if target.exists() and not overwrite:
         raise ConfigureError(f"{target} exists; --overwrite replaces it")
     partial = target.with_name(f".{target.name}.partial")
@@ -76,5 +84,15 @@ def _convert(sources: list[str], target: Path, *, overwrite: bool, strict: bool)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-    print(f"wrote {count(written, 'span')} to {target} ({target.stat().st_size:,} bytes)")
+    print(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
+    for reason in refused:
+        scan.add_problem("unwritable_span", f"{reason}; it was left out")
+    _name_left_out(scan.problems)
     finish(scan.problems, strict=strict)
+
+
+def _name_left_out(problems: list[Problem]) -> None:
+    """Say what the format has no place for."""
+    for problem in problems:
+        if problem.kind in ("other_message", "unwritable_span"):
+            print(f"mttp: {problem}", file=sys.stderr)

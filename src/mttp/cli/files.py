@@ -3,36 +3,68 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-from mttp.errors import ConfigureError, MissingExtra
+from mttp.errors import ConfigureError, MissingExtra, MttpError
 from mttp.reading import parquet
 from mttp.spans import SpanRecord
 from mttp.wire.otlp_json import encode_records
 
-__all__ = ["Write", "writer"]
+__all__ = ["Format", "Refuse", "Write", "writer"]
 
 Write: TypeAlias = Callable[[Path, Iterable[SpanRecord]], int]
 """Writes spans to a file; how many there were."""
+Refuse: TypeAlias = Callable[[SpanRecord, MttpError], None]
+"""Told of a span that the format can't hold, and why."""
+
+_MESSAGES = (".mttp.jsonl", ".mttp.jsonl.gz", ".mttp.jsonl.zst")
 
 
-def writer(target: Path) -> Write:
-    """What writes the format of `target`; raises ConfigureError where its name says none."""
-    writers: dict[str, Write] = {
-        ".parquet": parquet.write,
-        ".jsonl": _lines(lambda path: path.open("wb")),
-        ".json": _lines(lambda path: path.open("wb")),
-        ".gz": _lines(lambda path: cast("IO[bytes]", gzip.open(path, "wb"))),  # noqa: SIM115 - _lines closes it
-        ".zst": _lines(_open_zstd),
+class Format(str, Enum):
+    """How spans are written."""
+
+    OTLP = "otlp"
+    MESSAGES = "messages"
+    PARQUET = "parquet"
+
+
+def writer(target: Path, format: Format | None = None, *, refuse: Refuse | None = None) -> Write:
+    """
+    What writes the format of `target`; raises ConfigureError where its name says none.
+
+    Without `refuse`, a span that the format can't hold raises.
+    """
+    openers: dict[str, Callable[[Path], IO[bytes]]] = {
+        ".jsonl": lambda path: path.open("wb"),
+        ".json": lambda path: path.open("wb"),
+        ".gz": lambda path: cast("IO[bytes]", gzip.open(path, "wb")),  # noqa: SIM115 - _lines closes it
+        ".zst": _open_zstd,
     }
-    if target.suffix not in writers:
-        raise ConfigureError(f"{target}: its name must end in .parquet, .jsonl, .jsonl.gz or .jsonl.zst")
-    return writers[target.suffix]
+    format = format or _format(target)
+    if format is Format.PARQUET:
+        return parquet.write
+    if target.suffix not in openers:
+        raise ConfigureError(
+            f"{target}: its name must end in .parquet, .jsonl, .jsonl.gz or .jsonl.zst, "
+            "or in .mttp.jsonl and so on for messages"
+        )
+    if format is Format.MESSAGES:
+        return _lines(openers[target.suffix], lambda records: _messages(records, refuse))
+    return _lines(openers[target.suffix], encode_records)
 
 
-def _lines(open_: Callable[[Path], IO[bytes]]) -> Write:
+def _format(target: Path) -> Format:
+    if target.suffix == ".parquet":
+        return Format.PARQUET
+    return Format.MESSAGES if target.name.endswith(_MESSAGES) else Format.OTLP
+
+
+def _lines(
+    open_: Callable[[Path], IO[bytes]], encode: Callable[[Iterable[SpanRecord]], Iterable[bytes]]
+) -> Write:
     def write(path: Path, records: Iterable[SpanRecord]) -> int:
         written = 0
 
@@ -43,11 +75,26 @@ def _lines(open_: Callable[[Path], IO[bytes]]) -> Write:
                 yield record
 
         with open_(path) as file:
-            for line in encode_records(counted()):
+            for line in encode(counted()):
                 file.write(line)  # a zstd file has no writelines
         return written
 
     return write
+
+
+def _messages(records: Iterable[SpanRecord], refuse: Refuse | None) -> Iterator[bytes]:
+    """Of each span the line of its message, the same however often it is written."""
+    from mttp.codec import native  # pydantic, which the other formats do without
+
+    for record in records:
+        try:
+            made = native.envelop(record, timestamp_ns=record.end_time or record.start_time)
+        except MttpError as error:
+            if refuse is None:
+                raise
+            refuse(record, error)
+        else:
+            yield from (message.to_bytes() + b"\n" for message in made)
 
 
 def _open_zstd(path: Path) -> Any:

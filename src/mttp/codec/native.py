@@ -11,7 +11,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +20,12 @@ import msgspec
 from mttp.codec import profiles
 from mttp.codec.plain import Plain
 from mttp.errors import PayloadError
-from mttp.messages.payloads import TraceSpan
+from mttp.messages import Message, Payload, TraceSpan
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "envelop", "messages", "records"]
 
 _STATUSES = ("unset", "ok", "error")
 _STATUS_CODES = {"ok": 1, "error": 2}
@@ -83,6 +83,41 @@ _SAME = (
     "dropped_links",
 )
 """Fields that a span and its rest both have."""
+
+
+def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
+    """
+    What is sent of a span: payloads, each with the id of its message, None for a new one.
+
+    The span itself has the same id however often it is sent, so that whoever gets it twice can tell.
+    """
+    yield encode(span), f"{span.trace_id[16:]}{span.span_id}"
+
+
+def envelop(span: SpanRecord, *, source: str = "", timestamp_ns: int | None = None) -> list[Message]:
+    """
+    What is sent of a span, each with a checksum; `source` is by default the service that recorded it.
+
+    Raises EncodeError for what JSON can't hold, EnvelopeError where a message would be too large.
+    """
+    source = source or str(span.scope.resource.get(a.SERVICE_NAME) or "mttp")
+    return [
+        Message.new(source, payload, id=id, timestamp_ns=timestamp_ns, checksum=True)
+        for payload, id in messages(span)
+    ]
+
+
+def records(message: Message) -> list[SpanRecord] | None:
+    """
+    The spans that a message says; None where messages of its type say none.
+
+    Raises PayloadError where the payload is not what its type says.
+    """
+    if message.type != TraceSpan.TYPE:
+        return None
+    payload = message.decode()
+    assert isinstance(payload, TraceSpan)
+    return [decode(payload, source=message.source)]
 
 
 def encode(span: SpanRecord) -> TraceSpan:
@@ -207,8 +242,12 @@ def _survives(key: str, value: Plain) -> bool:
     """Whether a value is seen at a glance to come back as it is."""
     kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
     if isinstance(value, list) and kinds == {float} and _type(key) == "double[]":
-        return 0.0 not in value and math.isfinite(sum(value))
+        return math.isfinite(sum(value)) and not (0.0 in value and any(map(_is_negative_zero, value)))
     return kinds <= {str, bool} or (kinds == {int} and not _type(key).startswith("double"))
+
+
+def _is_negative_zero(value: float) -> bool:
+    return value == 0.0 and math.copysign(1.0, value) < 0.0
 
 
 def _well_known(span: SpanRecord) -> dict[str, Any]:
@@ -232,7 +271,11 @@ def _written(value: Plain) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
         return {str(key): _written(item) for key, item in value.items()}
-    return [_written(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if not isinstance(value, (list, tuple)):
+        return value
+    kinds = set(map(type, value))
+    is_plain = kinds <= {int, str, bool} or (kinds == {float} and math.isfinite(sum(value)))
+    return value if is_plain else [_written(item) for item in value]
 
 
 def _through_json(value: Plain) -> Any:

@@ -8,7 +8,7 @@ MTTP on the wire: the envelope and its ten payloads, as the other tools of the s
 from __future__ import annotations
 
 from mttp.messages.envelope import MAX_SIZE, Message
-from mttp.messages.lines import Line, read_lines, received
+from mttp.messages.lines import LONGEST_LINE, Line, as_line, read_lines, received
 from mttp.messages.payloads import (
     PAYLOADS,
     ChatMessage,
@@ -31,6 +31,7 @@ __all__ = [
     "Message",
     "received",
     "read_lines",
+    "as_line",
     "Line",
     # payloads
     "Payload",
@@ -49,6 +50,7 @@ __all__ = [
     "HealthPong",
     # limits and versions
     "MAX_SIZE",
+    "LONGEST_LINE",
     "VERSION",
     "check_version",
     "negotiate_version",

@@ -7,7 +7,7 @@ Nothing between the tokens; `<`, `>`, `&` and the two line separators escaped; t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from json.encoder import encode_basestring
 from math import isfinite
@@ -62,7 +62,7 @@ def _write(value: Any) -> str:
     if kind is float:
         return _number(value)
     if kind is list or kind is tuple:
-        return f"[{','.join(map(_number if set(map(type, value)) == {float} else _write, value))}]"
+        return f"[{','.join(map(_writer(value), value))}]"
     if isinstance(value, Mapping):
         return f"{{{','.join([f'{_name(key)}:{_write(item)}' for key, item in value.items()])}}}"
     if value is None or isinstance(value, (bool, int)):
@@ -72,6 +72,12 @@ def _write(value: Any) -> str:
     if isinstance(value, str):
         return encode_basestring(value)
     raise EncodeError(f"JSON has no {kind.__name__}: {value!r:.80}")
+
+
+def _writer(values: Sequence[Any]) -> Callable[[Any], str]:
+    """What writes each of these: most lists hold nothing but numbers."""
+    kinds = set(map(type, values))
+    return _WRITERS.get(kinds.pop(), _write) if len(kinds) == 1 else _write
 
 
 def _spelled(value: int | None) -> str:
@@ -100,3 +106,6 @@ def _number(value: float) -> str:
     if -6 <= int(exponent) < 21:
         return f"{Decimal(text):f}"
     return f"{digits}e{int(exponent):+d}"
+
+
+_WRITERS: Mapping[type, Callable[[Any], str]] = {float: _number, int: _spelled, str: encode_basestring}

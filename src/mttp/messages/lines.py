@@ -10,9 +10,10 @@ from mttp.errors import DecodeError, EnvelopeError
 from mttp.messages.envelope import MAX_SIZE, Message
 from mttp.messages.versions import check_version
 
-__all__ = ["Line", "read_lines", "received"]
+__all__ = ["LONGEST_LINE", "Line", "as_line", "read_lines", "received"]
 
-_LONGEST_OF_THE_REFERENCE = 1_048_575
+LONGEST_LINE = 1_048_575
+"""Bytes of a line, without its end, that the stack's own readers of files and standard input take."""
 _AT_MOST = MAX_SIZE + 2  # with its end
 
 
@@ -26,11 +27,17 @@ class Line:
     """Its bytes, without its end."""
     message: Message | None = None
     error: DecodeError | None = None
+    source: str = ""
+    """What it is a line of, where that is known: a file, or the address of who sent it."""
+
+    def __str__(self) -> str:
+        """Where it stands."""
+        return f"{self.source}:{self.number}" if self.source else str(self.number)
 
     @property
     def is_long(self) -> bool:
         """Whether the reference's readers of files and standard input would refuse it."""
-        return self.size > _LONGEST_OF_THE_REFERENCE
+        return self.size > LONGEST_LINE
 
     def get(self) -> Message:
         """The message; raises what is wrong with it."""
@@ -48,7 +55,8 @@ def read_lines(stream: IO[bytes]) -> Iterator[Line]:
         while not piece.endswith(b"\n") and (more := stream.readline(_AT_MOST)):
             size += len(more)
             piece = more
-        yield _line(number, size, piece)
+        content = piece.removesuffix(b"\n").removesuffix(b"\r")
+        yield as_line(content, number=number, size=size - len(piece) + len(content))
 
 
 def received(raw: bytes) -> Message:
@@ -64,12 +72,12 @@ def received(raw: bytes) -> Message:
     return message
 
 
-def _line(number: int, size: int, content: bytes) -> Line:
-    stripped = content.removesuffix(b"\n").removesuffix(b"\r")
-    size -= len(content) - len(stripped)
+def as_line(content: bytes, *, number: int, size: int | None = None, source: str = "") -> Line:
+    """A line without its end, as `received` takes it; `size` where there were more bytes than are given."""
+    size = len(content) if size is None else size
     try:
-        if size > len(stripped):
+        if size > len(content):
             raise EnvelopeError(f"too large: {size:,} bytes, at most {MAX_SIZE:,} are allowed")
-        return Line(number, size, message=received(stripped))
+        return Line(number, size, message=received(content), source=source)
     except DecodeError as error:
-        return Line(number, size, error=error)
+        return Line(number, size, error=error, source=source)

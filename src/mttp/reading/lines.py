@@ -1,13 +1,14 @@
-"""The spans of one file of OTLP JSON lines, and what is wrong with its lines."""
+"""The spans of one file of lines, OTLP JSON or messages, and what is wrong with its lines."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mttp.errors import ReadError
+from mttp.errors import EnvelopeError, ReadError
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File
 from mttp.spans import SpanRecord
@@ -19,7 +20,16 @@ __all__ = ["Decoded", "Fault", "decode", "note", "read_blocks"]
 _PATIENCE = 1000
 """After so many lines without a good one, a file is not a recording."""
 _BEGINNING = b'{"resourceSpans"'
-_EXPECTED = "expected OTLP JSON lines (plain, .gz or .zst), or a .parquet file from `mttp convert`"
+_MESSAGE = b'{"version":'
+"""How nearly everybody begins a message; others' are found to be no traces first."""
+_EXPECTED = (
+    "expected OTLP JSON lines or messages (plain, .gz or .zst), or a .parquet file from `mttp convert`"
+)
+
+_TRUNCATED: tuple[Kind, str] = (
+    "truncated_line",
+    "the last line is cut short; what stands before it was read",
+)
 
 
 class Fault(NamedTuple):
@@ -55,9 +65,10 @@ def read_blocks(
     Raises ReadError where it isn't one although the caller named it.
     """
     held: list[Problem] = []
+    others = _Others()
     is_recording = False
     for spans, faults in lines:
-        held += [_problem(file.path, fault) for fault in faults]
+        held += [_problem(file.path, fault) for fault in faults if not others.take(fault)]
         is_recording = is_recording or spans is not None
         if is_recording:
             for problem in held:
@@ -67,6 +78,7 @@ def read_blocks(
             yield spans
         if len(held) >= _PATIENCE:
             break
+    note(file, others.faults(), problems)
     if not is_recording:
         _refuse(file, held, problems)
     return is_recording
@@ -78,6 +90,27 @@ def note(file: File, faults: Iterable[Fault], problems: Problems) -> None:
         problems.add(_problem(file.path, fault))
 
 
+class _Others:
+    """Messages that are no spans, by type: a file may hold any number of them."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, int] = {}
+
+    def take(self, fault: Fault) -> bool:
+        """Take note of a message, if that is what the fault is about."""
+        if fault.kind == "other_message":
+            self._counts[fault.message] += 1
+            self._first.setdefault(fault.message, fault.line)
+        return fault.kind == "other_message"
+
+    def faults(self) -> Iterator[Fault]:
+        """One for each type."""
+        for kind, count in self._counts.items():
+            are = "messages are no spans" if count > 1 else "message is no span"
+            yield Fault("other_message", f"{count:,} {kind} {are}, and left out", self._first[kind])
+
+
 def _problem(path: Path, fault: Fault) -> Problem:
     return Problem(kind=fault.kind, message=fault.message, file=str(path), line=fault.line)
 
@@ -86,12 +119,25 @@ def _decoded(item: Line | Cut, *, arrays: bool) -> Decoded:
     found: list[tuple[Kind, str]] = []
     spans: list[SpanRecord] | None = None
     try:
-        spans = decode_line(item.content, arrays=arrays)
+        if item.content.startswith(_MESSAGE) and isinstance(item, Line):
+            spans, found = _message(item, arrays=arrays)
+        else:
+            spans = decode_line(item.content, arrays=arrays)
     except LineError as error:
         spans, found = _salvaged(item, error, arrays=arrays)
     if isinstance(item, Cut):
         found = [("cut_stream", f"{item.reason}; what stands before it was read")]
     return Decoded(spans, [Fault(kind, message, item.number) for kind, message in found])
+
+
+def _message(item: Line, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
+    """What a line that begins as messages do holds."""
+    from mttp.reading.carried import carried  # pydantic, which other lines do without
+
+    try:
+        return carried(item.content, arrays=arrays)
+    except EnvelopeError as error:
+        return [], [("broken_message", str(error)) if item.ended else _TRUNCATED]
 
 
 def _salvaged(
@@ -104,7 +150,12 @@ def _salvaged(
             return block, [("broken_span", reason) for reason in reasons]
     rest: list[SpanRecord] | None = [] if item.content.startswith(_BEGINNING) else None
     if error.kind == "broken_line" and isinstance(item, Line) and not item.ended:
-        return rest, [("truncated_line", "the last line is cut short; what stands before it was read")]
+        return rest, [_TRUNCATED]
+    if error.kind == "not_traces" and isinstance(item, Line):
+        with suppress(EnvelopeError):
+            from mttp.reading.carried import carried
+
+            return carried(item.content, arrays=arrays)
     return rest, [(error.kind, str(error))]
 
 

@@ -13,6 +13,9 @@ __all__ = ["Kind", "Problem", "Problems"]
 Kind: TypeAlias = Literal[
     "broken_line",
     "broken_span",
+    "broken_message",
+    "other_message",
+    "unwritable_span",
     "truncated_line",
     "cut_stream",
     "not_traces",

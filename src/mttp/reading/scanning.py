@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find, is_parquet
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import spans as names
-from mttp.spans import Scope, SpanRecord
+from mttp.spans import Scope, SpanRecord, without_arrays
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class Scan:
     def _blocks(self, item: File | Recorded) -> Generator[Iterable[SpanRecord], None, bool]:
         """The item's spans block by block; whether it is a recording at all."""
         if isinstance(item, Recorded):
-            yield item.records() if self._arrays else map(_without_arrays, item.records())
+            yield item.records() if self._arrays else map(without_arrays, item.records())
             return True
         if is_parquet(item.path):
             from mttp.reading import parquet
@@ -179,10 +178,3 @@ def _file(item: File | Recorded) -> str | None:
 
 def _is_never_open(_: str) -> bool:
     return False
-
-
-def _without_arrays(record: SpanRecord) -> SpanRecord:
-    scalars = {
-        key: value for key, value in record.attributes.items() if isinstance(value, (str, bool, int, float))
-    }
-    return replace(record, attributes=scalars, events=(), links=())

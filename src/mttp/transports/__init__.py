@@ -8,6 +8,10 @@ The transports, by the scheme of their address: MTTP's channel, file and HTTP.
     file:///data/runs/?max_bytes=256MB&fsync=segment
     http://localhost:4318           an OTLP receiver, such as a collector; https:// with TLS
     grpc://localhost:4317           the same over gRPC; grpcs:// with TLS
+    mttp+file://runs/a.jsonl        messages of the MIST stack, line by line
+    mttp+http://localhost:8700      the same, one POST each; mttp+https:// with TLS
+    mttp+stdio://                   the same on standard output
+    chan://name                     the same to the other end of a channel in this process
 """
 
 from __future__ import annotations
@@ -28,6 +32,11 @@ SCHEMES: Mapping[str, str] = {
     "https": "mttp.transports.otlp",
     "grpc": "mttp.transports.otlp",
     "grpcs": "mttp.transports.otlp",
+    "mttp+file": "mttp.transports.native",
+    "mttp+http": "mttp.transports.native",
+    "mttp+https": "mttp.transports.native",
+    "mttp+stdio": "mttp.transports.native",
+    "chan": "mttp.transports.native",
 }
 """Scheme to the module whose `open(address, options)` makes the transport."""
 

@@ -107,11 +107,14 @@ class FileTransport(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
-        data = encoding.lines(spans)
+        self.append(encoding.lines(spans))
+        return SpanExportResult.SUCCESS
+
+    def append(self, data: Buffer) -> None:
+        """Append whole lines; raises OSError likewise."""
         if data:
             with self._lock:
                 self._append(self._ready(), self._compress(data))
-        return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
         """Close the file."""

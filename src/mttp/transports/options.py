@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from mttp.errors import TransportError
 
-__all__ = ["byte_count", "one_of", "path_of", "positive", "take"]
+__all__ = [
+    "byte_count",
+    "checked_headers",
+    "headers",
+    "one_of",
+    "path_of",
+    "positive",
+    "readable",
+    "seconds",
+    "take",
+    "text",
+]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 
 
 def path_of(address: str) -> str:
@@ -59,3 +76,55 @@ def one_of(*choices: str) -> Callable[[object], str]:
         return value
 
     return parse
+
+
+def seconds(value: object) -> float:
+    """A number of seconds above zero."""
+    found = math.nan
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        with suppress(ValueError):
+            found = float(value)
+    if not 0 < found < math.inf:
+        raise ValueError("expected a number of seconds above zero")
+    return found
+
+
+def text(value: object) -> str:
+    """Some text."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("expected text")
+    return value
+
+
+def readable(value: object) -> str:
+    """The absolute path of a file that can be read."""
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+        raise ValueError("expected the path of a file")
+    path = Path(value).expanduser().absolute()
+    try:
+        path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"can't read it: {error.strerror}") from error
+    return str(path)
+
+
+def headers(given: object) -> dict[str, str]:
+    """Headers by lower-case name, of `name=value,name=value` or a mapping; raises TransportError."""
+    if isinstance(given, str):
+        pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
+        if any(not equals for _, equals, _ in pairs):
+            raise TransportError("option headers: expected name=value, separated by commas")
+        given = {name.strip(): value.strip() for name, _, value in pairs}
+    if given is not None and not isinstance(given, Mapping):
+        raise TransportError("option headers: expected a mapping of names to values")
+    return checked_headers(given or {}, "option headers")
+
+
+def checked_headers(given: Mapping[Any, Any], source: str) -> dict[str, str]:
+    """The headers by lower-case name; errors don't repeat values, which are often secret."""
+    for name, value in given.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise TransportError(f"{source}: {name!r} can't be a header's name")
+        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+            raise TransportError(f"{source}: the value of {name} can't be a header's")
+    return {name.lower(): value for name, value in given.items()}

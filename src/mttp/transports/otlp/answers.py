@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-__all__ = ["Answer", "Sender", "partly"]
+from mttp.transports.replies import MESSAGE_CHARACTERS
 
-MESSAGE_CHARACTERS = 300
-"""What is repeated of a receiver's own words, at most."""
+__all__ = ["Answer", "Sender", "partly"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

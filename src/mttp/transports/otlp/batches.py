@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp import encoding
 from mttp.codec.profiles import full
-from mttp.codec.withholding import degraded
 from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.refusal import Rejection
-from mttp.spans import Scope, SpanRecord
+from mttp.spans import Scope
 from mttp.transports.otlp.answers import Answer
+from mttp.transports.shrinking import smaller
 from mttp.wire.otlp_proto import encode_request, encode_span, frame_bytes, span_bytes
 
 __all__ = ["Export"]
@@ -45,7 +45,7 @@ class _Piece:
             self.trace_id, self.scope = whole.trace_id, whole.scope
             self.data = encode_span(whole)
         self._frame = frames.bytes(self.scope)
-        self._forms = _smaller(span, f"the span takes {len(self.data)} bytes, more than a request may")
+        self._forms = smaller(span, f"the span takes {len(self.data)} bytes, more than a request may")
 
     @property
     def alone(self) -> int:
@@ -60,15 +60,6 @@ class _Piece:
                 self.data = data
                 return True
         return False
-
-
-def _smaller(span: ReadableSpan, reason: str) -> Iterator[SpanRecord]:
-    """The span with less and less in it; all of them say what is missing."""
-    form = whole = record(span, full)
-    for attributes in degraded(whole.attributes, reason):
-        form = replace(whole, attributes=attributes)
-        yield form
-    yield replace(form, events=(), dropped_events=whole.dropped_events + len(whole.events))
 
 
 class _Batch:

@@ -11,8 +11,9 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from mttp.transports.otlp.answers import MESSAGE_CHARACTERS, Answer, partly
+from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
+from mttp.transports.replies import MESSAGE_CHARACTERS
 
 __all__ = ["GrpcSender"]
 

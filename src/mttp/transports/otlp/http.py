@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import logging
-import math
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from email.utils import parsedate_to_datetime
 from http.client import BadStatusLine, RemoteDisconnected
 from typing import Any
 
@@ -22,8 +20,9 @@ from opentelemetry.exporter.otlp.proto.http import Compression, trace_exporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.transports.otlp.answers import MESSAGE_CHARACTERS, Answer, partly
+from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
+from mttp.transports.replies import MESSAGE_CHARACTERS, printable, seconds_to_wait
 
 __all__ = ["HttpSender"]
 
@@ -143,7 +142,7 @@ def _answer(response: Any, spans: int) -> Answer:
     message = f"{said} ({_ADVICE[status]})" if status in _ADVICE else said
     cause = f"http_{status}"
     if status in _AGAIN:
-        after = _seconds(headers.get("retry-after", ""))
+        after = seconds_to_wait(headers.get("retry-after", ""))
         return Answer(verdict="again", cause=cause, message=message, retry_after=after)
     return Answer(verdict="smaller" if status == _TOO_LARGE else "never", cause=cause, message=message)
 
@@ -164,20 +163,7 @@ def _words(kind: str, body: bytes) -> str:
             return str(Status.FromString(body).message)[:MESSAGE_CHARACTERS]
         except DecodeError:
             return ""
-    text = body[: 4 * MESSAGE_CHARACTERS].decode("utf-8", "replace")
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MESSAGE_CHARACTERS]
-
-
-def _seconds(given: str) -> float | None:
-    """A Retry-After header, which is a number of seconds or a date."""
-    try:
-        seconds = float(given)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(given).timestamp() - time.time()
-        except (TypeError, ValueError):
-            return None
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
+    return printable(body)
 
 
 def _unanswered(error: Exception) -> Answer:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import ssl
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from opentelemetry.util.re import parse_env_headers
 
 from mttp.errors import TransportError
-from mttp.transports.options import byte_count, one_of, take
+from mttp.transports.options import byte_count, checked_headers, headers, one_of, readable, seconds, take
 
 __all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
 
@@ -28,8 +24,6 @@ _MAX_BYTES = {"http": 20 * 2**20 - 2**16, "grpc": 4 * 2**20 - 2**14}
 _MOST_BYTES = 64 * 2**20
 """The official exporters send no larger request."""
 _TIMEOUT = 10.0
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +74,7 @@ def resolve(url: str, options: Mapping[str, object]) -> Settings:
         protocol=protocol,
         endpoint=parts.netloc if protocol == "grpc" else url,
         secure=parts.scheme in ("https", "grpcs"),
-        headers=_headers(options.get("headers")),
+        headers=_headers_of_variable() | headers(options.get("headers")),
         compression=found.get("compression", "none"),
         timeout=found.get("timeout", _TIMEOUT),
         certificate=found.get("certificate"),
@@ -107,16 +101,6 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _seconds(value: object) -> float:
-    seconds = math.nan
-    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-        with suppress(ValueError):
-            seconds = float(value)
-    if not 0 < seconds < math.inf:
-        raise ValueError("expected a number of seconds above zero")
-    return seconds
-
-
 def _request_bytes(value: object) -> int:
     count = byte_count(value)
     if count > _MOST_BYTES:
@@ -124,23 +108,12 @@ def _request_bytes(value: object) -> int:
     return count
 
 
-def _file(value: object) -> str:
-    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
-        raise ValueError("expected the path of a file")
-    path = Path(value).expanduser().absolute()
-    try:
-        path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"can't read it: {error.strerror}") from error
-    return str(path)
-
-
 _KNOWN: Mapping[str, Callable[[Any], object]] = {
     "compression": one_of("none", "gzip", "deflate"),
-    "timeout": _seconds,
-    "certificate": _file,
-    "client_key": _file,
-    "client_certificate": _file,
+    "timeout": seconds,
+    "certificate": readable,
+    "client_key": readable,
+    "client_certificate": readable,
     "max_bytes": _request_bytes,
 }
 
@@ -157,27 +130,9 @@ def _from_variables() -> dict[str, Any]:
     return found
 
 
-def _headers(given: object) -> dict[str, str]:
-    """Headers by lower-case name; errors don't repeat values, which are often secret."""
+def _headers_of_variable() -> dict[str, str]:
     full, value = variable("HEADERS")
-    headers = _checked(parse_env_headers(value, liberal=True), full)
-    if isinstance(given, str):
-        pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
-        if any(not equals for _, equals, _ in pairs):
-            raise TransportError("option headers: expected name=value, separated by commas")
-        given = {name.strip(): text.strip() for name, _, text in pairs}
-    if given is not None and not isinstance(given, Mapping):
-        raise TransportError("option headers: expected a mapping of names to values")
-    return headers | _checked(given or {}, "option headers")
-
-
-def _checked(headers: Mapping[Any, Any], source: str) -> dict[str, str]:
-    for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise TransportError(f"{source}: {name!r} can't be a header's name")
-        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            raise TransportError(f"{source}: the value of {name} can't be a header's")
-    return {name.lower(): value for name, value in headers.items()}
+    return checked_headers(parse_env_headers(value, liberal=True), full)
 
 
 def _check_certificates(settings: Settings) -> None:

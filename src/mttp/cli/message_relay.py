@@ -1,0 +1,180 @@
+"""`mttp message relay`: messages from one address to another, as they are."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from urllib.parse import quote
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from mttp.cli.output import Json
+from mttp.errors import SendError
+from mttp.reading.jsonable import to_json
+from mttp.report.words import count
+
+if TYPE_CHECKING:
+    from mttp.messages import Line, Message
+    from mttp.receiving import Receiver
+    from mttp.sending import Sender
+
+__all__ = ["message_relay"]
+
+_STDIO = "mttp+stdio:"
+
+
+@dataclass
+class _Tally:
+    """What became of the messages."""
+
+    relayed: int = 0
+    """Those that were taken."""
+    types: Counter[str] = field(default_factory=Counter)
+    """How many of them there are of each type."""
+    bad: Counter[str] = field(default_factory=Counter)
+    """Those that were none, or may not be trusted, by kind."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Good ones that were not taken, by cause."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Requests that were turned down before there was a message."""
+
+
+def message_relay(
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="An address, a file, or - for standard input.")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="An address, a file, or - for standard output.")
+    ],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more to be appended to a file.")] = False,
+    patience: Annotated[
+        float, typer.Option("--patience", min=0, help="Seconds to try again where TO takes nothing.")
+    ] = 30.0,
+    json: Json = False,
+) -> None:
+    """
+    Pass messages on from one address to another, with their payloads and unknown fields as they came.
+
+    Each message is verified; one that may not be trusted is reported and left out, and so is one that TO
+    turns down. A file ends, standard input too; a listener goes on until it is interrupted, and then
+    passes on what it has. The exit code is 1 where anything was not passed on.
+
+    \b
+    Examples:
+      mttp message relay messages.jsonl mttp+http://localhost:8700
+      mttp message relay mttp+http://127.0.0.1:8700 messages.jsonl
+      mttp message relay runs/live.mttp.jsonl mttp+http://localhost:8700 --follow
+    """
+    from mttp.receiving import receive  # pydantic, which other commands do without
+    from mttp.sending import dial
+
+    tally, from_, to = _Tally(), _address(source), _address(target)
+    options: dict[str, Any] = {"follow": True} if follow else {}
+    with (
+        receive(from_, on_error=lambda line: _report(line, tally), **options) as receiver,
+        dial(to, patience=patience) as sender,
+        nullcontext() if from_.startswith(_STDIO) else _interruptible(receiver),
+        _progress() as advance,
+    ):
+        tally.refused = receiver.stats.refused
+        if receiver.address.startswith("mttp+http"):
+            print(f"receiving at {receiver.address}", file=sys.stderr)
+        _relay(receiver, sender, tally, advance)
+    _print(tally, sys.stderr if to.startswith(_STDIO) else sys.stdout, json=json)
+    if tally.bad or tally.lost:
+        raise typer.Exit(1)
+
+
+def _relay(receiver: Receiver, sender: Sender, tally: _Tally, advance: Callable[[], object]) -> None:
+    """Pass on what comes, until TO takes nothing any more."""
+    for message in receiver:
+        try:
+            sender.send(message)
+        except BrokenPipeError:
+            raise
+        except (SendError, OSError) as error:
+            cause = error.cause if isinstance(error, SendError) else "write_failed"
+            tally.lost[cause] += 1
+            print(f"{_named(message)}: {error}", file=sys.stderr)
+            if cause == "write_failed" or (isinstance(error, SendError) and error.may_pass):
+                _give_up(receiver, tally, cause)
+        else:
+            tally.relayed += 1
+            tally.types[message.type] += 1
+        advance()
+
+
+def _give_up(receiver: Receiver, tally: _Tally, cause: str) -> None:
+    """Take nothing more in, and count what has come in: nothing is lost in silence."""
+    receiver.close()
+    tally.lost[cause] += sum(1 for _ in receiver)
+    print("gave up: what comes after that was not passed on", file=sys.stderr)
+
+
+def _report(line: Line, tally: _Tally) -> None:
+    kind = type(line.error).__name__.removesuffix("Error").lower()
+    tally.bad[kind] += 1
+    print(f"{line}: {kind}: {line.error}", file=sys.stderr)
+
+
+def _named(message: Message) -> str:
+    return f"{message.type} {message.id} of {message.source}"
+
+
+def _address(given: str) -> str:
+    """An address as it is; a file, or standard input and output, by the short name."""
+    if given == "-":
+        return "mttp+stdio://"
+    return given if "://" in given else f"mttp+file://{quote(str(Path(given)))}"
+
+
+@contextmanager
+def _interruptible(receiver: Receiver) -> Iterator[None]:
+    """End by receiving no more, so that what came in is passed on; by a second signal at once."""
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.default_int_handler)
+        Thread(target=receiver.close, daemon=True).start()  # this one may hold what that waits for
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[], object]]:
+    """How many there were so far, on standard error, if that is a terminal."""
+    errors = Console(stderr=True)
+    if not errors.is_terminal:
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.completed:,.0f} messages relayed"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda: bar.advance(task)
+
+
+def _print(tally: _Tally, file: TextIO, *, json: bool) -> None:
+    """The figures, where no messages go."""
+    if json:
+        print(to_json(vars(tally), indent=2), file=file)
+        return
+    print(f"relayed {count(tally.relayed, 'message')}", file=file)
+    for kind, number in sorted(tally.types.items()):
+        print(f"  {kind} {number:,}", file=file)
+    for what, counts in (("bad", tally.bad), ("not taken", tally.lost), ("turned down", tally.refused)):
+        for kind, number in sorted(counts.items()):
+            print(f"  {what}: {kind} {number:,}", file=file)

@@ -1,0 +1,24 @@
+"""A span with less and less in it, for receivers that take no large ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from mttp.codec.profiles import full
+from mttp.codec.withholding import degraded
+from mttp.readable import record
+from mttp.spans import SpanRecord
+
+__all__ = ["smaller"]
+
+
+def smaller(span: ReadableSpan, reason: str) -> Iterator[SpanRecord]:
+    """Smaller forms of the span, each of which says what is missing, and the reason."""
+    form = whole = record(span, full)
+    for attributes in degraded(whole.attributes, reason):
+        form = replace(whole, attributes=attributes)
+        yield form
+    yield replace(form, events=(), dropped_events=whole.dropped_events + len(whole.events))
