@@ -23,6 +23,7 @@ VOCABULARY = {
     "stats": 0,
     "episodes": 1,
     "baselines": 1,
+    "evaluations": 1.5,
     "messages": 1,
     "codec": 2,
     "wire": 2,
@@ -62,6 +63,7 @@ READ = {
     "report": 6,
 }
 BOTH = {
+    "evaluating": 15,
     "testing": 15,
     "cli": 16,
     "__main__": 17,
@@ -205,10 +207,10 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Agent Annotation Call Episode Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Recording
-        Reward Route Run Sampling Session Spec Step Tokens Update
+        Agent Annotation Call Episode Evaluation Group OpenAgent OpenEpisode OpenEvaluation OpenGroup
+        OpenPart OpenStep Recording Reward Route Run Sampling Session Spec Step TaskResult Tokens Update
         annotate carry check configure current_episode current_session current_step episode errors
-        extract group inject instrument messages prefer read scan score step summarize update wrap
+        eval_run extract group inject instrument messages prefer read scan score step summarize update wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))
