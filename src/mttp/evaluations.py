@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mttp.episodes import Spec, _Value
@@ -61,6 +61,12 @@ class TaskResult(_Value):
     def order(self) -> tuple[int, int, str]:
         """By what the result that counts is found: revision, then end, then span id; the highest wins."""
         return self.revision, self.end_time or 0, self.span_id
+
+    def against(self, baseline_score: float | None) -> TaskResult:
+        """The same, compared with that score."""
+        if baseline_score is None or self.score is None:
+            return replace(self, baseline_score=baseline_score, delta=None)
+        return replace(self, baseline_score=baseline_score, delta=self.score - baseline_score)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +177,14 @@ class Evaluation(_Value):
             found[result.task] = result
         places = {task: place for place, task in enumerate(self.tasks)}
         return dict(sorted(found.items(), key=lambda item: places.get(item[0], len(places))))
+
+    def scores(self) -> dict[str, float]:
+        """The scores by task; those that have none are left out."""
+        return {task: found.score for task, found in self.latest().items() if found.score is not None}
+
+    def against(self, baseline: Mapping[str, float]) -> Evaluation:
+        """The same with each result compared with the baseline's score of its task, and with no other."""
+        return replace(self, results=tuple(found.against(baseline.get(found.task)) for found in self.results))
 
     def summary(self) -> EvalSummary:
         """What it amounts to."""

@@ -40,13 +40,11 @@ TAGS = (
 """Attributes of an evaluation that are tags of its message."""
 
 _OURS = re.compile(r"([0-9a-f]{32})[0-9a-f]{16}").fullmatch
-_TRACEPARENT = re.compile(
-    r"[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}.*"
-).fullmatch
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}").match
 
 
 def messages(span: SpanRecord) -> Iterator[tuple[Payload, str]]:
-    """What a span says as messages of types of their own: payload and message id each; mostly there is none."""
+    """What a span says as messages of types of their own: payload and message id; mostly there is none."""
     if a.EVAL_SUITE_NAME not in span.attributes:
         return
     if span.name == names.EVAL_RUN_START:

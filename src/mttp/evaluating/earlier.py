@@ -22,6 +22,7 @@ __all__ = ["Baseline", "Resumable", "chosen", "goes_on", "scores"]
 Baseline: TypeAlias = "bool | Source | Recording | Evaluation | Mapping[str, float] | None"
 Resumable: TypeAlias = "bool | Source"
 
+_WHOLE = ("completed", "unknown")
 _SAME = ("suite", "suite_version", "spec", "policy", "policy_version")
 """What must be the same for an evaluation to go on."""
 
@@ -41,7 +42,7 @@ def scores(baseline: Baseline, stated: Evaluation) -> dict[str, float]:
         earlier = baseline
     else:
         earlier = chosen(_evaluations(baseline), stated, where=_named(baseline))
-    return {task: result.score for task, result in earlier.latest().items() if result.score is not None}
+    return earlier.scores()
 
 
 def _score(task: object, value: object) -> float:
@@ -55,23 +56,23 @@ def _score(task: object, value: object) -> float:
 
 def chosen(evals: Sequence[Evaluation], stated: Evaluation, *, where: str) -> Evaluation:
     """
-    The evaluation that `stated` is compared with: the last that ended, of its suite, version and spec.
+    The evaluation to compare `stated` with: the last of its suite, version and spec, if can be a whole one.
 
     Raises ReadError where there is none, and says what there is.
     """
-    others = [found for found in evals if found.id != stated.id and found.suite == stated.suite]
+    others = [found for found in evals if found.id != stated.id]
     fit = [found for found in others if _is_comparable(found, stated)]
     if not fit:
-        there = ", ".join(dict.fromkeys(map(_called, others or evals))) or "none"
+        there = ", ".join(dict.fromkeys(map(_called, others))) or "no other"
         raise ReadError(
             f"{where} has no evaluation of {_called(stated)} to compare with; it has: {there}. To compare "
             "all the same, give the baseline as a mapping from task to score"
         )
-    return max(fit, key=lambda found: (found.end_time is not None, found.start_time or 0))
+    return max(fit, key=lambda found: (found.status in _WHOLE, found.start_time or 0))
 
 
 def _is_comparable(one: Evaluation, other: Evaluation) -> bool:
-    if one.suite_version != other.suite_version:
+    if (one.suite, one.suite_version) != (other.suite, other.suite_version):
         return False
     return one.spec is None or other.spec is None or one.spec == other.spec
 

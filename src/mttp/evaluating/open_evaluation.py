@@ -197,25 +197,18 @@ class OpenEvaluation(Measured):
         meant = _target(episode, faults)
         result = TaskResult(
             task=task,
-            **{**what, **self._compared(task, what.get("score"))},
+            **what,
             duration=_seconds(duration, faults),
             slices=self._todo[task].slices if task in self._todo else (),
             episode="" if meant is None else meant.trace_id,
             revision=late.now(),
-        )
+        ).against(self._baseline.get(task))
         with self._lock:
             result = self._recorded(result, meant, faults)
             self._found[task] = result
             self._kept.append(result)
         self._tell(episode, result)
         return result
-
-    def _compared(self, task: str, score: float | None) -> dict[str, float]:
-        baseline = self._baseline.get(task)
-        if baseline is None:
-            return {}
-        delta = {} if score is None else {"delta": score - baseline}
-        return {"baseline_score": baseline} | delta
 
     def _recorded(self, result: TaskResult, meant: Target | None, faults: Faults) -> TaskResult:
         """The result with its span, which is written at once."""
