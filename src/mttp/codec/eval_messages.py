@@ -109,7 +109,7 @@ def decode(message: Message) -> SpanRecord | None:
 
 
 def _begun(message: Message, payload: EvalRun) -> SpanRecord:
-    tags = {**payload.tags}
+    tags = {**payload.tags} | ({"infer_url": payload.infer_url} if payload.infer_url else {})
     at = _TRACEPARENT(tags.pop(TRACEPARENT, ""))
     attributes: dict[str, Any] = {key: tags.pop(key) for key in TAGS if key in tags}
     attributes |= {a.EVAL_SUITE_NAME: payload.suite, a.MESSAGE_ID: message.id}
