@@ -295,6 +295,20 @@ def test_setting_up_fails_loudly(session: mttp.Session, options: dict[str, Any],
         mttp.eval_run("gsm", **options)
 
 
+def test_a_spec_may_know_its_identity(session: mttp.Session):
+    """
+    What stands for a whole spec document is recorded as its name, version and digests.
+    """
+
+    class Document:
+        identity = Spec(name="exact", version="1")
+
+    with mttp.eval_run("gsm", spec=Document()):
+        pass
+
+    assert Document.identity == read(session).spec
+
+
 # Doing the tasks.
 
 

@@ -2,7 +2,8 @@
 Evaluations as `eval.run` and `eval.result` messages, beside the spans that say the same, and back.
 
 A message that says what a span says has the span's trace id and span id, one after the other, as its id:
-who reads both counts once. Messages of others, who send no spans, are read as such spans.
+who reads both counts once. Messages of others, who send no spans, are read as such spans, and written again
+with the ids that they had.
 """
 
 from __future__ import annotations
@@ -47,21 +48,24 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str]]:
     """What a span says as messages of types of their own: payload and message id; mostly there is none."""
     if a.EVAL_SUITE_NAME not in span.attributes:
         return
+    id = str(span.attributes.get(a.MESSAGE_ID, span.trace_id + span.span_id))
     if span.name == names.EVAL_RUN_START:
-        yield _run(span), span.trace_id + span.span_id
+        yield _run(span), id
     elif span.name == names.EVAL_RESULT:
-        yield _result(span), span.trace_id + span.span_id
+        yield _result(span), id
 
 
 def _run(span: SpanRecord) -> EvalRun:
     found = span.attributes
     tags = dict(str(pair).partition("=")[::2] for pair in found.get(a.EVAL_TAGS) or ())
     tags |= {key: str(found[key]) for key in TAGS if key in found}
+    if span.parent_id:
+        tags[TRACEPARENT] = f"00-{span.trace_id}-{span.parent_id}-01"
     return EvalRun(
         suite=str(found[a.EVAL_SUITE_NAME]),
         tasks=tuple(found.get(a.EVAL_TASKS) or ()),
         baseline=bool(found.get(a.EVAL_IS_BASELINE, False)),
-        tags=tags | {TRACEPARENT: f"00-{span.trace_id}-{span.parent_id}-01"},
+        tags=tags,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from mttp import ids
@@ -24,6 +25,17 @@ from mttp.session import Session
 
 __all__ = ["OpenEvaluation", "eval_run"]
 
+
+class _Identity(Protocol):
+    """A reward spec that knows its name, version and digests."""
+
+    @property
+    def identity(self) -> Spec:
+        """These."""
+
+
+Identified: TypeAlias = "Spec | _Identity"
+
 _lock = threading.RLock()
 _open: WeakKeyDictionary[Session, dict[int, OpenEvaluation]] = WeakKeyDictionary()
 """Evaluations that are still open, by session: they end when it closes."""
@@ -34,7 +46,7 @@ def eval_run(
     suite_version: object = None,
     *,
     tasks: Iterable[object] = (),
-    spec: Spec | None = None,
+    spec: Identified | None = None,
     baseline: Baseline = None,
     policy: object = None,
     policy_version: object = None,
@@ -50,7 +62,8 @@ def eval_run(
 
     Use it as a context manager, sync or async, or call `end`.
     `tasks` are names, or mappings or objects with an `id`, `task` or `name`, and maybe `slices`.
-    `spec` says which reward spec scores, and `tags` are text by which the evaluation is found again.
+    `spec` says which reward spec scores: an `mttp.Spec`, or a spec that has one as its `identity`.
+    `tags` are text by which the evaluation is found again.
 
     `baseline` is what each score is compared with: an earlier recording (a path, a list, a session, or what
     `mttp.read` returns), one evaluation of it, or a mapping from task to score. True says that others are to
@@ -64,7 +77,7 @@ def eval_run(
     Raises ConfigureError for tasks without an id, several with one id, and arguments that make no sense, and
     ReadError where a baseline, or what to go on from, can't be read.
     """
-    _check(suite, spec, concurrency, timeout)
+    _check(suite, concurrency, timeout)
     faults: Faults = []
     todo = tasks_of(tasks)
     session = recording_session()
@@ -77,7 +90,7 @@ def eval_run(
         tasks=tuple(todo),
         is_baseline=baseline is True,
         tags=_tags(tags, faults),
-        spec=spec,
+        spec=_identity(spec),
         policy=_text(policy, faults),
         policy_version=_text(policy_version, faults),
     )
@@ -100,17 +113,22 @@ def eval_run(
     )
 
 
-def _check(suite: object, spec: object, concurrency: object, timeout: object) -> None:
+def _check(suite: object, concurrency: object, timeout: object) -> None:
     if not isinstance(suite, str) or not suite:
         raise ConfigureError(f"suite={suite!r:.80} is no name; give the suite's name as text")
-    if spec is not None and not isinstance(spec, Spec):
-        raise ConfigureError(f"spec={spec!r:.80} is no mttp.Spec; write spec=mttp.Spec(name=...)")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ConfigureError(f"concurrency={concurrency!r:.80} is no number of tasks; give 1 or more")
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise ConfigureError(
             f"timeout={timeout!r:.80} is no number of seconds above 0; leave it out for none"
         )
+
+
+def _identity(spec: Identified | None) -> Spec | None:
+    found = spec if spec is None or isinstance(spec, Spec) else getattr(spec, "identity", None)
+    if spec is not None and not isinstance(found, Spec):
+        raise ConfigureError(f"spec={scalar_text(spec):.80} is no mttp.Spec; write spec=mttp.Spec(name=...)")
+    return found
 
 
 def _text(given: object, faults: Faults) -> str | None:

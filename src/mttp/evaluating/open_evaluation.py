@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -14,16 +13,16 @@ from opentelemetry.trace import SpanContext
 
 from mttp import late
 from mttp.codec import evals
-from mttp.codec.plain import Faults, number, scalar_text
+from mttp.codec.plain import Faults, scalar_text
 from mttp.evaluating.attempts import in_tasks, in_threads
 from mttp.evaluating.bar import bar
-from mttp.evaluating.outcome import found
+from mttp.evaluating.outcome import found, seconds, whole
 from mttp.evaluating.tasks import Task, task_id
 from mttp.evaluations import EvalSummary, Evaluation, TaskResult, summarized
 from mttp.livespan import LiveSpan
 from mttp.recorder import OpenEpisode, OpenPart
 from mttp.recorder.handle import Measured, quiet
-from mttp.recorder.targets import Target, link, target
+from mttp.recorder.targets import Target, link
 from mttp.semconv import spans as names
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.session import Session
@@ -194,11 +193,11 @@ class OpenEvaluation(Measured):
             return None
         if self._todo and task not in self._todo:
             faults.append(f"task_unknown: {task:.80}")
-        meant = _target(episode, faults)
+        meant = whole(episode, faults)
         result = TaskResult(
             task=task,
             **what,
-            duration=_seconds(duration, faults),
+            duration=seconds(duration, faults),
             slices=self._todo[task].slices if task in self._todo else (),
             episode="" if meant is None else meant.trace_id,
             revision=late.now(),
@@ -380,27 +379,3 @@ class OpenEvaluation(Measured):
 
 def _place(context: SpanContext) -> tuple[int, int]:
     return context.trace_id, context.span_id
-
-
-def _target(episode: object, faults: Faults) -> Target | None:
-    """Which episode is meant; None, said in `faults`, where that can't be told."""
-    if episode is None or (isinstance(episode, OpenEpisode) and not episode):
-        return None
-    try:
-        meant = target(episode)
-    except ValueError as error:
-        faults.append(f"target_invalid: {error}")
-        return None
-    if meant.is_step:
-        faults.append(f"target_invalid: a step of {meant.trace_id} is no episode")
-        return None
-    return meant
-
-
-def _seconds(given: object, faults: Faults) -> float | None:
-    found = number(given)
-    if found is not None and math.isfinite(found) and found >= 0:
-        return found
-    if given is not None:
-        faults.append(f"duration_invalid: {scalar_text(given):.80}")
-    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +12,12 @@ from mttp.codec import rewards
 from mttp.codec.plain import Faults, flag, number, scalar_text, text
 from mttp.evaluations import OUTCOMES
 from mttp.livespan import error_message, qualified_name
+from mttp.recorder import OpenEpisode
+from mttp.recorder.targets import Target, target
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.semconv.values import RewardStatus, RewardVerdict
 
-__all__ = ["found", "said"]
+__all__ = ["found", "said", "seconds", "whole"]
 
 _PARTS = ("score", "passed", "outcome", "error", "duration", "episode")
 """What a function may say of a task in a mapping."""
@@ -102,3 +105,28 @@ def _rewarded(reward: Any) -> dict[str, Any]:
         said = getattr(reward, "error", None) or getattr(reward, "raw", None)
         return {"error": said or "the reward is an error"}
     return told
+
+
+def whole(episode: object, faults: Faults) -> Target | None:
+    """Which episode is meant; None, said in `faults`, where that can't be told."""
+    if episode is None or (isinstance(episode, OpenEpisode) and not episode):
+        return None
+    try:
+        meant = target(episode)
+    except ValueError as error:
+        faults.append(f"target_invalid: {error}")
+        return None
+    if meant.is_step:
+        faults.append(f"target_invalid: a step of {meant.trace_id} is no episode")
+        return None
+    return meant
+
+
+def seconds(given: object, faults: Faults) -> float | None:
+    """A duration; None, said in `faults`, for what is none."""
+    found = number(given)
+    if found is not None and math.isfinite(found) and found >= 0:
+        return found
+    if given is not None:
+        faults.append(f"duration_invalid: {scalar_text(given):.80}")
+    return None
