@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from polling import SECONDS, eventually
 
 import mttp
@@ -230,6 +231,34 @@ def test_nothing_records_and_the_results_are_there(monkeypatch: pytest.MonkeyPat
 
     assert (5, 0.2) == (run.summary().scored, run.summary().mean)
     assert not run
+
+
+def test_what_is_current_stays_where_nothing_records(monkeypatch: pytest.MonkeyPatch):
+    """
+    A user's own span is still the parent of what happens in a task.
+    """
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    around = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=False))
+    with trace.use_span(around), mttp.eval_run("gsm", tasks=["a"]) as run:
+        seen = run.map(lambda _: trace.get_current_span() is around)
+
+    assert [True] == [result.passed for result in seen]
+
+
+def test_results_of_many_threads_are_all_kept(session: mttp.Session):
+    """
+    The one that was entered last counts, by its revision too.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        threads = [threading.Thread(target=run.result, args=("a", number)) for number in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    found = read(session)
+    assert set(range(20)) == {result.score for result in found.results}
+    assert run.results == found.latest()
 
 
 def test_it_starts_a_session_by_itself(capsys: pytest.CaptureFixture[str]):

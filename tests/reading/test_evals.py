@@ -124,3 +124,15 @@ def test_results_that_are_missing_are_said(path: str):
     problem = next(problem for problem in problems if problem.kind == "incomplete_evaluation")
 
     assert "of gsm lacks results: 0 of 2 were found" in str(problem)
+
+
+def test_parquet_holds_them(path: str):
+    """
+    What is converted reads as it did.
+    """
+    pytest.importorskip("pyarrow")
+    from mttp.reading.parquet import write as write_parquet
+
+    write_parquet(Path("a.parquet"), mttp.scan(path, arrays=True))
+
+    assert mttp.read(path).evals == mttp.read("a.parquet").evals

@@ -49,14 +49,14 @@ class Attempt:
 
     def _opened(self) -> OpenEpisode | None:
         """Its episode, which links to the evaluation."""
-        token = attach(self._evaluation.current())
+        token = attach(self._evaluation.around())
         try:
             return self._evaluation.episode(self.task)
         finally:
             detach(token)
 
     def __enter__(self) -> Self:
-        self._token = attach(self._evaluation.current())
+        self._token = attach(self._evaluation.around())
         if self._episode is not None:
             self._episode.__enter__()
         return self

@@ -21,7 +21,7 @@ from mttp.evaluating.tasks import Task, task_id
 from mttp.evaluations import EvalSummary, Evaluation, TaskResult, summarized
 from mttp.livespan import LiveSpan
 from mttp.recorder import OpenEpisode, OpenPart
-from mttp.recorder.handle import Measured, quiet
+from mttp.recorder.handle import Measured, current, quiet
 from mttp.recorder.targets import Target, link
 from mttp.semconv import spans as names
 from mttp.semconv.values import EvalOutcome as Outcome
@@ -188,21 +188,21 @@ class OpenEvaluation(Measured):
         self, task: str, what: Mapping[str, Any], faults: Faults, *, duration: object, episode: object
     ) -> TaskResult | None:
         """Enter and record what became of a task."""
-        if self._over:
-            self._fault("after_end", f"result of {task!r:.80} after the end of its evaluation")
-            return None
         if self._todo and task not in self._todo:
             faults.append(f"task_unknown: {task:.80}")
         meant = whole(episode, faults)
-        result = TaskResult(
+        stated = TaskResult(
             task=task,
             **what,
             duration=seconds(duration, faults),
             slices=self._todo[task].slices if task in self._todo else (),
             episode="" if meant is None else meant.trace_id,
-            revision=late.now(),
-        ).against(self._baseline.get(task))
+        )
         with self._lock:
+            if self._over:
+                self._fault("after_end", f"result of {task!r:.80} after the end of its evaluation")
+                return None
+            result = replace(stated, revision=late.now()).against(self._baseline.get(task))
             result = self._recorded(result, meant, faults)
             self._found[task] = result
             self._kept.append(result)
@@ -245,9 +245,9 @@ class OpenEvaluation(Measured):
         self._mark(opened)
         return opened
 
-    def current(self) -> Context:
+    def around(self) -> Context:
         """The context in which the tasks are done: episodes that begin there link to the evaluation."""
-        return self._as_context()
+        return current() if self._span is None else self._as_context()
 
     def _mark(self, episode: OpenEpisode, result: TaskResult | None = None) -> None:
         span = episode._span
