@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from polling import SECONDS, eventually
+from programs import told
 
 import mttp
 from mttp import Evaluation, Reward, Spec, TaskResult
@@ -272,6 +273,23 @@ def test_it_starts_a_session_by_itself(capsys: pytest.CaptureFixture[str]):
     assert session is not None
     assert 1.0 == read(session).summary().mean
     assert "recording episodes to" in capsys.readouterr().err
+
+
+def test_evaluating_loads_nothing_that_reads():
+    """
+    Unless there is something to compare with, or to go on from.
+    """
+    reading = told(
+        """
+        import json, sys
+        import mttp
+        with mttp.configure("memory://"), mttp.eval_run("gsm", tasks=["a"]) as run:
+            run.map(lambda task: 1.0)
+        print(json.dumps([name for name in sys.modules if name.startswith(("mttp.reading", "pydantic"))]))
+        """
+    )
+
+    assert [] == reading
 
 
 # Set-up.
