@@ -23,6 +23,7 @@ VOCABULARY = {
     "stats": 0,
     "episodes": 1,
     "baselines": 1,
+    "evaluations": 1.5,
     "messages": 1,
     "rewards": 2,
     "channels": 2,
@@ -66,6 +67,7 @@ READ = {
 }
 BOTH = {
     "receiving": 15,
+    "evaluating": 15,
     "testing": 15,
     "cli": 16,
     "__main__": 17,
@@ -218,10 +220,11 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Agent Annotation Call Episode Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Receiver
-        Recording Reward Route Run Sampling Sender Session Spec Step Tokens Update
-        annotate carry check configure current_episode current_session current_step dial episode errors
-        extract group inject instrument messages prefer read receive scan score step summarize update wrap
+        Agent Annotation Call Episode Evaluation Group OpenAgent OpenEpisode OpenEvaluation
+        OpenGroup OpenPart OpenStep Receiver Recording Reward Route Run Sampling Sender Session Spec
+        Step TaskResult Tokens Update annotate carry check configure current_episode current_session
+        current_step dial episode errors eval_run extract group inject instrument messages prefer
+        read receive scan score step summarize update wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         Tokens,
         Update,
     )
+    from mttp.evaluating import OpenEvaluation, eval_run
+    from mttp.evaluations import Evaluation, TaskResult
     from mttp.instrumentation import instrument, wrap
     from mttp.late import annotate, prefer, score
     from mttp.learning import group, update
@@ -71,6 +73,9 @@ __all__ = [
     "score",
     "annotate",
     "prefer",
+    # evaluate
+    "eval_run",
+    "OpenEvaluation",
     # read
     "read",
     "scan",
@@ -89,6 +94,8 @@ __all__ = [
     "Group",
     "Update",
     "Annotation",
+    "Evaluation",
+    "TaskResult",
     # on the wire
     "messages",
     "dial",
@@ -124,6 +131,8 @@ _HOMES = {
     "score": "late",
     "annotate": "late",
     "prefer": "late",
+    "eval_run": "evaluating",
+    "OpenEvaluation": "evaluating",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
@@ -144,6 +153,8 @@ _HOMES = {
     "Group": "episodes",
     "Update": "episodes",
     "Annotation": "episodes",
+    "Evaluation": "evaluations",
+    "TaskResult": "evaluations",
 }
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mttp.evaluations import TaskResult
+
     IntArray: TypeAlias = NDArray[np.int64]
     FloatArray: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
@@ -638,6 +640,8 @@ class Episode(_Value):
     """Attributes that this version does not know, and what the episode said where a later statement won."""
     annotations: tuple[Annotation, ...] = field(default=(), compare=False)
     """What was stated about it apart from it, in order of time; statements about its steps are theirs."""
+    results: tuple[TaskResult, ...] = field(default=(), compare=False)
+    """What it showed in evaluations, in order of time."""
     consumed_by: tuple[int, ...] = field(default=(), compare=False)
     """Indices of the updates that learned from it."""
     discarded_by: tuple[str, ...] = field(default=(), compare=False)

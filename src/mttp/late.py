@@ -24,7 +24,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.session import Session
 
-__all__ = ["annotate", "prefer", "score"]
+__all__ = ["annotate", "now", "prefer", "score"]
 
 _lock = threading.RLock()
 _latest = 0
@@ -209,9 +209,9 @@ def _apart(preference: Annotation, chosen: Target) -> Annotation:
 def _record(
     session: Session, meant: Target, annotation: Annotation, faults: Faults, revision: object, time: object
 ) -> None:
-    now = _now()
+    told = now()
     given = nanoseconds(time, faults)
-    start = now if given is None else given
+    start = told if given is None else given
     annotation = replace(
         annotation,
         episode=meant.trace_id,
@@ -241,7 +241,7 @@ def _revision(given: object, default: int, faults: Faults) -> int:
     return default
 
 
-def _now() -> int:
+def now() -> int:
     """The time, and later than the last that this process was told."""
     global _latest
     with _lock:

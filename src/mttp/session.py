@@ -63,6 +63,7 @@ class Session:
         steps: str = "auto",
     ) -> None:
         self.run_id = run_id
+        self.run_name: str | None = facts.get("name")
         self.transports = [lane.transport for lane in lanes if lane.owned]
         self._closed = not lanes and not processors
         self._status = "completed"

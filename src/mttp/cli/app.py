@@ -23,12 +23,16 @@ COMMANDS = (
     "check",
     "convert",
     "annotate",
+    "eval show",
     "message check",
     "message relay",
     "schema",
 )
 """Each names a module here, and the function in it, of one word or two; the first of two names a group."""
-GROUPS = {"message": "Messages of the wire, in files and on their way."}
+GROUPS = {
+    "eval": "Evaluations of a recording.",
+    "message": "Messages of the wire, in files and on their way.",
+}
 
 _EPILOG = (
     "Exit codes: 0 fine, 1 problems under --strict or findings of a check, "

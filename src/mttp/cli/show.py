@@ -84,7 +84,8 @@ def _show_all(recording: Recording, sort: str, *, reverse: bool, limit: int | No
     episodes = sorted_by(recording.episodes, sort, reverse=reverse)
     if json:
         shown = [document(episode) for episode in episodes[: limit or None]]
-        facts = {name: getattr(recording, name) for name in ("runs", "groups", "updates", "annotations")}
+        names = ("runs", "groups", "updates", "annotations", "evals")
+        facts = {name: getattr(recording, name) for name in names}
         print_json(facts | {"episodes": shown, "problems": recording.problems})
         return
     out = console()
@@ -92,7 +93,8 @@ def _show_all(recording: Recording, sort: str, *, reverse: bool, limit: int | No
         out.print(runs_table(recording.runs, limit=_rows(limit)), "")
     out.print(episodes_table(episodes, limit=_rows(limit)) if episodes else "no episodes")
     apart = {"group": len(recording.groups), "update": len(recording.updates)}
-    if counts := counted(apart | {"annotation": len(recording.annotations)}):
+    apart |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
+    if counts := counted(apart):
         out.print("", ", ".join(counts), sep="\n")
     _print_problems(out, recording)
 

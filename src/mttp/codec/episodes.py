@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import agents, blocks, calls, content, rewards, segments, steps, templates
+from mttp.codec import agents, blocks, calls, content, evals, rewards, segments, steps, templates
 from mttp.codec.plain import Faults, Plain, from_json, number, seed, text, to_json
 from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
@@ -62,7 +62,7 @@ KEYS = frozenset(
     {*_TEXTS.values(), *_INTEGERS.values(), *_NUMBERS.values(), *_FLAGS.values(), *_JSON.values()}
     | {*_LISTS.values(), *_ENDING.values(), *content.FINAL_OBSERVATION, *rewards.KEYS}
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.SEGMENT_SPAN_COUNT, a.AGENT_ID, a.STEP_INDEX}
-    | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
+    | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE, *evals.ON_EPISODES}
 )
 """Every attribute of an episode's root, but for the templates."""
 TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)

@@ -20,6 +20,7 @@ __all__ = [
     "counts",
     "ending",
     "env",
+    "evaluation",
     "gap",
     "grade",
     "indices",
@@ -96,10 +97,10 @@ def kind(record: SpanRecord) -> str:
     """
     What the span is to an episode: the word that its name begins with, `CALL` or `OTHER`.
 
-    `run`, `group`, `update` or `annotate` for such a span, and empty for one that is not ours.
+    `run`, `group`, `update`, `annotate` or `eval.run` for such a span, and empty for one that is not ours.
     """
     if a.RUN_ID not in record.attributes:
-        return ""
+        return names.EVAL_RUN if kinds.is_evaluation(record) else ""
     if a.EPISODE_ID not in record.attributes:
         return _apart(record)
     word = record.name.partition(" ")[0]
@@ -112,6 +113,8 @@ def _apart(record: SpanRecord) -> str:
     """What a span is that belongs to no episode."""
     if kinds.is_group(record) or kinds.is_update(record) or kinds.is_annotation(record):
         return record.name
+    if kinds.is_evaluation(record):
+        return names.EVAL_RUN
     return names.RUN if kinds.is_run(record) else ""
 
 
@@ -133,6 +136,11 @@ def ending(record: SpanRecord) -> Ending:
 def _spec(record: SpanRecord) -> str:
     found = record.attributes
     return " ".join(str(found[key]) for key in (a.SPEC_NAME, a.SPEC_VERSION) if key in found)
+
+
+def evaluation(record: SpanRecord) -> str:
+    """Which evaluation a span of one belongs to."""
+    return str(record.attributes.get(a.EVAL_ID, record.trace_id))
 
 
 def closing(record: SpanRecord) -> int:

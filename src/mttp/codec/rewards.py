@@ -24,7 +24,20 @@ from mttp.episodes import Reward, Spec
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["KEYS", "MAX_INLINE", "assess", "decode", "encode", "checked", "grades", "make", "span_name"]
+__all__ = [
+    "KEYS",
+    "MAX_INLINE",
+    "SPEC_KEYS",
+    "assess",
+    "checked",
+    "decode",
+    "encode",
+    "encode_spec",
+    "grades",
+    "make",
+    "span_name",
+    "spec",
+]
 
 MAX_INLINE = 32
 """Components kept on the scoring's own span; the rest become grade children."""
@@ -49,8 +62,10 @@ _SPEC = {
     "code_sha256": a.SPEC_CODE_SHA256,
     "code_coverage": a.SPEC_CODE_COVERAGE,
 }
+SPEC_KEYS = frozenset(_SPEC.values())
+"""Every attribute that says which spec paid."""
 KEYS = frozenset(
-    {*_TEXTS.values(), *_SPEC.values(), a.REWARD_VALUE, a.REWARD_STATUS, a.REWARD_RANGE}
+    {*_TEXTS.values(), *SPEC_KEYS, a.REWARD_VALUE, a.REWARD_STATUS, a.REWARD_RANGE}
     | {a.REWARD_MISMATCH, a.REWARD_FAILED_CHECKS, a.GRADER_RELATIVE}
 )
 """Every attribute of a scoring, but for the templates."""
@@ -235,7 +250,7 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
         attributes[a.GRADER_RELATIVE] = reward.relative
     if reward.failed_checks:
         attributes[a.REWARD_FAILED_CHECKS] = list(reward.failed_checks)
-    attributes |= _texts(reward, _TEXTS, faults) | _texts(reward.spec, _SPEC, faults)
+    attributes |= _texts(reward, _TEXTS, faults) | encode_spec(reward.spec, faults)
     for prefix, items in (
         (a.REWARD_SCORE, reward.components),
         (a.REWARD_SCORE_STATUS, reward.component_statuses),
@@ -249,6 +264,17 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
             {name: item for name, item in items.items() if name in inline or prefix == a.REWARD_WEIGHT},
         )
     return attributes
+
+
+def encode_spec(spec: Spec | None, faults: Faults) -> dict[str, Plain]:
+    """Attributes that say which spec paid; none where none did."""
+    return _texts(spec, _SPEC, faults)
+
+
+def spec(attributes: Mapping[str, Plain]) -> Spec | None:
+    """The spec that these attributes name."""
+    found = {name: attributes[key] for name, key in _SPEC.items() if key in attributes}
+    return Spec(**found) if "name" in found else None
 
 
 def _texts(source: object, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
@@ -296,7 +322,6 @@ def decode(
             components[name] = value
         else:
             statuses[name] = str(grade.get(a.REWARD_STATUS, "missing"))
-    spec = {name: attributes[key] for name, key in _SPEC.items() if key in attributes}
     return Reward(
         value=attributes.get(a.REWARD_VALUE),
         status=str(attributes.get(a.REWARD_STATUS, "missing")),
@@ -307,7 +332,7 @@ def decode(
         mismatch=bool(attributes.get(a.REWARD_MISMATCH, False)),
         failed_checks=tuple(attributes.get(a.REWARD_FAILED_CHECKS) or ()),
         relative=attributes.get(a.GRADER_RELATIVE),
-        spec=Spec(**spec) if "name" in spec else None,
+        spec=spec(attributes),
         span_id=span_id,
         start_time=start_time,
         end_time=end_time,

@@ -1,5 +1,5 @@
 """
-What was learned of episodes later, folded into them: groups, updates and annotations.
+What was learned of episodes later, folded into them: groups, updates, annotations and results.
 
 What an episode was paid is never changed; of an outcome, an advantage or a fact of the user's own the latest
 statement wins, and what the episode itself says of it goes to `extra`, under the name of its attribute.
@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from mttp.codec import annotations as codec
 from mttp.episodes import Annotation, Episode, Group, Step, Update
+from mttp.evaluations import Evaluation
 from mttp.reading.problems import Kind
 from mttp.semconv import attributes as a
 
@@ -47,10 +48,11 @@ def fold(
     groups: Sequence[Group],
     updates: Sequence[Update],
     annotations: Sequence[Annotation],
+    evals: Sequence[Evaluation] = (),
     *,
     add_problem: _AddProblem,
 ) -> list[Episode]:
-    """The episodes with what groups, updates and annotations (each in order of start) say of them."""
+    """The episodes with what groups, updates, annotations and evaluations (each in order) say of them."""
     known = {episode.trace_id: episode for episode in episodes}
     changes: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     _note(known, groups, updates, add_problem)
@@ -66,6 +68,11 @@ def fold(
             }
     for trace_id, about in _by_episode(annotations, known, add_problem).items():
         changes[trace_id] |= _stated(known[trace_id], about, changes[trace_id], add_problem)
+    for evaluation in evals:
+        for result in evaluation.results:
+            if result.episode in known:
+                change = changes[result.episode]
+                change["results"] = (*change.get("results", ()), result)
     if not changes:
         return episodes
     return [

@@ -27,6 +27,8 @@ Kind: TypeAlias = Literal[
     "conflicting_updates",
     "incomplete_group",
     "unknown_target",
+    "unfinished_evaluation",
+    "incomplete_evaluation",
     "lost_spans",
     "newer_convention",
 ]

@@ -18,6 +18,8 @@ from mttp.codec import runs as run_codec
 from mttp.codec import updates as update_codec
 from mttp.episodes import Annotation, Episode, Group, Run, Update, ordered
 from mttp.errors import ReadError
+from mttp.evaluations import Evaluation
+from mttp.reading.evals import Part, merged, part
 from mttp.reading.folding import fold, in_order
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
@@ -47,6 +49,8 @@ class Recording:
     """Likewise."""
     annotations: list[Annotation] = field(default_factory=list)
     """Likewise; those whose target is not in the recording are only here."""
+    evals: list[Evaluation] = field(default_factory=list)
+    """Evaluations in order of start; their results are on the episodes too."""
     problems: list[Problem] = field(default_factory=list)
     """What is wrong with the recording; whatever a problem does not touch was read."""
     sources: list[Path] = field(default_factory=list)
@@ -63,6 +67,7 @@ class Recording:
     def __repr__(self) -> str:
         known = {"group": len(self.groups), "update": len(self.updates), "annotation": len(self.annotations)}
         counted = {"episode": len(self.episodes), "run": len(self.runs)}
+        known["evaluation"] = len(self.evals)
         counted |= {noun: count for noun, count in known.items() if count}
         counted["problem"] = len(self.problems)
         counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
@@ -87,7 +92,13 @@ class Recording:
         """The same as Arrow tables, such as episodes, steps and rewards; needs `mttp[study]`."""
         from mttp.reading.tables import Tables
 
-        return Tables(self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations)
+        return Tables(
+            self.episodes,
+            groups=self.groups,
+            updates=self.updates,
+            annotations=self.annotations,
+            evals=self.evals,
+        )
 
 
 def read(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Recording:
@@ -104,14 +115,17 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
         traces, duplicates = _traces(scan)
         found = _decoded(scan, traces)
         groups, updates = in_order(found.groups), in_order(found.updates)
-        annotations = in_order(found.annotations)
-        episodes = fold(ordered(found.episodes), groups, updates, annotations, add_problem=scan.add_problem)
+        annotations, evals = in_order(found.annotations), merged(found.evals, scan)
+        episodes = fold(
+            ordered(found.episodes), groups, updates, annotations, evals, add_problem=scan.add_problem
+        )
     return Recording(
         episodes=episodes,
         runs=sorted(found.runs, key=lambda run: (run.start_time or 0, run.id)),
         groups=groups,
         updates=updates,
         annotations=annotations,
+        evals=evals,
         problems=scan.problems,
         sources=scan.sources,
         duplicates=duplicates,
@@ -160,11 +174,15 @@ class _Found:
     groups: list[Group] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
+    evals: list[Part] = field(default_factory=list)
 
     def take(self, records: Sequence[SpanRecord]) -> None:
         """Take what the spans of a trace, which is no episode's, hold; other people's hold nothing."""
         if of_run := [record for record in records if kinds.is_run(record)]:
             self.runs.append(run_codec.decode(of_run))
+            return
+        if of_evaluation := [record for record in records if kinds.is_evaluation(record)]:
+            self.evals.append(part(of_evaluation))
             return
         for record in records:
             if kinds.is_group(record):

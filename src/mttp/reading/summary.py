@@ -94,6 +94,8 @@ class Summary:
     """How many updates."""
     annotations: int = 0
     """How many annotations."""
+    evals: int = 0
+    """How many evaluations."""
     problems: list[Problem] = field(default_factory=list)
     """What is wrong with the recording, but for what only whole episodes show."""
     sources: list[Path] = field(default_factory=list)
@@ -166,6 +168,7 @@ def _summary(tally: Tally, scan: Scan) -> Summary:
         groups=len(tally.apart[names.GROUP]),
         updates=len(tally.apart[names.UPDATE]),
         annotations=len(tally.apart[names.ANNOTATE]),
+        evals=len(tally.evals),
         problems=scan.problems,
         sources=scan.sources,
         duplicates=tally.duplicates,

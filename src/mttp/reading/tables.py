@@ -1,5 +1,5 @@
 """
-A recording as Arrow tables: a row per episode, agent, step, scoring, token block, group, update, statement.
+A recording as Arrow tables: a row per episode, agent, step, scoring, token block, and so on.
 
 Columns are named as the fields of the values, and are there even where nothing fills them.
 What is absent is null.
@@ -14,12 +14,14 @@ from typing import Any
 
 from mttp.episodes import Agent, Annotation, Episode, Group, Reward, Tokens, Update
 from mttp.errors import MissingExtra
+from mttp.evaluations import Evaluation
 from mttp.reading.jsonable import to_json
 
 __all__ = [
     "AGENTS",
     "ANNOTATIONS",
     "EPISODES",
+    "EVALS",
     "GROUPS",
     "PREFERENCES",
     "REWARDS",
@@ -270,6 +272,41 @@ PREFERENCES: dict[str, str] = {
 }
 """Columns of `preferences` and their types."""
 
+_OF_EVALUATION = {
+    "eval_id": "id",
+    "run_id": "run_id",
+    "run_name": "run_name",
+    "suite": "suite",
+    "suite_version": "suite_version",
+    "status": "status",
+    "policy": "policy",
+    "policy_version": "policy_version",
+}
+EVALS: dict[str, str] = {
+    **dict.fromkeys(_OF_EVALUATION, "string"),
+    "tags": "map<string, string>",
+    "task": "string",
+    "outcome": "string",
+    "score": "double",
+    "passed": "bool",
+    "baseline_score": "double",
+    "delta": "double",
+    "duration": "double",
+    "error": "string",
+    "error_type": "string",
+    "slices": "list<string>",
+    "spec_name": "string",
+    "spec_version": "string",
+    "spec_sha256": "string",
+    "episode": "string",
+    "revision": "int64",
+    "is_latest": "bool",
+    "faults": "list<string>",
+    "extra": "json",
+    **_OWN_TRACE,
+}
+"""Columns of `evals` and their types."""
+
 _Cells = Mapping[str, Any]
 _FIELDS = {"return": "return_"}
 
@@ -284,11 +321,13 @@ class Tables:
         groups: Sequence[Group] = (),
         updates: Sequence[Update] = (),
         annotations: Sequence[Annotation] = (),
+        evals: Sequence[Evaluation] = (),
     ) -> None:
         self._episodes = episodes
         self._groups = groups
         self._updates = updates
         self._annotations = annotations
+        self._evals = evals
         _pyarrow()
 
     @cached_property
@@ -343,6 +382,11 @@ class Tables:
         """One row per pair of a chosen episode and a rejected one."""
         return _table(PREFERENCES, (cells for found in self._annotations for cells in _preferences(found)))
 
+    @cached_property
+    def evals(self) -> Any:
+        """One row per result of a task in an evaluation."""
+        return _table(EVALS, (cells for found in self._evals for cells in _results(found)))
+
 
 def _cells(columns: Iterable[str], value: object) -> dict[str, Any]:
     return {name: getattr(value, name, None) for name in columns}
@@ -380,6 +424,19 @@ def _preferences(annotation: Annotation) -> Iterator[_Cells]:
     cells = _cells(PREFERENCES, annotation) | {"chosen": annotation.episode}
     for rejected in annotation.rejected:
         yield cells | {"rejected": rejected}
+
+
+def _results(evaluation: Evaluation) -> Iterator[_Cells]:
+    ours = {column: getattr(evaluation, name) for column, name in _OF_EVALUATION.items()}
+    spec = {
+        name: getattr(evaluation.spec, name.removeprefix("spec_"), None)
+        for name in EVALS
+        if name.startswith("spec_")
+    }
+    latest = evaluation.latest()
+    for result in evaluation.results:
+        is_latest = latest[result.task] is result
+        yield _cells(EVALS, result) | ours | spec | {"tags": evaluation.tags, "is_latest": is_latest}
 
 
 def _of(episode: Episode) -> dict[str, Any]:

@@ -139,6 +139,8 @@ class Tally:
         self._additions = Additions()
         self.runs: dict[str, dict[str, SpanRecord]] = {}
         self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
+        self.evals: dict[str, set[str]] = {}
+        """Ids of the spans of each evaluation, by its id."""
         self._open: dict[str, _Open] = {}
         self._finished: set[int] = set()
         self._take: dict[str, Any] = {
@@ -166,6 +168,8 @@ class Tally:
         kind = outline.kind(record)
         if kind == names.RUN:
             self.runs.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
+        elif kind == names.EVAL_RUN:
+            self._add_evaluation(record)
         elif kind in self.apart:
             self._add_apart(self.apart[kind], int(record.trace_id, 16))
         elif kind:
@@ -174,6 +178,11 @@ class Tally:
                 self._count_tokens(kind, record)
             else:
                 self.duplicates += 1
+
+    def _add_evaluation(self, record: SpanRecord) -> None:
+        seen = self.evals.setdefault(outline.evaluation(record), set())
+        self.duplicates += record.span_id in seen
+        seen.add(record.span_id)
 
     def _add_apart(self, seen: set[int], trace_id: int) -> None:
         """Count what has a trace of its own."""

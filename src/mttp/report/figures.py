@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["INTERVAL", "Figures", "curve", "figures", "t_interval"]
+__all__ = ["INTERVAL", "SHARE_INTERVAL", "Figures", "curve", "figures", "share_interval", "t_interval"]
 
 INTERVAL = "Student t, 95 %"
 """How an interval for a mean is computed."""
+SHARE_INTERVAL = "Wilson, 95 %"
+"""How an interval for a share is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,18 @@ def t_interval(values: NDArray[Any]) -> tuple[float, float] | None:
         half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
         mean = known.mean()
     return (float(mean - half), float(mean + half)) if np.isfinite(half) and np.isfinite(mean) else None
+
+
+def share_interval(count: int, of: int) -> tuple[float, float] | None:
+    """The 95 % interval for a share, by Wilson; None of nothing, and where scipy is not installed."""
+    if not of:
+        return None
+    try:
+        from scipy.stats import binomtest
+    except ImportError:
+        return None
+    found = binomtest(count, of).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def curve(values: NDArray[Any], *, points: int = 60) -> list[float | None]:

@@ -30,6 +30,7 @@ def document(summary: Summary) -> dict[str, Any]:
         "groups": summary.groups,
         "updates": summary.updates,
         "annotations": summary.annotations,
+        "evals": summary.evals,
         "episodes": len(summary),
         "steps": summary.lengths.sum(),
         "return": returns | {"interval": interval, "interval_method": INTERVAL if interval else None},
@@ -83,11 +84,12 @@ def render(summary: Summary, *, terminal: bool) -> RenderableType:
 
 
 def _headline(facts: Mapping[str, Any]) -> Text:
+    apart = {"group": facts["groups"], "update": facts["updates"], "annotation": facts["annotations"]}
     counts = (
         count(facts["episodes"], "episode"),
         count(facts["steps"], "step"),
         count(len(facts["runs"]), "run"),
-        *counted({"group": facts["groups"], "update": facts["updates"], "annotation": facts["annotations"]}),
+        *counted(apart | {"evaluation": facts["evals"]}),
     )
     return Text(", ".join(counts), style="bold")
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from mttp.episodes import Agent, Annotation, Call, Episode, Reward, Step, Tokens
+from mttp.evaluations import TaskResult
 from mttp.reading.jsonable import to_json
 from mttp.report.words import count, duration, moment, number, printed, shortened
 
@@ -47,6 +48,8 @@ def tree(episode: Episode, *, limit: int | None = None) -> Tree:
         _add_agent(root, agent)
     for annotation in episode.annotations:
         _add_annotation(root, annotation, episode)
+    for result in episode.results:
+        _add_result(root, result)
     for step in episode.steps[:limit]:
         _add_step(root, step)
     more = len(episode.steps) - len(episode.steps[:limit])
@@ -129,6 +132,15 @@ def _token_words(tokens: Tokens) -> Iterator[str]:
         yield tokens.tokenizer
     if tokens.omitted_reason is not None:
         yield f"left out: {tokens.omitted_reason}"
+
+
+def _add_result(root: Tree, result: TaskResult) -> None:
+    """What it showed in an evaluation."""
+    facts = {name: getattr(result, name) for name in ("score", "baseline_score", "delta")}
+    words = [f"{name.replace('_', ' ')} {number(fact)}" for name, fact in facts.items() if fact is not None]
+    words += [] if result.passed is None else ["passed" if result.passed else "failed"]
+    words += [] if result.error is None else [shortened(result.error)]
+    root.add(_titled(f"result of task {result.task}", [result.outcome.replace("_", " "), *words]))
 
 
 def _add_annotation(parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:

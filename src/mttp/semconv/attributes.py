@@ -147,13 +147,43 @@ EPISODE_TRUNCATED: Final = "mttp.episode.truncated"
 """Whether a limit cut the episode off although the task went on."""
 
 EVAL_BASELINE_SCORE: Final = "mttp.eval.baseline_score"
-"""Score that the result is compared with."""
+"""Score that the result is compared with; of an evaluation the mean over the tasks that have both."""
+
+EVAL_COUNT: Final = "mttp.eval.count"
+"""Number of tasks by their outcome, those included that were done before an interruption."""
 
 EVAL_DELTA: Final = "mttp.eval.delta"
-"""Score less the baseline."""
+"""Score less the baseline; of an evaluation their mean over the tasks that have both."""
+
+EVAL_DURATION: Final = "mttp.eval.duration"
+"""Seconds that the task took."""
+
+EVAL_EPISODE_TRACE_ID: Final = "mttp.eval.episode_trace_id"
+"""Trace id of the episode in which the task was done, 32 hexadecimal digits."""
+
+EVAL_ERROR: Final = "mttp.eval.error"
+"""Why the task has no score."""
+
+EVAL_ID: Final = "mttp.eval.id"
+"""Identity of the evaluation; the same where a process goes on with what another left undone."""
+
+EVAL_IS_BASELINE: Final = "mttp.eval.is_baseline"
+"""Whether others are to be compared with this evaluation."""
 
 EVAL_OUTCOME: Final = "mttp.eval.outcome"
 """What became of the evaluation of one task."""
+
+EVAL_PASS_RATE: Final = "mttp.eval.pass_rate"
+"""Share of the tasks that passed, from 0 to 1, among those that were scored and say whether they did."""
+
+EVAL_RESULT_COUNT: Final = "mttp.eval.result_count"
+"""Number of results in this trace, by which a reader proves that none is missing."""
+
+EVAL_REVISION: Final = "mttp.eval.revision"
+"""Orders the results of one task in one evaluation; the highest wins, all are kept."""
+
+EVAL_STATUS: Final = "mttp.eval.status"
+"""How the evaluation ended; how its tasks fared is another matter."""
 
 EVAL_SUITE_NAME: Final = "mttp.eval.suite.name"
 """Name of the suite of tasks."""
@@ -162,7 +192,10 @@ EVAL_SUITE_VERSION: Final = "mttp.eval.suite.version"
 """Version of the suite."""
 
 EVAL_TAGS: Final = "mttp.eval.tags"
-"""Words by which evaluations are found again."""
+"""Facts by which evaluations are found again, `name=value` each; a name has no equals sign."""
+
+EVAL_TASKS: Final = "mttp.eval.tasks"
+"""Ids of the tasks that are to be done, in that order."""
 
 FAULTS: Final = "mttp.faults"
 """What was wrong with what was recorded, `kind: detail` each."""
@@ -229,6 +262,11 @@ INPUTS_JSON: Final = "mttp.inputs.json"
 
 INTEGRATION_NAME: Final = "mttp.integration.name"
 """Part of the instrumentation that observed this, by its module's name."""
+
+MESSAGE_ID: Final = "mttp.message.id"
+"""
+Id of the message that was read as this span; of ours it is the trace id and span id of what it says again.
+"""
 
 MESSAGE_REST: Final = "mttp.message.rest"
 """What the other form has no field for, by name; in a span that came as a message, what that said."""

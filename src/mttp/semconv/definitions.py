@@ -190,6 +190,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.episode.truncated",
                 "mttp.eval.baseline_score",
                 "mttp.eval.delta",
+                "mttp.eval.id",
                 "mttp.eval.outcome",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
@@ -287,6 +288,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.episode.id",
                 "mttp.episode.index",
                 "mttp.episode.timing",
+                "mttp.eval.id",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.faults",
@@ -1003,18 +1005,33 @@ SPANS: Final[dict[str, Span]] = {
         is_root=True,
         required=frozenset(
             {
+                "mttp.eval.id",
+                "mttp.eval.result_count",
+                "mttp.eval.status",
                 "mttp.eval.suite.name",
                 "mttp.run.id",
             }
         ),
-        conditional={},
+        conditional={
+            "mttp.eval.delta": (
+                "mttp.eval.baseline_score",
+                frozenset(),
+            ),
+        },
         attributes=frozenset(
             {
                 "mttp.eval.baseline_score",
+                "mttp.eval.count",
                 "mttp.eval.delta",
+                "mttp.eval.id",
+                "mttp.eval.is_baseline",
+                "mttp.eval.pass_rate",
+                "mttp.eval.result_count",
+                "mttp.eval.status",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.eval.tags",
+                "mttp.eval.tasks",
                 "mttp.faults",
                 "mttp.message.rest",
                 "mttp.metadata",
@@ -1023,10 +1040,116 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.id",
                 "mttp.policy.version.start",
                 "mttp.run.id",
+                "mttp.run.name",
+                "mttp.spec.code_coverage",
+                "mttp.spec.code_sha256",
+                "mttp.spec.name",
+                "mttp.spec.sha256",
+                "mttp.spec.version",
                 "error.type",
                 "gen_ai.evaluation.name",
                 "gen_ai.evaluation.score.value",
                 "gen_ai.request.model",
+            }
+        ),
+    ),
+    "mttp.eval.run.start": Span(
+        name="eval.run.start",
+        kind=1,
+        is_root=False,
+        required=frozenset(
+            {
+                "mttp.eval.id",
+                "mttp.eval.suite.name",
+                "mttp.run.id",
+            }
+        ),
+        conditional={},
+        attributes=frozenset(
+            {
+                "mttp.eval.id",
+                "mttp.eval.is_baseline",
+                "mttp.eval.suite.name",
+                "mttp.eval.suite.version",
+                "mttp.eval.tags",
+                "mttp.eval.tasks",
+                "mttp.faults",
+                "mttp.message.id",
+                "mttp.message.rest",
+                "mttp.metadata",
+                "mttp.omissions",
+                "mttp.policy.id",
+                "mttp.policy.version.start",
+                "mttp.run.id",
+                "mttp.run.name",
+                "mttp.spec.code_coverage",
+                "mttp.spec.code_sha256",
+                "mttp.spec.name",
+                "mttp.spec.sha256",
+                "mttp.spec.version",
+            }
+        ),
+    ),
+    "mttp.eval.result": Span(
+        name="eval.result",
+        kind=1,
+        is_root=False,
+        required=frozenset(
+            {
+                "mttp.eval.id",
+                "mttp.eval.outcome",
+                "mttp.eval.revision",
+                "mttp.eval.suite.name",
+                "mttp.run.id",
+                "mttp.task.id",
+            }
+        ),
+        conditional={
+            "mttp.eval.error": (
+                "mttp.eval.outcome",
+                frozenset(
+                    {
+                        "errored",
+                        "timed_out",
+                    }
+                ),
+            ),
+            "gen_ai.evaluation.score.value": (
+                "mttp.eval.outcome",
+                frozenset(
+                    {
+                        "scored",
+                    }
+                ),
+            ),
+        },
+        attributes=frozenset(
+            {
+                "mttp.eval.baseline_score",
+                "mttp.eval.delta",
+                "mttp.eval.duration",
+                "mttp.eval.episode_trace_id",
+                "mttp.eval.error",
+                "mttp.eval.id",
+                "mttp.eval.outcome",
+                "mttp.eval.revision",
+                "mttp.eval.suite.name",
+                "mttp.eval.suite.version",
+                "mttp.faults",
+                "mttp.message.id",
+                "mttp.message.rest",
+                "mttp.omissions",
+                "mttp.run.id",
+                "mttp.spec.code_coverage",
+                "mttp.spec.code_sha256",
+                "mttp.spec.name",
+                "mttp.spec.sha256",
+                "mttp.spec.version",
+                "mttp.task.id",
+                "mttp.task.slices",
+                "error.type",
+                "gen_ai.evaluation.score.value",
+                "test.case.result.status",
             }
         ),
     ),
@@ -1112,6 +1235,13 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
             "skipped",
             "errored",
             "timed_out",
+        }
+    ),
+    "mttp.eval.status": frozenset(
+        {
+            "completed",
+            "aborted",
+            "error",
         }
     ),
     "mttp.grader.kind": frozenset(

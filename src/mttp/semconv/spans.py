@@ -54,7 +54,13 @@ ANNOTATE: Final = "annotate"
 """A fact about an episode that was learned after its root had ended."""
 
 EVAL_RUN: Final = "eval.run"
-"""One evaluation of a policy on a suite of tasks."""
+"""One evaluation of a policy on a suite of tasks, or one process's part of it."""
+
+EVAL_RUN_START: Final = "eval.run.start"
+"""A marker of zero length that keeps the facts of an evaluation that has not ended."""
+
+EVAL_RESULT: Final = "eval.result"
+"""What became of one task of an evaluation."""
 
 GAP: Final = "gap"
 """What a transport lost; its time is that of the loss."""

@@ -96,6 +96,19 @@ class EvalOutcome:
     """The task was run and stopped at its time limit."""
 
 
+class EvalStatus:
+    """`mttp.eval.status`: How the evaluation ended; how its tasks fared is another matter."""
+
+    COMPLETED: Final = "completed"
+    """It ended as it should."""
+
+    ABORTED: Final = "aborted"
+    """It was cut off."""
+
+    ERROR: Final = "error"
+    """An exception ended it."""
+
+
 class GraderKind:
     """`mttp.grader.kind`: What sort of grader it is."""
 

@@ -1,0 +1,280 @@
+"""
+An evaluation: attributes of its span and of its results', and the spans as an evaluation again.
+
+What became of a task is written at once, as a span of its own, so that it survives whatever follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mttp.codec import rewards, templates
+from mttp.codec.plain import Faults, Plain, text
+from mttp.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.semconv.values import TestCaseResultStatus as Status
+from mttp.spans import SpanRecord
+
+__all__ = ["decode", "encode", "encode_result", "ending", "lacking", "merged", "on_episode", "tag_pairs"]
+
+_IDENTITY = {
+    "run_id": a.RUN_ID,
+    "id": a.EVAL_ID,
+    "suite": a.EVAL_SUITE_NAME,
+    "suite_version": a.EVAL_SUITE_VERSION,
+}
+_FACTS = {"run_name": a.RUN_NAME, "policy": a.POLICY_ID, "policy_version": a.POLICY_VERSION_START}
+_NAMES = _IDENTITY | _FACTS
+_FIGURES = {
+    "pass_rate": a.EVAL_PASS_RATE,
+    "baseline_mean": a.EVAL_BASELINE_SCORE,
+    "delta": a.EVAL_DELTA,
+    "mean": a.GEN_AI_EVALUATION_SCORE_VALUE,
+}
+_SHOWN = {
+    "outcome": a.EVAL_OUTCOME,
+    "score": a.GEN_AI_EVALUATION_SCORE_VALUE,
+    "baseline_score": a.EVAL_BASELINE_SCORE,
+    "delta": a.EVAL_DELTA,
+}
+"""What a result and the episode that it is of both say."""
+_OF_RESULT = {
+    **_SHOWN,
+    "task": a.TASK_ID,
+    "duration": a.EVAL_DURATION,
+    "error": a.EVAL_ERROR,
+    "episode": a.EVAL_EPISODE_TRACE_ID,
+    "revision": a.EVAL_REVISION,
+}
+_TEXTS = frozenset({"outcome", "task", "error", "episode"})
+KEYS = frozenset(
+    {*_IDENTITY.values(), *_FACTS.values(), *_FIGURES.values(), *rewards.SPEC_KEYS, a.EVAL_TASKS}
+    | {a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT, a.GEN_AI_EVALUATION_NAME}
+    | {a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
+)
+"""Every attribute of an evaluation, but for the templates."""
+RESULT_KEYS = frozenset(
+    {*_IDENTITY.values(), *_OF_RESULT.values(), *rewards.SPEC_KEYS, a.TASK_SLICES, a.FAULTS, a.ERROR_TYPE}
+    | {a.TEST_CASE_RESULT_STATUS, a.MESSAGE_ID}
+)
+"""Every attribute of a result."""
+ON_EPISODES = frozenset(
+    {a.EVAL_ID, a.EVAL_SUITE_NAME, a.EVAL_SUITE_VERSION, *_SHOWN.values(), a.TEST_CASE_RESULT_STATUS}
+)
+"""What an episode that is part of an evaluation says of it."""
+
+
+# Values to attributes.
+
+
+def encode(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
+    """What is known as it begins, but for the user's own metrics and metadata."""
+    attributes = _identity(evaluation, faults)
+    attributes |= _stated(evaluation, _FACTS, faults)
+    if evaluation.tasks:
+        attributes[a.EVAL_TASKS] = [text(task, faults) for task in evaluation.tasks]
+    if evaluation.tags:
+        attributes[a.EVAL_TAGS] = tag_pairs(evaluation.tags)
+    if evaluation.is_baseline:
+        attributes[a.EVAL_IS_BASELINE] = True
+    return attributes
+
+
+def _identity(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
+    return _stated(evaluation, _IDENTITY, faults) | rewards.encode_spec(evaluation.spec, faults)
+
+
+def _stated(evaluation: Evaluation, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
+    return {
+        key: text(str(value), faults)
+        for name, key in keys.items()
+        if (value := getattr(evaluation, name)) is not None
+    }
+
+
+def tag_pairs(tags: Mapping[str, str]) -> list[str]:
+    """`name=value` of each tag."""
+    return [f"{name}={value}" for name, value in tags.items()]
+
+
+def ending(status: str, summary: EvalSummary, result_count: int) -> dict[str, Plain]:
+    """What is known once it ends; `result_count` is how many results its trace has."""
+    counts = {name: count for name in OUTCOMES if (count := getattr(summary, name))}
+    figures = {key: value for name, key in _FIGURES.items() if (value := getattr(summary, name)) is not None}
+    ended: dict[str, Plain] = {a.EVAL_STATUS: status, a.EVAL_RESULT_COUNT: result_count}
+    return ended | templates.encode(a.EVAL_COUNT, counts) | figures
+
+
+def encode_result(evaluation: Evaluation, result: TaskResult, faults: Faults) -> dict[str, Plain]:
+    """The attributes of a result's span."""
+    attributes = _identity(evaluation, faults)
+    for name, key in _OF_RESULT.items():
+        value = getattr(result, name)
+        if value is not None and value != "":
+            attributes[key] = text(value, faults) if name in _TEXTS else value
+    if result.slices:
+        attributes[a.TASK_SLICES] = [text(name, faults) for name in result.slices]
+    return attributes | _verdict(result)
+
+
+def on_episode(evaluation: Evaluation, faults: Faults, result: TaskResult | None = None) -> dict[str, Plain]:
+    """What the episode of a task says of the evaluation, and of its result once that is known."""
+    attributes = {key: value for key, value in _identity(evaluation, faults).items() if key in ON_EPISODES}
+    if result is None:
+        return attributes
+    shown = {key: value for name, key in _SHOWN.items() if (value := getattr(result, name)) is not None}
+    return attributes | shown | _verdict(result)
+
+
+def _verdict(result: TaskResult) -> dict[str, Plain]:
+    if result.passed is None:
+        return {}
+    return {a.TEST_CASE_RESULT_STATUS: Status.PASS if result.passed else Status.FAIL}
+
+
+# Spans to values.
+
+
+def decode(records: Sequence[SpanRecord]) -> Evaluation:
+    """
+    The evaluation, or the part of one, that the distinct spans of one trace hold, in any order.
+
+    Without its root it is unfinished, and its facts are what the start marker or a result says.
+    One that is known by messages alone does not say how it ended; results alone do not say what it is.
+    """
+    root = next((record for record in records if _word(record) == names.EVAL_RUN), None)
+    starts = [record for record in records if record.name == names.EVAL_RUN_START]
+    start = root or min(starts, key=lambda record: a.MESSAGE_ID in record.attributes, default=None)
+    results = sorted(_results(records), key=_by_time)
+    known = start or results[0]
+    found: Mapping[str, Any] = known.attributes
+    values: dict[str, Any] = {name: str(found[key]) for name, key in _NAMES.items() if key in found}
+    return Evaluation(
+        **{"id": known.trace_id if start else ""} | values,
+        tasks=tuple(found.get(a.EVAL_TASKS) or ()),
+        is_baseline=bool(found.get(a.EVAL_IS_BASELINE, False)),
+        tags=dict(str(pair).partition("=")[::2] for pair in found.get(a.EVAL_TAGS) or ()),
+        spec=rewards.spec(found),
+        status=_status(root, known),
+        results=tuple(map(_result, results)),
+        **({} if start is None else _notes(start)),
+        trace_ids=(known.trace_id,),
+        start_time=known.start_time,
+        end_time=None if root is None else root.end_time,
+    )
+
+
+def _status(root: SpanRecord | None, known: SpanRecord) -> str:
+    if root is not None:
+        return str(root.attributes.get(a.EVAL_STATUS, "completed"))
+    return "unknown" if a.MESSAGE_ID in known.attributes else "unfinished"
+
+
+def _notes(start: SpanRecord) -> dict[str, Any]:
+    """What the evaluation's own span says besides."""
+    found: Mapping[str, Any] = start.attributes
+    return {
+        "error_type": found.get(a.ERROR_TYPE),
+        "error_message": start.status_message or None,
+        "metrics": templates.decode(a.METRIC, found),
+        "metadata": templates.decode(a.METADATA, found),
+        "faults": tuple(found.get(a.FAULTS) or ()),
+        "extra": templates.unknown(found, KEYS, (a.METRIC, a.METADATA, a.EVAL_COUNT)),
+    }
+
+
+def _word(record: SpanRecord) -> str:
+    return record.name.partition(" ")[0]
+
+
+def _by_time(record: SpanRecord) -> tuple[int, int, str]:
+    return record.attributes.get(a.EVAL_REVISION, 0), record.end_time, record.span_id
+
+
+def _results(records: Iterable[SpanRecord]) -> list[SpanRecord]:
+    """The results' spans; a message that says what one of them says is none of its own."""
+    found = [record for record in records if record.name == names.EVAL_RESULT]
+    ids = {record.trace_id + record.span_id for record in found}
+    return [record for record in found if record.attributes.get(a.MESSAGE_ID) not in ids]
+
+
+def _result(record: SpanRecord) -> TaskResult:
+    found: Mapping[str, Any] = record.attributes
+    values = {name: found[key] for name, key in _OF_RESULT.items() if key in found}
+    passed = found.get(a.TEST_CASE_RESULT_STATUS)
+    error_type = found.get(a.ERROR_TYPE)
+    return TaskResult(
+        **{"task": ""} | values,
+        passed=None if passed is None else passed == Status.PASS,
+        error_type=None if error_type in OUTCOMES else error_type,
+        slices=tuple(found.get(a.TASK_SLICES) or ()),
+        faults=tuple(found.get(a.FAULTS) or ()),
+        extra=templates.unknown(found, RESULT_KEYS, ()),
+        trace_id=record.trace_id,
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
+    )
+
+
+def lacking(records: Iterable[SpanRecord]) -> int:
+    """How many results the root of a trace says there are more than were found."""
+    records = list(records)
+    stated = (record.attributes.get(a.EVAL_RESULT_COUNT) for record in records)
+    counts = [count for count in stated if isinstance(count, int)]
+    return max(max(counts, default=0) - len(_results(records)), 0)
+
+
+def merged(parts: Iterable[Evaluation]) -> list[Evaluation]:
+    """
+    The evaluations in order of start, each put together from the parts that have its id.
+
+    Results that don't say what they belong to are those of the evaluation of their suite that began last.
+    """
+    by_id: dict[str, Evaluation] = {}
+    for part in sorted(parts, key=lambda part: (not part.id, part.start_time or 0, part.trace_ids)):
+        if not part.id:
+            part = _assigned(part, by_id)
+        if part.id or part.results:
+            id = part.id or part.trace_ids[0]
+            earlier = by_id.get(id)
+            by_id[id] = replace(part, id=id) if earlier is None else _continued(earlier, part)
+    return sorted(by_id.values(), key=lambda found: (found.start_time or 0, found.trace_ids))
+
+
+def _assigned(part: Evaluation, by_id: dict[str, Evaluation]) -> Evaluation:
+    """The part with the results that belong to none of the evaluations; the others are entered there."""
+    left = []
+    for result in part.results:
+        begun = [
+            found
+            for found in by_id.values()
+            if found.suite == part.suite and (found.start_time or 0) <= (result.end_time or 0)
+        ]
+        if begun:
+            last = max(begun, key=lambda found: found.start_time or 0)
+            by_id[last.id] = replace(last, results=(*last.results, result))
+        else:
+            left.append(result)
+    return replace(part, results=tuple(left))
+
+
+def _continued(earlier: Evaluation, later: Evaluation) -> Evaluation:
+    """The whole as the later part says it, with what only the earlier one knows."""
+    return replace(
+        later,
+        tasks=tuple(dict.fromkeys((*earlier.tasks, *later.tasks))),
+        tags={**earlier.tags, **later.tags},
+        is_baseline=earlier.is_baseline or later.is_baseline,
+        spec=later.spec or earlier.spec,
+        results=(*earlier.results, *later.results),
+        metrics={**earlier.metrics, **later.metrics},
+        metadata={**earlier.metadata, **later.metadata},
+        faults=(*earlier.faults, *later.faults),
+        extra={**earlier.extra, **later.extra},
+        trace_ids=(*earlier.trace_ids, *later.trace_ids),
+        start_time=earlier.start_time,
+    )

@@ -1,0 +1,87 @@
+"""Evaluations of a recording: put together from their traces, and read without anything else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mttp.codec import evals as codec
+from mttp.codec import kinds
+from mttp.evaluations import Evaluation
+from mttp.reading.problems import Problem
+from mttp.reading.scanning import Scan
+from mttp.reading.sources import Source
+from mttp.spans import SpanRecord
+from mttp.wire.streams import Progress
+
+__all__ = ["Evaluations", "Part", "evaluations", "merged", "part"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one trace holds of an evaluation."""
+
+    evaluation: Evaluation
+    lacking: int
+    """How many of its results were not found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluations:
+    """The evaluations of a recording, and what is wrong with it."""
+
+    evals: list[Evaluation]
+    """In order of start."""
+    problems: list[Problem]
+    """What is wrong with the recording, but for what only whole episodes show."""
+    sources: list[Path]
+    """The files that it was read from."""
+
+
+def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluations:
+    """The evaluations that `source` holds; arguments and errors are those of `read`, no episode is built."""
+    scan = Scan(source, arrays=True, progress=progress)
+    traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
+    for record in scan:
+        if kinds.is_evaluation(record):
+            traces[record.trace_id].setdefault(record.span_id, record)
+    found = merged([part(list(spans.values())) for spans in traces.values()], scan)
+    return Evaluations(found, scan.problems, scan.sources)
+
+
+def part(records: Sequence[SpanRecord]) -> Part:
+    """What the distinct spans of one trace hold of an evaluation."""
+    return Part(codec.decode(records), codec.lacking(records))
+
+
+def merged(parts: Iterable[Part], scan: Scan) -> list[Evaluation]:
+    """The evaluations in order of start; what is missing of them is noted."""
+    parts = list(parts)
+    for found in parts:
+        if found.lacking:
+            _note_lacking(found, scan)
+    evals = codec.merged(found.evaluation for found in parts)
+    for evaluation in evals:
+        if evaluation.status == "unfinished":
+            _note_unfinished(evaluation, scan)
+    return evals
+
+
+def _note_lacking(part: Part, scan: Scan) -> None:
+    found = part.evaluation
+    count = len(found.results)
+    message = f"{_called(found)} lacks results: {count} of {count + part.lacking} were found"
+    scan.add_problem("incomplete_evaluation", message, trace_id=found.trace_ids[-1])
+
+
+def _note_unfinished(evaluation: Evaluation, scan: Scan) -> None:
+    summary = evaluation.summary()
+    done = f"{summary.tasks - summary.pending} of {summary.tasks} tasks have a result"
+    message = f"{_called(evaluation)} has no end: {done}"
+    scan.add_problem("unfinished_evaluation", message, trace_id=evaluation.trace_ids[-1])
+
+
+def _called(evaluation: Evaluation) -> str:
+    return f"evaluation {evaluation.id} of {evaluation.suite}"

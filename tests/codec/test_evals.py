@@ -1,0 +1,379 @@
+"""Evaluations as spans and as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from messages.vectors import LINES
+from specimen import finite, int64s, optional, texts
+
+import mttp
+from mttp import Evaluation, Spec, TaskResult
+from mttp.codec import eval_messages, evals, native
+from mttp.errors import PayloadError
+from mttp.evaluations import OUTCOMES
+from mttp.messages import EvalResult, EvalRun, Message, Payload, TraceSpan
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+TRACE, ROOT = "ab" * 16, "12" * 8
+
+
+@st.composite
+def results(draw: st.DrawFn) -> TaskResult:
+    """A result that says nothing impossible."""
+    outcome = draw(st.sampled_from(OUTCOMES))
+    is_scored = outcome == "scored"
+    return TaskResult(
+        task=draw(texts),
+        outcome=outcome,
+        score=draw(finite) if is_scored else None,
+        passed=draw(optional(st.booleans())) if is_scored else None,
+        baseline_score=draw(optional(finite)),
+        delta=draw(optional(finite)),
+        duration=draw(optional(finite)),
+        error=draw(optional(texts.filter(bool))),
+        slices=tuple(draw(st.lists(texts, max_size=3))),
+        episode=draw(st.sampled_from(["", TRACE])),
+        revision=draw(int64s),
+    )
+
+
+@st.composite
+def evaluations(draw: st.DrawFn) -> Evaluation:
+    """An evaluation that says nothing impossible."""
+    names = texts.filter(lambda name: name and "=" not in name)
+    return Evaluation(
+        id=draw(texts),
+        suite=draw(texts),
+        suite_version=draw(optional(texts)),
+        run_id=draw(texts),
+        run_name=draw(optional(texts)),
+        tasks=tuple(draw(st.lists(texts, max_size=3))),
+        is_baseline=draw(st.booleans()),
+        tags=draw(st.dictionaries(names, texts, max_size=3)),
+        spec=draw(optional(st.builds(Spec, name=texts, version=optional(texts), sha256=optional(texts)))),
+        policy=draw(optional(texts)),
+        policy_version=draw(optional(texts)),
+        status="completed",
+        results=tuple(sorted(draw(st.lists(results(), max_size=4)), key=lambda result: result.revision)),
+    )
+
+
+def spans(stated: Evaluation) -> list[SpanRecord]:
+    """The evaluation's spans, the root last."""
+    found = [
+        SpanRecord(
+            trace_id=TRACE,
+            span_id=f"{place + 1:016x}",
+            parent_id=ROOT,
+            name="eval.result",
+            attributes=evals.encode_result(stated, result, []),
+        )
+        for place, result in enumerate(stated.results)
+    ]
+    begun = evals.encode(stated, [])
+    marker = SpanRecord(
+        trace_id=TRACE, span_id="77" * 8, parent_id=ROOT, name="eval.run.start", attributes=begun
+    )
+    ended = begun | evals.ending(stated.status, stated.summary(), len(found))
+    root = SpanRecord(trace_id=TRACE, span_id=ROOT, name=f"eval.run {stated.suite}", attributes=ended)
+    return [marker, *found, root]
+
+
+@given(evaluations(), st.randoms())
+def test_what_is_recorded_is_what_is_read(stated: Evaluation, random: Any):
+    """
+    In whatever order the spans come.
+    """
+    records = spans(stated)
+    random.shuffle(records)
+
+    assert stated == evals.decode(records)
+    assert 0 == evals.lacking(records)
+
+
+@given(evaluations())
+def test_without_its_root_it_is_unfinished(stated: Evaluation):
+    """
+    The start marker has its facts.
+    """
+    *records, _ = spans(stated)
+
+    assert replace(stated, status="unfinished") == evals.decode(records)
+
+
+def test_results_that_are_missing_are_counted():
+    """
+    The root says how many there should be.
+    """
+    stated = Evaluation(id="e", suite="s", results=(TaskResult(task="a"), TaskResult(task="b")))
+
+    assert 1 == evals.lacking(spans(stated)[2:])
+
+
+# As messages.
+
+
+class Records:
+    """Spans that `mttp.read` takes."""
+
+    def __init__(self, found: Iterable[SpanRecord]) -> None:
+        self._found = list(found)
+
+    def records(self) -> Iterator[SpanRecord]:
+        return iter(self._found)
+
+
+def lines(session: mttp.Session) -> list[Message]:
+    """What a session would say in messages, as somebody else receives it."""
+    sent: list[tuple[Payload, str | None]] = []
+    for span in mttp.scan(session, arrays=True):
+        sent += [(native.encode(span), None), *eval_messages.messages(span)]
+    made = (Message.new("trainer", payload, id=id, checksum=True) for payload, id in sent)
+    return [Message.from_bytes(message.to_bytes()) for message in made]
+
+
+def received(messages: Iterable[Message]) -> mttp.Recording:
+    """What is read of messages."""
+    found = []
+    for message in messages:
+        payload = message.decode()
+        record = native.decode(payload) if isinstance(payload, TraceSpan) else eval_messages.decode(message)
+        found += [] if record is None else [record]
+    return mttp.read(Records(found))
+
+
+@pytest.fixture
+def evaluated(session: mttp.Session) -> mttp.Session:
+    """A session with an evaluation."""
+    with mttp.eval_run(
+        "gsm",
+        "1",
+        tasks=["a", "b", "c", "d"],
+        spec=Spec(name="exact", version="1.2.0", sha256="ab" * 32),
+        policy="tiny",
+        baseline={"a": 0.5},
+        tags={"model": "tiny"},
+    ) as run:
+        run.result("a", 0.75, passed=True, duration=1.25)
+        run.result("b", error="no")
+        run.result("c", outcome="skipped", error="too hard")
+        run.result("d", outcome="timed_out")
+    return session
+
+
+def test_an_evaluation_is_also_its_own_messages(evaluated: mttp.Session):
+    """
+    One as it begins and one per result, each with the id of the span that says the same.
+    """
+    (stated,) = mttp.read(evaluated).evals
+    messages = [message for message in lines(evaluated) if message.type != "trace.span"]
+    begun, *done = [message.decode() for message in messages]
+    root = next(span for span in mttp.scan(evaluated) if span.name == "eval.run gsm")
+
+    assert begun == EvalRun(
+        suite="gsm",
+        tasks=("a", "b", "c", "d"),
+        tags={
+            "model": "tiny",
+            "mttp.run.id": evaluated.run_id,
+            "mttp.run.name": "test",
+            "mttp.eval.id": stated.id,
+            "mttp.eval.suite.version": "1",
+            "mttp.spec.name": "exact",
+            "mttp.spec.version": "1.2.0",
+            "mttp.spec.sha256": "ab" * 32,
+            "mttp.policy.id": "tiny",
+            "traceparent": f"00-{root.trace_id}-{root.span_id}-01",
+        },
+    )
+    assert [
+        EvalResult(
+            suite="gsm",
+            task="a",
+            passed=True,
+            score=0.75,
+            baseline_score=0.5,
+            delta=0.25,
+            duration_ms=1250,
+        ),
+        EvalResult(suite="gsm", task="b", error="no"),
+        EvalResult(suite="gsm", task="c", error="skipped: too hard"),
+        EvalResult(suite="gsm", task="d", error="timed_out"),
+    ] == done
+    assert {message.id for message in messages} == {
+        span.trace_id + span.span_id
+        for span in mttp.scan(evaluated)
+        if span.name in ("eval.run.start", "eval.result")
+    }
+
+
+def test_an_old_reader_takes_every_message(evaluated: mttp.Session):
+    """
+    Each has the fields that the protocol knows, in its types, and no other.
+    """
+    for message in lines(evaluated):
+        message.validate()
+        message.verify_checksum()
+        payload = message.decode()
+
+        assert not message.__pydantic_extra__
+        assert not payload.__pydantic_extra__
+        assert len(message.to_bytes()) < 1_048_576
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_spans_and_messages_count_once(evaluated: mttp.Session, *, backwards: bool):
+    """
+    Whichever comes first, the evaluation that is read is the one that was stated.
+    """
+    messages = lines(evaluated)
+    recording = received(reversed(messages) if backwards else messages)
+
+    assert mttp.read(evaluated).evals == recording.evals
+    assert [] == recording.problems
+
+
+def test_messages_alone_are_an_evaluation(evaluated: mttp.Session):
+    """
+    What they can say of it is read, every outcome included.
+    """
+    (stated,) = mttp.read(evaluated).evals
+    (found,) = received(message for message in lines(evaluated) if message.type != "trace.span").evals
+
+    assert found.status == "unknown"
+    kept = ("id", "suite", "suite_version", "run_id", "run_name", "tasks", "tags", "spec", "policy")
+    assert {name: getattr(stated, name) for name in kept} == {name: getattr(found, name) for name in kept}
+    assert [
+        ("a", "scored", 0.75, True, 0.5, 0.25, 1.25, None),
+        ("b", "errored", None, None, None, None, None, "no"),
+        ("c", "skipped", None, None, None, None, None, "too hard"),
+        ("d", "timed_out", None, None, None, None, None, None),
+    ] == [
+        (
+            result.task,
+            result.outcome,
+            result.score,
+            result.passed,
+            result.baseline_score,
+            result.delta,
+            result.duration,
+            result.error,
+        )
+        for result in found.latest().values()
+    ]
+
+
+# Messages of others.
+
+
+def asked(id: str, when: int, **said: Any) -> Message:
+    """An evaluation that another tool asks for."""
+    return Message.new("mist-cli", EvalRun(**said), id=id, timestamp_ns=when)
+
+
+def told(id: str, when: int, **said: Any) -> Message:
+    """A result that another tool states."""
+    return Message.new("matchspec", EvalResult(**said), id=id, timestamp_ns=when)
+
+
+def test_old_messages_read():
+    """
+    Those that the reference writes are rows of the same table.
+    """
+    vectors = [Message.from_bytes(line) for name, line in LINES.items() if name.startswith("eval")]
+    recording = received(vectors)
+
+    (found,) = recording.evals
+    assert [] == recording.problems
+    assert ("gsm-mini", ("t1", "t2"), True, "unknown") == (
+        found.suite,
+        found.tasks,
+        found.is_baseline,
+        found.status,
+    )
+    tags = {"reward.spec": "gsm-exact", "reward.spec_version": "1.2.0", "seed": "17"}
+    assert tags | {"infer_url": "http://127.0.0.1:8600"} == found.tags
+    result = found.latest()["t1"]
+    assert ("scored", 0.95, True, 0.8, 0.15, 0.12) == (
+        result.outcome,
+        result.score,
+        result.passed,
+        result.baseline_score,
+        result.delta,
+        result.duration,
+    )
+    assert 1 == found.summary().pending
+
+
+def test_a_result_belongs_to_the_last_evaluation_of_its_suite():
+    """
+    It does not say to which itself.
+    """
+    messages = [
+        told("0", 5, suite="gsm", task="a", score=0.125, passed=True),
+        asked("1", 10, suite="gsm"),
+        asked("2", 11, suite="other"),
+        told("3", 12, suite="gsm", task="a", score=0.25),
+        asked("4", 20, suite="gsm"),
+        told("5", 21, suite="gsm", task="a", score=0.5),
+        told("6", 22, suite="gsm", task="b", error="connection refused"),
+    ]
+    found = received(messages).evals
+
+    assert [
+        ("gsm", {"a": 0.125}),
+        ("gsm", {"a": 0.25}),
+        ("other", {}),
+        ("gsm", {"a": 0.5, "b": None}),
+    ] == [(one.suite, {task: result.score for task, result in one.latest().items()}) for one in found]
+    assert 4 == len({one.id for one in found})
+
+
+def test_a_baseline_that_nobody_filled_in_is_none():
+    """
+    The reference leaves score and difference zero.
+    """
+    (found,) = received([told("1", 1, suite="s", task="t", score=0.5, passed=True)]).evals
+    (result,) = found.results
+
+    assert (None, None) == (result.baseline_score, result.delta)
+
+
+def test_other_messages_are_no_evaluations():
+    """
+    And a payload that is not what its type says is an error.
+    """
+    assert eval_messages.decode(Message.from_bytes(LINES["health_ping"])) is None
+    with pytest.raises(PayloadError, match="score"):
+        eval_messages.decode(Message(id="i", source="s", type="eval.result", payload=b'{"score":"1"}'))
+
+
+@given(st.text(max_size=12), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), texts)
+def test_any_message_reads(id: str, when: int, duration: int, error: str):
+    """
+    Whatever a tool may write into the fields makes a span that can be read.
+    """
+    message = told(id or "1", when, suite="s", task="t", duration_ms=duration, error=error)
+    (found,) = received([message]).evals
+
+    assert ["t"] == [result.task for result in found.results]
+    assert all(0 <= result.start_time <= result.end_time < 2**63 for result in found.results)  # type: ignore[operator]
+
+
+def test_spans_say_which_messages_they_were(evaluated: mttp.Session):
+    """
+    The convention knows every attribute of theirs.
+    """
+    found = map(eval_messages.decode, lines(evaluated))
+    records = [record for record in found if record is not None]
+
+    assert 5 == len(records)
+    assert all(a.MESSAGE_ID in record.attributes for record in records)
+    assert [] == [issue for issue in mttp.check(Records(records)).all if issue.id == "missing_attribute"]

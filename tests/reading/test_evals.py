@@ -1,0 +1,138 @@
+"""Evaluations in recordings: values, tables, summaries and what may be wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reading.traces import write
+
+import mttp
+from mttp.reading.evals import evaluations
+from mttp.reading.tables import EVALS, Tables
+
+
+@pytest.fixture
+def path() -> str:
+    """A file with two evaluations, of which one was taken up again in another process."""
+    with mttp.configure("file://a.jsonl", run="nightly", run_id="r"):
+        first = mttp.eval_run("gsm", "1", tasks=[{"id": "a", "slices": ["easy"]}, "b"], tags={"k": "v"})
+        first.result("a", 0.5, passed=True)
+        first.result("b", error="no")
+        first.end(status="aborted")
+    spec = mttp.Spec(name="exact", version="2", sha256="ab" * 32)
+    with mttp.configure("file://a.jsonl", run="nightly", run_id="r"):
+        tasks = [{"id": "a", "slices": ["easy"]}, "b"]
+        with mttp.eval_run("gsm", "1", tasks=tasks, tags={"k": "v"}, resume=True) as second:
+            second.result("b", 0.25)
+        with mttp.eval_run("other", tasks=["c"], spec=spec, policy="tiny", baseline={"c": 1.0}) as other:
+            other.result("c", 0.5, passed=False, duration=2.0, episode="ab" * 16)
+    return "a.jsonl"
+
+
+def cut(path: str, *gone: str) -> Path:
+    """A file without the spans of these names."""
+    return write("cut.jsonl", [span for span in mttp.scan(path, arrays=True) if span.name not in gone])
+
+
+def test_a_row_is_a_result(path: str):
+    """
+    With everything that is known of its evaluation; one that was replaced says so.
+    """
+    pytest.importorskip("pyarrow")
+    recording = mttp.read(path)
+    rows = recording.tables.evals.to_pylist()
+    shown = ("suite", "task", "outcome", "score", "is_latest", "status", "run_name")
+
+    assert [
+        ("gsm", "a", "scored", 0.5, True, "completed", "nightly"),
+        ("gsm", "b", "errored", None, False, "completed", "nightly"),
+        ("gsm", "b", "scored", 0.25, True, "completed", "nightly"),
+        ("other", "c", "scored", 0.5, True, "completed", "nightly"),
+    ] == [tuple(row[name] for name in shown) for row in rows]
+    expected = {"eval_id": recording.evals[1].id, "run_id": "r", "policy": "tiny", "spec_name": "exact"}
+    expected |= {"spec_version": "2", "spec_sha256": "ab" * 32, "passed": False, "episode": "ab" * 16}
+    expected |= {"baseline_score": 1.0, "delta": -0.5, "duration": 2.0}
+    assert expected == {name: rows[3][name] for name in expected}
+    assert (["easy"], [("k", "v")]) == (rows[0]["slices"], rows[0]["tags"])
+
+
+def test_columns_are_there_even_when_nothing_fills_them():
+    """
+    As in every table.
+    """
+    pytest.importorskip("pyarrow")
+
+    assert list(EVALS) == Tables([]).evals.column_names
+
+
+def test_parts_are_one_evaluation(path: str):
+    """
+    Whoever went on with it has a trace of its own.
+    """
+    found, other = mttp.read(path).evals
+
+    assert (2, 1) == (len(found.trace_ids), len(other.trace_ids))
+    assert ("completed", 2, 0.375) == (found.status, found.summary().scored, found.summary().mean)
+
+
+def test_a_summary_counts_them(path: str):
+    """
+    One that was taken up again is one.
+    """
+    summary = mttp.summarize(path)
+
+    assert (2, 0, 0) == (summary.evals, len(summary), summary.duplicates)
+    assert 2 == mttp.summarize([path, cut(path)]).evals
+
+
+def test_evaluations_are_read_without_the_rest(path: str):
+    """
+    They are those that reading everything gives.
+    """
+    assert mttp.read(path).evals == evaluations(path).evals
+
+
+def test_spans_that_come_twice_count_once(path: str):
+    """
+    As after a send that was tried again.
+    """
+    recording = mttp.read([path, cut(path)])
+
+    assert mttp.read(path).evals == recording.evals
+    assert recording.duplicates > 0
+
+
+def test_an_evaluation_without_an_end_is_unfinished(path: str):
+    """
+    What was found of it is read, and that there is no more is said.
+    """
+    recording = mttp.read(cut(path, "eval.run other"))
+    (problem,) = [problem for problem in recording.problems if problem.kind == "unfinished_evaluation"]
+
+    assert ("unfinished", 1) == (recording.evals[1].status, len(recording.evals[1].results))
+    assert f"evaluation {recording.evals[1].id} of other has no end: 1 of 1 tasks have a result" == str(
+        problem
+    )
+
+
+def test_results_that_are_missing_are_said(path: str):
+    """
+    The root proves how many there were.
+    """
+    problems = mttp.read(cut(path, "eval.result")).problems
+    problem = next(problem for problem in problems if problem.kind == "incomplete_evaluation")
+
+    assert "of gsm lacks results: 0 of 2 were found" in str(problem)
+
+
+def test_parquet_holds_them(path: str):
+    """
+    What is converted reads as it did.
+    """
+    pytest.importorskip("pyarrow")
+    from mttp.reading.parquet import write as write_parquet
+
+    write_parquet(Path("a.parquet"), mttp.scan(path, arrays=True))
+
+    assert mttp.read(path).evals == mttp.read("a.parquet").evals

@@ -1,0 +1,901 @@
+"""Evaluations: tasks that are done, what became of them, what they are compared with and go on from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from polling import SECONDS, eventually
+from programs import told
+
+import mttp
+from mttp import Evaluation, Reward, Spec, TaskResult
+from mttp.errors import ConfigureError, ReadError
+from mttp.evaluating.bar import bar
+from mttp.semconv import attributes as a
+from mttp.testing import OtlpReceiver
+
+FIVE = ["a", "b", "c", "d", "e"]
+
+
+def read(session: mttp.Session) -> Evaluation:
+    """The one evaluation of a session."""
+    (found,) = mttp.read(session).evals
+    return found
+
+
+def outcomes(results: list[TaskResult]) -> dict[str, str]:
+    """Each task's outcome."""
+    return {result.task: result.outcome for result in results}
+
+
+def test_what_is_stated_is_read(session: mttp.Session):
+    """
+    The evaluation that is read is the one that was stated, results included.
+    """
+    spec = Spec(name="exact", version="1.2.0", sha256="ab" * 32)
+    with mttp.eval_run(
+        "gsm",
+        "1",
+        tasks=[{"id": "t1", "slices": ["easy", "日本"]}, "t2", "t3", "t4"],
+        spec=spec,
+        baseline={"t1": 0.5, "t2": 0.25},
+        policy="tiny",
+        policy_version=7,
+        tags={"model": "tiny=4", "nightly": ""},
+        metadata={"note": [1, None]},
+    ) as run:
+        run.metric("tokens", 12)
+        run.result("t1", 0.75, passed=True, duration=1.5)
+        run.result("t2", error=ValueError("no answer"))
+        run.result("t3")
+        run.result("t4", outcome="timed_out", error="too slow")
+
+    found = read(session)
+
+    assert found == Evaluation(
+        id=run.id,
+        suite="gsm",
+        suite_version="1",
+        run_id=session.run_id,
+        run_name="test",
+        tasks=("t1", "t2", "t3", "t4"),
+        tags={"model": "tiny=4", "nightly": ""},
+        spec=spec,
+        policy="tiny",
+        policy_version="7",
+        status="completed",
+        metrics={"tokens": 12.0},
+        metadata={"note": [1, None]},
+        results=tuple(run.results.values()),
+    )
+    assert [
+        TaskResult(
+            task="t1",
+            score=0.75,
+            passed=True,
+            baseline_score=0.5,
+            delta=0.25,
+            duration=1.5,
+            slices=("easy", "日本"),
+            revision=found.results[0].revision,
+        ),
+        TaskResult(
+            task="t2",
+            outcome="errored",
+            baseline_score=0.25,
+            error="ValueError: no answer",
+            error_type="ValueError",
+            revision=found.results[1].revision,
+        ),
+        TaskResult(task="t3", outcome="skipped", revision=found.results[2].revision),
+        TaskResult(task="t4", outcome="timed_out", error="too slow", revision=found.results[3].revision),
+    ] == list(found.results)
+
+
+def test_outcomes_are_kept_apart(session: mttp.Session):
+    """
+    What has no score is counted by why, and is in no mean and no rate.
+    """
+    with mttp.eval_run("gsm", tasks=[*FIVE, "f"], baseline={"a": 0.5, "b": 1.0, "c": 0.0}) as run:
+        run.result("a", 1.0, passed=True, duration=1)
+        run.result("b", 0.5, passed=False, duration=2)
+        run.result("c", error="no")
+        run.result("d", outcome="skipped")
+        run.result("e", outcome="timed_out", duration=3)
+        summary = run.summary()
+
+    shown = {
+        name: getattr(summary, name) for name in ("scored", "errored", "skipped", "timed_out", "pending")
+    }
+    assert {"scored": 2, "errored": 1, "skipped": 1, "timed_out": 1, "pending": 1} == shown
+    assert (6, 0.75, 0.5, 0.0, 6.0) == (
+        summary.tasks,
+        summary.mean,
+        summary.pass_rate,
+        summary.delta,
+        summary.duration,
+    )
+    assert (2, 0.75, 1, 1) == (summary.compared, summary.baseline_mean, summary.better, summary.worse)
+    assert read(session).summary() == summary
+
+
+def test_the_root_says_what_came_of_it(session: mttp.Session):
+    """
+    Whoever looks at the trace alone sees counts and figures.
+    """
+    with mttp.eval_run("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
+        run.result("a", 0.75, passed=True)
+        run.result("b", error="no")
+
+    root = next(span for span in mttp.scan(session) if span.name == "eval.run gsm")
+    expected = {f"{a.EVAL_COUNT}.scored": 1, f"{a.EVAL_COUNT}.errored": 1, a.EVAL_RESULT_COUNT: 2}
+    expected |= {a.EVAL_PASS_RATE: 1.0, a.EVAL_DELTA: 0.25, a.GEN_AI_EVALUATION_SCORE_VALUE: 0.75}
+    assert expected == {key: root.attributes[key] for key in expected}
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), "high", [1, 2]], ids=repr)
+def test_a_score_that_is_no_number_is_an_error(session: mttp.Session, score: object):
+    """
+    Its text is kept, and it is never a number.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        run.result("a", score)
+
+    (result,) = read(session).results
+    assert ("errored", None) == (result.outcome, result.score)
+    assert str(score) in (result.error or "")
+    assert Counter(score_invalid=1) == session.stats.faults
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"score": 0.5, "outcome": "skipped"}, ("skipped", None, "score_unused")),
+        ({"score": 0.5, "error": "no"}, ("errored", None, "score_unused")),
+        ({"outcome": "scored"}, ("errored", None, None)),
+        ({"score": 0.5, "outcome": "great"}, ("scored", 0.5, "outcome_invalid")),
+        ({"score": 0.5, "duration": -1}, ("scored", 0.5, "duration_invalid")),
+        ({"score": 0.5, "episode": 7}, ("scored", 0.5, "target_invalid")),
+        ({"passed": False}, ("scored", 0.0, None)),
+    ],
+    ids=repr,
+)
+def test_what_makes_no_sense_is_counted(session: mttp.Session, said: dict[str, Any], expected: Any):
+    """
+    The rest is kept.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        result = run.result("a", **said)
+
+    assert result is not None
+    assert expected == (result.outcome, result.score, next(iter(session.stats.faults), None))
+
+
+def test_a_second_result_counts_and_both_are_kept(session: mttp.Session):
+    """
+    The last word on a task is the one that the summary takes.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        run.result("a", 0.25)
+        run.result("a", 0.75)
+
+    found = read(session)
+    assert [0.25, 0.75] == [result.score for result in found.results]
+    assert (0.75, 1) == (found.summary().mean, found.summary().tasks)
+
+
+def test_a_task_of_no_suite_is_kept(session: mttp.Session):
+    """
+    It is said to be extra, and counted as a fault.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        run.result("a", 1)
+        run.result("other", 0)
+
+    summary = read(session).summary()
+    assert (("other",), 2, 0.5) == (summary.extra, summary.tasks, summary.mean)
+    assert Counter(task_unknown=1) == session.stats.faults
+
+
+def test_results_after_the_end_are_counted(session: mttp.Session):
+    """
+    What is recorded has ended; nothing raises.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        pass
+    run.end()
+
+    assert run.result("a", 1) is None
+    assert (2, ()) == (session.stats.faults["after_end"], read(session).results)
+
+
+def test_nothing_records_and_the_results_are_there(monkeypatch: pytest.MonkeyPatch):
+    """
+    An evaluation is of use where recording is off.
+    """
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with mttp.eval_run("gsm", tasks=FIVE, resume=True) as run:
+        run.map(lambda task: task == "a")
+
+    assert (5, 0.2) == (run.summary().scored, run.summary().mean)
+    assert not run
+
+
+def test_what_is_current_stays_where_nothing_records(monkeypatch: pytest.MonkeyPatch):
+    """
+    A user's own span is still the parent of what happens in a task.
+    """
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    around = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=False))
+    with trace.use_span(around), mttp.eval_run("gsm", tasks=["a"]) as run:
+        seen = run.map(lambda _: trace.get_current_span() is around)
+
+    assert [True] == [result.passed for result in seen]
+
+
+def test_results_of_many_threads_are_all_kept(session: mttp.Session):
+    """
+    The one that was entered last counts, by its revision too.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        threads = [threading.Thread(target=run.result, args=("a", number)) for number in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    found = read(session)
+    assert set(range(20)) == {result.score for result in found.results}
+    assert run.results == found.latest()
+
+
+def test_it_starts_a_session_by_itself(capsys: pytest.CaptureFixture[str]):
+    """
+    As an episode does.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        run.result("a", 1)
+    session = mttp.current_session()
+
+    assert session is not None
+    assert 1.0 == read(session).summary().mean
+    assert "recording episodes to" in capsys.readouterr().err
+
+
+def test_evaluating_loads_nothing_that_reads():
+    """
+    Unless there is something to compare with, or to go on from.
+    """
+    reading = told(
+        """
+        import json, sys
+        import mttp
+        with mttp.configure("memory://"), mttp.eval_run("gsm", tasks=["a"]) as run:
+            run.map(lambda task: 1.0)
+        print(json.dumps([name for name in sys.modules if name.startswith(("mttp.reading", "pydantic"))]))
+        """
+    )
+
+    assert [] == reading
+
+
+# Set-up.
+
+
+@dataclass
+class Question:
+    """A task of somebody's."""
+
+    id: int
+    slices: str = "hard"
+
+
+def test_tasks_are_names_or_have_ids(session: mttp.Session):
+    """
+    A function gets what the suite has; results are known by the id.
+    """
+    tasks = ["a", 2, {"task": "three"}, {"name": "four"}, Question(5)]
+    with mttp.eval_run("gsm", tasks=tasks) as run:
+        seen = []
+        for task in run:
+            seen.append(task)
+            run.result(task, 1)
+
+    assert tasks == seen
+    assert ["a", "2", "three", "four", "5"] == list(run.results)
+    assert ("hard",) == run.results["5"].slices
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tasks": ["a", "a"]}, "several tasks have the id 'a'"),
+        ({"tasks": [{"prompt": "x"}]}, "has no id"),
+        ({"tasks": "abc"}, "is no list of tasks"),
+        ({"concurrency": 0}, "concurrency=0"),
+        ({"timeout": 0}, "timeout=0"),
+        ({"tags": {"a=b": "c"}}, "'a=b'"),
+        ({"tags": ["a"]}, "maps no names"),
+        ({"spec": "exact"}, "is no mttp.Spec"),
+        ({"baseline": {"a": "high"}}, "the score of 'a' is 'high'"),
+    ],
+    ids=repr,
+)
+def test_setting_up_fails_loudly(session: mttp.Session, options: dict[str, Any], said: str):
+    """
+    With the value, and what to do.
+    """
+    with pytest.raises(ConfigureError, match=said):
+        mttp.eval_run("gsm", **options)
+
+
+def test_a_spec_may_know_its_identity(session: mttp.Session):
+    """
+    What stands for a whole spec document is recorded as its name, version and digests.
+    """
+
+    class Document:
+        identity = Spec(name="exact", version="1")
+
+    with mttp.eval_run("gsm", spec=Document()):
+        pass
+
+    assert Document.identity == read(session).spec
+
+
+# Doing the tasks.
+
+
+def function(task: str) -> object:
+    """What a user's function may do."""
+    if task == "b":
+        raise ValueError("no")
+    return {"a": 0.75, "c": None, "d": (0.5, True), "e": Reward(value=0.25, verdict="fail")}[task]
+
+
+async def coroutine_function(task: str) -> object:
+    """Likewise."""
+    await asyncio.sleep(0)
+    return function(task)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_each_task_is_done_once(session: mttp.Session, *, is_async: bool, concurrency: int):
+    """
+    In an episode of its own; what the function returns is the result, and an exception stops no other.
+    """
+    with mttp.eval_run("gsm", "1", tasks=FIVE, concurrency=concurrency) as run:
+        results = asyncio.run(run.amap(coroutine_function)) if is_async else run.map(function)
+
+    assert FIVE == [result.task for result in results]
+    assert [
+        ("scored", 0.75, None, None),
+        ("errored", None, None, "ValueError: no"),
+        ("skipped", None, None, None),
+        ("scored", 0.5, True, None),
+        ("scored", 0.25, False, None),
+    ] == [(result.outcome, result.score, result.passed, result.error) for result in results]
+    recording = mttp.read(session)
+    said = {episode.task: (episode.status, episode.outcome) for episode in recording}
+    assert {
+        "a": ("completed", "unknown"),
+        "b": ("error", "unknown"),
+        "c": ("completed", "unknown"),
+        "d": ("completed", "success"),
+        "e": ("completed", "failure"),
+    } == said
+    assert {task: (result,) for task, result in recording.evals[0].latest().items()} == {
+        episode.task: episode.results for episode in recording
+    }
+    assert [] == recording.problems
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
+def test_as_many_tasks_go_on_as_wanted(session: mttp.Session, *, is_async: bool):
+    """
+    Three at once, and never a fourth.
+    """
+    going, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(3, timeout=SECONDS)
+
+    def enter(step: int) -> None:
+        nonlocal going, most
+        with lock:
+            going += step
+            most = max(most, going)
+
+    def work(task: int) -> int:
+        enter(1)
+        together.wait()
+        enter(-1)
+        return task
+
+    async def awork(task: int) -> int:
+        enter(1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        enter(-1)
+        return task
+
+    with mttp.eval_run("gsm", tasks=range(9), concurrency=3) as run:
+        results = asyncio.run(run.amap(awork)) if is_async else run.map(work)
+
+    assert (3, list(range(9))) == (most, [result.score for result in results])
+
+
+def test_a_thread_that_takes_too_long_is_left_alone(session: mttp.Session):
+    """
+    Its task is timed out, the others go on, and what it still returns is not heard.
+    """
+    go_on, returned = threading.Event(), threading.Event()
+
+    def work(task: str) -> float:
+        if task == "a":
+            go_on.wait(SECONDS)
+            mttp.current_episode().metric("late", 1)
+            returned.set()
+        return 1.0
+
+    with mttp.eval_run("gsm", tasks=["a", "b", "c"], concurrency=1, timeout=0.2) as run:
+        results = run.map(work)
+        go_on.set()
+        assert returned.wait(SECONDS)
+
+    assert {"a": "timed_out", "b": "scored", "c": "scored"} == outcomes(results)
+    assert "it took longer than 0.2 s" == results[0].error
+    episode = next(episode for episode in mttp.read(session) if episode.task == "a")
+    assert ("aborted", True, "timed_out") == (episode.status, episode.truncated, episode.stop_reason)
+    assert {} == episode.metrics
+
+
+def test_a_coroutine_that_takes_too_long_is_cancelled(session: mttp.Session):
+    """
+    Its task is timed out, and the others go on.
+    """
+    cancelled = []
+
+    async def work(task: str) -> float:
+        if task == "a":
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(task)
+                raise
+        return 1.0
+
+    async def main() -> list[TaskResult]:
+        async with mttp.eval_run("gsm", tasks=["a", "b", "c"], concurrency=1, timeout=0.2) as run:
+            return await run.amap(work)
+
+    assert {"a": "timed_out", "b": "scored", "c": "scored"} == outcomes(asyncio.run(main()))
+    assert ["a"] == cancelled
+    assert {"aborted": 1, "completed": 2} == Counter(episode.status for episode in mttp.read(session))
+
+
+def test_an_evaluation_that_is_cancelled_is_aborted(session: mttp.Session):
+    """
+    What was done stays; what was going on has no result.
+    """
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def work(task: str) -> float:
+            if task == "b":
+                begun.set()
+                await asyncio.Event().wait()
+            return 1.0
+
+        async def evaluate() -> None:
+            async with mttp.eval_run("gsm", tasks=["a", "b", "c"], concurrency=1) as run:
+                await run.amap(work)
+
+        task = asyncio.ensure_future(evaluate())
+        await begun.wait()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    found = read(session)
+    assert ("aborted", ["a"], 2) == (found.status, [*found.latest()], found.summary().pending)
+    assert {"a": "completed", "b": "aborted"} == {
+        episode.task: episode.status for episode in mttp.read(session)
+    }
+
+
+def test_an_exception_of_the_block_ends_it(session: mttp.Session):
+    """
+    The exception goes on, and the evaluation says which it was.
+    """
+
+    def work(run: mttp.OpenEvaluation) -> None:
+        with run:
+            run.result("a", 1)
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk"):
+        work(mttp.eval_run("gsm", tasks=FIVE))
+
+    found = read(session)
+    assert ("error", "OSError", "disk full") == (found.status, found.error_type, found.error_message)
+
+
+def test_a_session_that_closes_ends_it():
+    """
+    That nobody ended it is a fault; what was stated stays.
+    """
+    with mttp.configure("file://runs/a.jsonl") as session:
+        run = mttp.eval_run("gsm", tasks=FIVE)
+        run.result("a", 1)
+
+    (found,) = mttp.read("runs/a.jsonl").evals
+    assert ("aborted", 1) == (found.status, len(found.results))
+    assert Counter(evaluation_never_ended=1) == session.stats.faults
+
+
+def test_a_foreign_result_is_understood(session: mttp.Session):
+    """
+    Rewards that are none, mappings, and what is no result at all.
+    """
+
+    class Odd:
+        @property
+        def value(self) -> float:
+            raise RuntimeError("none of yours")
+
+    answers = {
+        "a": Reward(status="abstained"),
+        "b": Reward(status="error", error="judge is down"),
+        "c": {"score": 0.5, "passed": True, "duration": 2.0, "colour": "red"},
+        "d": object(),
+        "e": Odd(),
+    }
+    with mttp.eval_run("gsm", tasks=[*answers]) as run:
+        results = run.map(answers.__getitem__)
+
+    assert ["skipped", "errored", "scored", "errored", "errored"] == [result.outcome for result in results]
+    assert ("judge is down", 2.0) == (results[1].error, results[2].duration)
+    assert {"argument_unknown", "score_invalid"} == set(session.stats.faults)
+
+
+def test_episodes_are_left_to_the_function(session: mttp.Session):
+    """
+    Where it starts its own, it says which.
+    """
+
+    def work(task: str) -> dict[str, object]:
+        with mttp.episode(env="toy", task=task) as episode:
+            return {"score": 1.0, "episode": episode}
+
+    with mttp.eval_run("gsm", tasks=["a", "b"]) as run:
+        run.map(work, episodes=False)
+
+    recording = mttp.read(session)
+    assert ["toy", "toy"] == [episode.env for episode in recording]
+    assert {result.episode for result in recording.evals[0].results} == {e.trace_id for e in recording}
+
+
+# Episodes.
+
+
+def test_an_open_episode_says_its_result(session: mttp.Session):
+    """
+    Its root carries it, with one link to the evaluation; nothing is stated apart.
+    """
+    with mttp.eval_run("gsm", "1", tasks=["a"]) as run, mttp.episode(task="a") as episode:
+        run.result("a", 0.5, passed=True, episode=episode)
+    root = next(span for span in mttp.scan(session, arrays=True) if span.name == "episode")
+
+    said = {a.EVAL_ID: run.id, a.EVAL_SUITE_NAME: "gsm", a.EVAL_SUITE_VERSION: "1"}
+    said |= {a.EVAL_OUTCOME: "scored", a.GEN_AI_EVALUATION_SCORE_VALUE: 0.5}
+    said |= {a.TEST_CASE_RESULT_STATUS: "pass"}
+    assert said == {key: root.attributes.get(key) for key in said}
+    assert [(run.trace_id, run.span_id)] == [(link.trace_id, link.span_id) for link in root.links]
+    (found,) = mttp.read(session)
+    assert ({}, ()) == (found.extra, found.annotations)
+
+
+def test_an_episode_outside_the_block_is_linked_once(session: mttp.Session):
+    """
+    Also where several results are stated of it.
+    """
+    run = mttp.eval_run("gsm", tasks=["a"])
+    with mttp.episode(task="a") as episode:
+        run.result("a", 0.5, episode=episode)
+        run.result("a", 0.75, episode=episode)
+    run.end()
+    root = next(span for span in mttp.scan(session, arrays=True) if span.name == "episode")
+
+    assert [run.trace_id] == [link.trace_id for link in root.links]
+
+
+@pytest.mark.parametrize("how", ["handle", "value", "trace id"])
+def test_an_ended_episode_is_scored_late(session: mttp.Session, how: str):
+    """
+    Its root is what it is; the suite is the grader of a late score.
+    """
+    with mttp.episode(task="a") as episode:
+        pass
+    given = {"handle": episode, "value": mttp.read(session).episodes[0], "trace id": episode.trace_id}[how]
+    with mttp.eval_run("gsm", "1", tasks=["a", "b"]) as run:
+        run.result("a", 0.5, passed=False, episode=given)
+        run.result("b", outcome="skipped", episode=given)
+
+    (found,) = mttp.read(session)
+    (statement,) = found.annotations
+    assert (0.5, "fail", "1") == (
+        found.scores["gsm"].value,
+        found.scores["gsm"].verdict,
+        found.scores["gsm"].grader_version,
+    )
+    assert statement.revision == found.results[0].revision
+    assert ["a", "b"] == [result.task for result in found.results]
+
+
+# Baselines.
+
+
+def before(
+    path: str, suite: str = "gsm", version: str = "1", spec: Spec | None = None, **scores: float
+) -> str:
+    """A recording of an earlier evaluation."""
+    with mttp.configure(f"file://{path}"), mttp.eval_run(suite, version, tasks=[*scores], spec=spec) as run:
+        for task, score in scores.items():
+            run.result(task, score)
+        run.result("broken", error="no")
+    return path
+
+
+def test_scores_are_compared_with_a_recording():
+    """
+    By a path, by what was read of it, or by one of its evaluations.
+    """
+    path = before("before.jsonl", a=0.5, b=1.0)
+    recording = mttp.read(path)
+    for baseline in (path, Path(path), [path], recording, recording.evals[0]):
+        with (
+            mttp.configure("memory://") as session,
+            mttp.eval_run("gsm", "1", tasks=FIVE, baseline=baseline) as run,
+        ):
+            results = run.map(lambda _: 0.75)
+
+        assert [0.25, -0.25, None, None, None] == [result.delta for result in results]
+        assert 0.0 == run.summary().delta
+        assert session.stats.faults == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"suite": "other"}, "no evaluation of other 1 to compare with; it has: gsm 1, spec exact 1"),
+        ({"suite_version": "2"}, "no evaluation of gsm 2"),
+        ({"spec": Spec(name="exact", version="2")}, "no evaluation of gsm 1, spec exact 2"),
+    ],
+    ids=repr,
+)
+def test_what_can_not_be_compared_is_refused(session: mttp.Session, options: dict[str, Any], said: str):
+    """
+    The message says what there is, and how to compare all the same.
+    """
+    session.close()
+    path = before("before.jsonl", spec=Spec(name="exact", version="1"), a=0.5)
+
+    with mttp.configure("memory://"), pytest.raises(ReadError, match=said):
+        mttp.eval_run(**({"suite": "gsm", "suite_version": "1"} | options), tasks=FIVE, baseline=path)
+
+
+def test_the_last_that_ended_is_the_baseline():
+    """
+    Not one that was cut off later.
+    """
+    path = before("before.jsonl", a=0.5)
+    before(path, a=0.25)
+    with mttp.configure(f"file://{path}"), mttp.eval_run("gsm", "1", tasks=["a"]) as cut_off:
+        cut_off.result("a", 0.0)
+        cut_off.end(status="aborted")
+    with mttp.configure("memory://"), mttp.eval_run("gsm", "1", tasks=["a"], baseline=path) as run:
+        results = run.map(lambda _: 1.0)
+
+    assert [0.25] == [result.baseline_score for result in results]
+
+
+# Interruptions.
+
+
+def test_what_was_scored_is_not_done_again():
+    """
+    What failed, took too long or was never done is; the whole is one evaluation.
+    """
+    with mttp.configure("file://runs/a.jsonl", run_id="r"):
+        first = mttp.eval_run("gsm", "1", tasks=FIVE, resume=True)
+        first.result("a", 0.5)
+        first.result("b", outcome="skipped")
+        first.result("c", error="no")
+        first.result("d", outcome="timed_out")
+        first.end(status="aborted")
+    with mttp.configure("file://runs/a.jsonl", run_id="r"):
+        second = mttp.eval_run("gsm", "1", tasks=FIVE, resume=True)
+        results = second.map(lambda _: 1.0)
+        second.end()
+
+    (found,) = mttp.read("runs/a.jsonl").evals
+    assert ["c", "d", "e"] == [result.task for result in results]
+    assert (first.id, "completed", 2) == (second.id, found.status, len(found.trace_ids))
+    assert second.summary() == found.summary() == second.value.summary()
+    assert (4, 1, 0.875) == (found.summary().scored, found.summary().skipped, found.summary().mean)
+    assert 7 == len(found.results)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_same"),
+    [
+        ({}, True),
+        ({"suite_version": "2"}, False),
+        ({"policy_version": "2"}, False),
+        ({"spec": Spec(name="other")}, False),
+    ],
+    ids=repr,
+)
+def test_only_the_same_evaluation_goes_on(session: mttp.Session, options: dict[str, Any], *, is_same: bool):
+    """
+    Another version of suite, policy or spec begins anew.
+    """
+    facts: dict[str, Any] = {"suite_version": "1", "policy_version": "1", "tasks": ["a", "b"]}
+    with mttp.eval_run("gsm", **facts) as first:
+        first.result("a", 1)
+    with mttp.eval_run("gsm", **facts | options, resume=True) as second:
+        left = second.pending
+
+    assert (is_same, ["b"] if is_same else ["a", "b"]) == (first.id == second.id, left)
+
+
+@pytest.mark.parametrize(
+    ("names", "resume", "is_same"),
+    [
+        (("one", "one"), True, True),
+        (("one", "two"), True, False),
+        ((None, None), True, False),
+        ((None, None), "runs", True),
+        (("one", "two"), "runs", False),
+    ],
+    ids=repr,
+)
+def test_it_is_of_the_same_run(names: tuple[str | None, str | None], resume: Any, *, is_same: bool):
+    """
+    By its id or its name; where the run has none, a path that was given is trusted.
+    """
+    done = []
+    for name, how in zip(names, (False, resume), strict=True):
+        session = mttp.configure("file://runs/", run=name, run_id=f"run-{len(done)}")
+        with session, mttp.eval_run("gsm", tasks=["a"], resume=how) as run:
+            done.append(run.map(lambda _: 1.0))
+
+    assert [1, 0 if is_same else 1] == [*map(len, done)]
+
+
+def test_what_can_not_be_read_back_is_said(session: mttp.Session):
+    """
+    A collector gives nothing back, and a path must exist.
+    """
+    session.close()
+    with OtlpReceiver() as receiver, mttp.configure(receiver.http_address):
+        with pytest.raises(ConfigureError, match="resume='PATH'"):
+            mttp.eval_run("gsm", tasks=["a"], resume=True)
+        with pytest.raises(ReadError, match=r"nowhere\.jsonl does not exist"):
+            mttp.eval_run("gsm", tasks=["a"], resume="nowhere.jsonl")
+
+
+KILLED = """
+    import sys, time
+    import mttp
+
+    def work(task):
+        if task >= 3:
+            time.sleep(60)
+        return task / 4
+
+    with mttp.configure("file://runs/a.jsonl", run_id="r"):
+        with mttp.eval_run("quarters", tasks=range(6), concurrency=1, resume=True) as run:
+            run.map(work)
+"""
+
+
+def test_a_killed_evaluation_goes_on():
+    """
+    What was written by then is read, said to be unfinished, and not done again.
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED)], stderr=subprocess.PIPE)
+    with process:
+        file = Path("runs/a.jsonl")
+        eventually(lambda: file.exists() and file.read_text().count('"eval.result"') == 3)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(SECONDS)
+    cut_off = mttp.read("runs/a.jsonl")
+    session = mttp.configure("file://runs/a.jsonl", run_id="r")
+    with session, mttp.eval_run("quarters", tasks=range(6), resume=True) as run:
+        results = run.map(lambda task: task / 4)
+
+    (before_kill,) = cut_off.evals
+    assert ("unfinished", 3) == (before_kill.status, before_kill.summary().pending)
+    assert "unfinished_evaluation" in {problem.kind for problem in cut_off.problems}
+    assert ["3", "4", "5"] == [result.task for result in results]
+    (whole,) = mttp.read("runs/a.jsonl").evals
+    assert ("completed", 6, 0.625) == (whole.status, whole.summary().scored, whole.summary().mean)
+
+
+def test_a_collector_gets_the_same():
+    """
+    The spans that it receives read as the evaluation that was stated.
+    """
+    with OtlpReceiver() as receiver:
+        session = mttp.configure(receiver.http_address)
+        with session, mttp.eval_run("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
+            run.map(function)
+        recording = mttp.read(receiver)  # type: ignore[arg-type]  # it has records()
+
+    assert [run.value.results] == [found.results for found in recording.evals]
+    assert [] == recording.problems
+
+
+# The bar.
+
+
+class Terminal:
+    """Standard error that says it is a terminal."""
+
+    def __init__(self) -> None:
+        self.written = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.written += text
+        return len(text)
+
+    def flush(self) -> None:
+        return
+
+
+def test_a_terminal_shows_a_bar(session: mttp.Session, monkeypatch: pytest.MonkeyPatch):
+    """
+    With the suite's name; nothing is shown where nobody wants it, or nobody looks.
+    """
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    shown = []
+    for progress in (False, True):
+        with mttp.eval_run("gsm-mini", tasks=FIVE, progress=progress) as run:
+            run.map(lambda _: 1.0)
+        shown.append("gsm-mini" in terminal.written)
+
+    assert [False, True] == shown
+
+
+def test_a_bar_does_without_rich(monkeypatch: pytest.MonkeyPatch):
+    """
+    Then there is none.
+    """
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    with bar("gsm", 1, wanted=True) as advance:
+        advance()
+
+    assert "" == terminal.written
