@@ -19,9 +19,11 @@ import pytest
 from opentelemetry import trace
 from polling import SECONDS, eventually
 from programs import told
+from typer.testing import CliRunner
 
 import mttp
 from mttp import Evaluation, Reward, Spec, TaskResult
+from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError
 from mttp.evaluating.bar import bar
 from mttp.semconv import attributes as a
@@ -870,6 +872,52 @@ class Terminal:
 
     def flush(self) -> None:
         return
+
+
+def types(path: str) -> Counter[str]:
+    """How many messages of each type a file has."""
+    with mttp.receive(f"mttp+file://{path}") as inbox:
+        return Counter(message.type for message in inbox)
+
+
+def test_native_transports_carry_it_too():
+    """
+    As spans and as messages of its own, which count once, and which stay as they are on any way around.
+    """
+
+    def evaluated(transport: str) -> mttp.Session:
+        with mttp.configure(transport, run="r", run_id="r") as session:
+            with mttp.eval_run("gsm", "1", tasks=["t1", "t2"], baseline={"t1": 0.5}) as run:
+                run.result("t1", 0.75, passed=True)
+                run.result("t2", error="no")
+        return session
+
+    def convert(*names: str) -> None:
+        assert 0 == CliRunner().invoke(app, ["convert", *names]).exit_code
+
+    def said(source: Any) -> list[Any]:
+        (found,) = mttp.read(source).evals
+        return [
+            (found.suite, found.status),
+            *((one.task, one.outcome, one.score, one.delta, one.error) for one in found.results),
+        ]
+
+    expected = said(evaluated("memory://"))
+    evaluated("mttp+file://a.mttp.jsonl")
+    with mttp.receive("chan://evaluated") as inbox:
+        evaluated("chan://evaluated")
+        assert expected == said(inbox)
+    with mttp.receive("mttp+http://127.0.0.1:0") as inbox:
+        evaluated(inbox.address)
+        inbox.close()
+        assert expected == said(inbox)
+    convert("a.mttp.jsonl", "b.jsonl")
+    convert("b.jsonl", "c.parquet")
+    convert("c.parquet", "d.mttp.jsonl")
+
+    assert [expected] * 4 == [said(name) for name in ("a.mttp.jsonl", "b.jsonl", "c.parquet", "d.mttp.jsonl")]
+    assert (1, 2) == (types("a.mttp.jsonl")["eval.run"], types("a.mttp.jsonl")["eval.result"])
+    assert types("a.mttp.jsonl") == types("d.mttp.jsonl")
 
 
 def test_a_terminal_shows_a_bar(session: mttp.Session, monkeypatch: pytest.MonkeyPatch):

@@ -83,9 +83,15 @@ def _lines(
 
 
 def _messages(records: Iterable[SpanRecord], refuse: Refuse | None) -> Iterator[bytes]:
-    """Of each span the line of its message, the same however often it is written."""
-    from mttp.codec import native  # pydantic, which the other formats do without
+    """
+    Of each span the lines of its messages, the same however often they are written.
 
+    What an evaluation's span says in a message of its own is said once, also where that was read beside it.
+    """
+    from mttp.codec import native  # pydantic, which the other formats do without
+    from mttp.messages import TraceSpan
+
+    said: set[str] = set()
     for record in records:
         try:
             made = native.envelop(record, timestamp_ns=record.end_time or record.start_time)
@@ -94,7 +100,11 @@ def _messages(records: Iterable[SpanRecord], refuse: Refuse | None) -> Iterator[
                 raise
             refuse(record, error)
         else:
-            yield from (message.to_bytes() + b"\n" for message in made)
+            for message in made:
+                if message.type == TraceSpan.TYPE or message.id not in said:
+                    yield message.to_bytes() + b"\n"
+                if message.type != TraceSpan.TYPE:
+                    said.add(message.id)
 
 
 def _open_zstd(path: Path) -> Any:

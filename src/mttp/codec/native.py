@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from mttp.codec import profiles
+from mttp.codec import eval_messages, profiles
 from mttp.codec.plain import Plain
 from mttp.errors import PayloadError
 from mttp.messages import Message, Payload, TraceSpan
@@ -89,9 +89,12 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
     """
     What is sent of a span: payloads, each with the id of its message, None for a new one.
 
-    The span itself has the same id however often it is sent, so that whoever gets it twice can tell.
+    Ids are the same however often it is sent, so that whoever gets it twice can tell.
+    A span that was read from a message of another type is that message again, and no other.
     """
-    yield encode(span), f"{span.trace_id[16:]}{span.span_id}"
+    if a.MESSAGE_ID not in span.attributes:
+        yield encode(span), f"{span.trace_id[16:]}{span.span_id}"
+    yield from eval_messages.messages(span)
 
 
 def envelop(span: SpanRecord, *, source: str = "", timestamp_ns: int | None = None) -> list[Message]:
@@ -114,7 +117,8 @@ def records(message: Message) -> list[SpanRecord] | None:
     Raises PayloadError where the payload is not what its type says.
     """
     if message.type != TraceSpan.TYPE:
-        return None
+        evaluated = eval_messages.decode(message)
+        return None if evaluated is None else [evaluated]
     payload = message.decode()
     assert isinstance(payload, TraceSpan)
     return [decode(payload, source=message.source)]
