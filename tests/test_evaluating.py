@@ -886,10 +886,12 @@ def test_native_transports_carry_it_too():
     """
 
     def evaluated(transport: str) -> mttp.Session:
-        with mttp.configure(transport, run="r", run_id="r") as session:
-            with mttp.eval_run("gsm", "1", tasks=["t1", "t2"], baseline={"t1": 0.5}) as run:
-                run.result("t1", 0.75, passed=True)
-                run.result("t2", error="no")
+        with (
+            mttp.configure(transport, run="r", run_id="r") as session,
+            mttp.eval_run("gsm", "1", tasks=["t1", "t2"], baseline={"t1": 0.5}) as run,
+        ):
+            run.result("t1", 0.75, passed=True)
+            run.result("t2", error="no")
         return session
 
     def convert(*names: str) -> None:
