@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from messages.vectors import LINES
 from reading.traces import episode, run
 
@@ -150,6 +152,22 @@ def test_other_json_is_still_no_recording() -> None:
     """
     with pytest.raises(ReadError, match="this is not a recording"):
         mttp.read(file(b'{"type":"x","payload":{}}'))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, len(ENCODED[0]) - 1), st.integers(1, 255))
+def test_a_flipped_byte_changes_no_span(place: int, bits: int) -> None:
+    """
+    It is the span that was sent, or none and a problem: what the checksum covers was not changed.
+    """
+    changed = bytearray(ENCODED[0])
+    changed[place] ^= bits
+    scan = mttp.scan(file(bytes(changed), ENCODED[1]), arrays=True)
+    found = list(scan)
+
+    assert SPANS[1] == found[-1]
+    assert found[:-1] in ([SPANS[0]], [])
+    assert bool(scan.problems) == (len(found) == 1)
 
 
 def test_a_span_says_the_same_id_each_time() -> None:

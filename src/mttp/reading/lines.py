@@ -147,15 +147,15 @@ def _salvaged(
     if error.kind == "broken_line":
         with suppress(LineError):
             block, reasons = decode_spans(item.content, arrays=arrays)
-            return block, [("broken_span", reason) for reason in reasons]
+            if block or reasons:
+                return block, [("broken_span", reason) for reason in reasons]
+    with suppress(EnvelopeError):
+        from mttp.reading.carried import carried
+
+        return carried(item.content, arrays=arrays)
     rest: list[SpanRecord] | None = [] if item.content.startswith(_BEGINNING) else None
     if error.kind == "broken_line" and isinstance(item, Line) and not item.ended:
         return rest, [_TRUNCATED]
-    if error.kind == "not_traces" and isinstance(item, Line):
-        with suppress(EnvelopeError):
-            from mttp.reading.carried import carried
-
-            return carried(item.content, arrays=arrays)
     return rest, [(error.kind, str(error))]
 
 

@@ -22,7 +22,7 @@ class FileOutlet:
 
     def __init__(self, inner: file.FileTransport) -> None:
         self._file = inner
-        self._lines = Lines(inner)
+        self._lines = Lines(self)
         self._closed = False
 
     @property
