@@ -626,6 +626,19 @@ def test_an_episode_outside_the_block_is_linked_once(session: mttp.Session):
     assert [run.trace_id] == [link.trace_id for link in root.links]
 
 
+def test_an_episode_says_its_last_result(session: mttp.Session):
+    """
+    Nothing of the one before is left.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run, mttp.episode(task="a") as episode:
+        run.result("a", 0.5, passed=True, episode=episode)
+        run.result("a", error="no", episode=episode)
+    root = next(span for span in mttp.scan(session) if span.name == "episode")
+
+    assert "errored" == root.attributes[a.EVAL_OUTCOME]
+    assert not {a.GEN_AI_EVALUATION_SCORE_VALUE, a.TEST_CASE_RESULT_STATUS} & root.attributes.keys()
+
+
 @pytest.mark.parametrize("how", ["handle", "value", "trace id"])
 def test_an_ended_episode_is_scored_late(session: mttp.Session, how: str):
     """

@@ -18,7 +18,17 @@ from mttp.semconv import spans as names
 from mttp.semconv.values import TestCaseResultStatus as Status
 from mttp.spans import SpanRecord
 
-__all__ = ["decode", "encode", "encode_result", "ending", "lacking", "merged", "on_episode", "tag_pairs"]
+__all__ = [
+    "ON_EPISODES",
+    "decode",
+    "encode",
+    "encode_result",
+    "ending",
+    "lacking",
+    "merged",
+    "on_episode",
+    "tag_pairs",
+]
 
 _IDENTITY = {
     "run_id": a.RUN_ID,

@@ -252,6 +252,7 @@ class OpenEvaluation(Measured):
     def _mark(self, episode: OpenEpisode, result: TaskResult | None = None) -> None:
         span = episode._span
         if span is not None:
+            span.forget(evals.ON_EPISODES)
             span.values |= span.checked(evals.on_episode, self._stated, result=result)
 
     def _tell(self, episode: object, result: TaskResult) -> None:
