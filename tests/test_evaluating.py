@@ -134,6 +134,18 @@ def test_outcomes_are_kept_apart(session: mttp.Session):
     assert read(session).summary() == summary
 
 
+def test_numbers_beyond_a_float_are_left_out(session: mttp.Session):
+    """
+    A mean of scores that have no sum is one all the same; a difference that is no number is none.
+    """
+    with mttp.eval_run("gsm", tasks=FIVE, baseline={"a": -1e308}) as run:
+        run.result("a", 1e308, duration=1e308)
+        run.result("b", 1.5e308, duration=1e308)
+
+    assert (1.25e308, None) == (run.summary().mean, run.summary().delta)
+    assert read(session).summary() == run.summary()
+
+
 def test_the_root_says_what_came_of_it(session: mttp.Session):
     """
     Whoever looks at the trace alone sees counts and figures.

@@ -66,7 +66,9 @@ class TaskResult(_Value):
         """The same, compared with that score."""
         if baseline_score is None or self.score is None:
             return replace(self, baseline_score=baseline_score, delta=None)
-        return replace(self, baseline_score=baseline_score, delta=self.score - baseline_score)
+        delta = self.score - baseline_score
+        known = math.isfinite(delta)
+        return replace(self, baseline_score=baseline_score, delta=delta if known else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +215,7 @@ def summarized(tasks: Sequence[str], results: Iterable[TaskResult]) -> EvalSumma
         delta=_mean(deltas),
         better=sum(delta > 0 for delta in deltas),
         worse=sum(delta < 0 for delta in deltas),
-        duration=math.fsum(result.duration or 0.0 for result in by_task.values()),
+        duration=sum(result.duration or 0.0 for result in by_task.values()),
     )
 
 

@@ -117,7 +117,7 @@ def test_show_prints_json(good: str):
     """
     found, limited = document("show", good), document("show", good, "--limit", "2")
 
-    assert ({"runs", "groups", "updates", "annotations", "episodes", "problems"}, 30, 2) == (
+    assert ({"runs", "groups", "updates", "annotations", "evals", "episodes", "problems"}, 30, 2) == (
         set(found),
         len(found["episodes"]),
         len(limited["episodes"]),

@@ -270,6 +270,19 @@ def test_messages_alone_are_an_evaluation(evaluated: mttp.Session):
     ]
 
 
+@given(evaluations())
+def test_every_evaluation_can_be_said(stated: Evaluation):
+    """
+    Whatever its numbers are, and whoever reads its messages finds every result.
+    """
+    sent = [found for span in spans(stated) for found in eval_messages.messages(span)]
+    messages = [Message.new("trainer", payload, id=id) for payload, id in sent]
+    read = [Message.from_bytes(message.to_bytes()).decode() for message in messages]
+
+    assert read == [payload for payload, _ in sent]
+    assert len(stated.results) == sum(isinstance(payload, EvalResult) for payload in read)
+
+
 # Messages of others.
 
 

@@ -61,7 +61,7 @@ def test_every_field_of_an_episode_has_a_column():
     names = {field.name.rstrip("_") for field in fields(Episode)}
 
     own = {"reward_status", "duration", "scores"}
-    assert names - {"steps", "agents", "rewards", "annotations"} | own == set(EPISODES)
+    assert names - {"steps", "agents", "rewards", "annotations", "results"} | own == set(EPISODES)
 
 
 def test_every_field_of_an_agent_has_a_column():

@@ -52,6 +52,7 @@ def test_a_summary_is_a_document():
         "groups": 0,
         "updates": 0,
         "annotations": 0,
+        "evals": 0,
         "episodes": 5,
         "steps": 11,
         "status": {"completed": 4, "unfinished": 1},

@@ -168,6 +168,8 @@ def test_span_names():
         "UPDATE_LINKS": "update.links",
         "ANNOTATE": "annotate",
         "EVAL_RUN": "eval.run",
+        "EVAL_RUN_START": "eval.run.start",
+        "EVAL_RESULT": "eval.result",
         "GAP": "gap",
     }
 

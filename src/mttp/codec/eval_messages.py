@@ -9,6 +9,7 @@ with the ids that they had.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -40,6 +41,7 @@ TAGS = (
 )
 """Attributes of an evaluation that are tags of its message."""
 
+_LONGEST_MS = 2**62
 _OURS = re.compile(r"([0-9a-f]{32})[0-9a-f]{16}").fullmatch
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}").match
 
@@ -78,14 +80,14 @@ def _result(span: SpanRecord) -> EvalResult:
         score=_number(found, a.GEN_AI_EVALUATION_SCORE_VALUE),
         baseline_score=_number(found, a.EVAL_BASELINE_SCORE),
         delta=_number(found, a.EVAL_DELTA),
-        duration_ms=round(_number(found, a.EVAL_DURATION) * 1000),
+        duration_ms=round(min(max(_number(found, a.EVAL_DURATION) * 1000, 0), _LONGEST_MS)),
         error=_error(found),
     )
 
 
 def _number(found: Mapping[str, Any], key: str) -> float:
     value = found.get(key)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
 
 
 def _error(found: Mapping[str, Any]) -> str:

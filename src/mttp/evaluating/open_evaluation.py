@@ -218,7 +218,7 @@ class OpenEvaluation(Measured):
             names.EVAL_RESULT,
             values={},
             parent=self._span.identity,
-            start=max(result.revision - round((result.duration or 0.0) * 1e9), 0),
+            start=result.revision - round(min((result.duration or 0.0) * 1e9, result.revision)),
             links=[place] if place else (),
         )
         span.note(faults)
