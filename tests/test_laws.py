@@ -207,7 +207,7 @@ def test_exported_names() -> None:
     """
     expected = """
         Agent Annotation Call Episode Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Recording
-        Reward Route Run Sampling Session Spec Step Tokens Update
+        Reward RewardSpec Route Run Sampling Session Spec Step Tokens Update
         annotate carry check configure current_episode current_session current_step episode errors
         extract group inject instrument messages prefer read scan score step summarize update wrap
     """.split()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mttp.reading import Recording, read, scan, summarize
     from mttp.recorder import OpenAgent, OpenEpisode, OpenPart, OpenStep, current_episode, current_step
     from mttp.recorder.open_group import OpenGroup
+    from mttp.rewards.spec import RewardSpec
     from mttp.routes import Route
     from mttp.sampling import Sampling
     from mttp.session import Session
@@ -69,6 +70,8 @@ __all__ = [
     "score",
     "annotate",
     "prefer",
+    # pay by a spec
+    "RewardSpec",
     # read
     "read",
     "scan",
@@ -118,6 +121,7 @@ _HOMES = {
     "score": "late",
     "annotate": "late",
     "prefer": "late",
+    "RewardSpec": "rewards.spec",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",

@@ -49,3 +49,5 @@ class Plan:
     on_invalid: str = "invalid"
     location: str | None = None
     """Path of the spec's file, by which a worker loads it again."""
+    document: str = ""
+    """The document as canonical JSON, of which a recording keeps one copy; empty where nobody wrote it."""
