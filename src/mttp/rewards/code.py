@@ -156,8 +156,10 @@ class _Reach:
         if names is None or (module, name) in self._seen:
             return
         self._seen.add((module, name))
-        for statement in names.effects:
-            self._add(f"{module}:", statement, module)
+        if (module, "") not in self._seen:
+            self._seen.add((module, ""))
+            for statement in names.effects:
+                self._add(f"{module}:", statement, module)
         if name in names.bound:
             for bound in names.bound[name]:
                 self._follow_bound(module, name, bound)
@@ -168,25 +170,26 @@ class _Reach:
 
     def _follow_bound(self, module: str, name: str, bound: Bound) -> None:
         if isinstance(bound, Imported):
-            self._say(f"{module}:{name}", str(bound))
+            self._note(module, name, bound)
             self._follow_import(module, bound, ())
         else:
             self._add(f"{module}:{name}", bound, module)
 
     def _add(self, key: str, statement: ast.stmt, module: str) -> None:
-        if not self._say(key, normal(statement)):
-            return
+        self._say(key, normal(statement))
         chains, imported = names_in(statement)
         for chain in sorted(chains):
             self._use(module, chain, imported)
 
-    def _say(self, key: str, said: str) -> bool:
-        """Add to what a name stands for; False where that was known."""
-        known = self.parts.get(key, "").split("\n")
-        if said in known:
-            return False
-        self.parts[key] = "\n".join([*filter(None, known), said])
-        return True
+    def _say(self, key: str, said: str) -> None:
+        """Add to what a name stands for."""
+        self.parts[key] = f"{self.parts[key]}\n{said}" if key in self.parts else said
+
+    def _note(self, module: str, name: str, origin: Imported) -> None:
+        """Where a name is imported from: other code may be called by the same name."""
+        if (key := (module, f"{name} {origin}")) not in self._seen:
+            self._seen.add(key)
+            self._say(f"{module}:{name}", str(origin))
 
     def _use(self, module: str, chain: Chain, imported: dict[str, Imported]) -> None:
         names = self.names(module)
@@ -203,11 +206,11 @@ class _Reach:
     def _use_bound(self, module: str, chain: Chain, bound: Iterable[Bound]) -> None:
         for one in bound:
             if isinstance(one, Imported):
-                self._say(f"{module}:{chain[0]}", str(one))
+                self._note(module, chain[0], one)
                 self._follow_import(module, one, chain[1:])
-        self.follow_statements(module, chain[0])
+        self._follow_statements(module, chain[0])
 
-    def follow_statements(self, module: str, name: str) -> None:
+    def _follow_statements(self, module: str, name: str) -> None:
         """Those statements for a name that are no imports."""
         names = self.names(module)
         if names is not None and any(not isinstance(one, Imported) for one in names.bound[name]):
@@ -215,7 +218,7 @@ class _Reach:
 
     def _follow_stars(self, module: str, name: str, names: Names) -> None:
         for star in names.stars:
-            self._say(f"{module}:*", str(star))
+            self._note(module, "*", star)
             origin = self._absolute(module, star)
             found = self.names(origin) if self._path(origin) is not None else None
             if found is not None and (name in found.bound or found.stars):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from mttp.episodes import Spec
 from mttp.errors import SpecError
-from mttp.rewards import identity, reach, writing
+from mttp.rewards import identity, locking, reach, writing
 from mttp.rewards.code import Code, Coverage, of_function, of_target
 from mttp.rewards.composing import described, parts_of
 from mttp.rewards.document import Document, Entry, Function
@@ -56,6 +57,7 @@ class RewardSpec:
             trust=trust,
             functions=parts.functions,
             included=parts.included,
+            chain=_Chain(),
         )
 
     @classmethod
@@ -66,7 +68,8 @@ class RewardSpec:
         `trust` allows any code to be called, not only what is decorated, in the spec's folder or declared.
         Raises SpecError with file and line.
         """
-        return cls._load(Path(path), trust=trust, chain=())
+        lock = locking.read_lock(Path(path))
+        return cls._load(Path(path), trust=trust, chain=_Chain(pins=lock.pins if lock is not None else {}))
 
     @classmethod
     def from_text(cls, text: str, *, folder: str | Path | None = None, trust: bool = False) -> RewardSpec:
@@ -81,15 +84,13 @@ class RewardSpec:
         return cls._of(Source(data=dict(data)), Path(folder) if folder is not None else None, trust)
 
     @classmethod
-    def _load(cls, path: Path, *, trust: bool, chain: tuple[Path, ...]) -> RewardSpec:
-        return cls._of(read(path), path.parent, trust, (*chain, path))
+    def _load(cls, path: Path, *, trust: bool, chain: _Chain) -> RewardSpec:
+        return cls._of(read(path), path.parent, trust, chain.longer(path))
 
     @classmethod
-    def _of(
-        cls, source: Source, folder: Path | None, trust: bool, chain: tuple[Path, ...] = ()
-    ) -> RewardSpec:
+    def _of(cls, source: Source, folder: Path | None, trust: bool, chain: _Chain | None = None) -> RewardSpec:
         spec = cls.__new__(cls)
-        spec._open(source, folder=folder, trust=trust, chain=chain)
+        spec._open(source, folder=folder, trust=trust, chain=chain or _Chain())
         return spec
 
     def _open(
@@ -98,9 +99,9 @@ class RewardSpec:
         *,
         folder: Path | None,
         trust: bool,
+        chain: _Chain,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         included: Mapping[str, RewardSpec] | None = None,
-        chain: tuple[Path, ...] = (),
     ) -> None:
         self.document: Document = document_of(source)
         """What the spec says."""
@@ -112,6 +113,7 @@ class RewardSpec:
         self._functions = dict(functions or {})
         self.included: Mapping[str, RewardSpec] = {**(included or {}), **self._include(chain, included or {})}
         """The included specs by their names here."""
+        self._refuse_conflicts()
 
     @property
     def name(self) -> str:
@@ -190,6 +192,7 @@ class RewardSpec:
     @cached_property
     def plan(self) -> Plan:
         """What scoring follows; its code is imported here. Raises SpecError where that can't be called."""
+        locking.warn(self)
         path = self.path
         return Plan(
             identity=self.identity,
@@ -204,6 +207,12 @@ class RewardSpec:
             location=str(path) if path is not None else None,
             document=identity.canonical_json(self.to_dict()),
         )
+
+    def everything(self) -> Iterator[RewardSpec]:
+        """This spec, those that it includes, those that they include, and so on."""
+        yield self
+        for spec in self.included.values():
+            yield from spec.everything()
 
     def to_dict(self) -> dict[str, Any]:
         """What its file says, as plain data, without what is left to defaults."""
@@ -240,7 +249,7 @@ class RewardSpec:
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
 
-    def _include(self, chain: tuple[Path, ...], given: Mapping[str, RewardSpec]) -> dict[str, RewardSpec]:
+    def _include(self, chain: _Chain, given: Mapping[str, RewardSpec]) -> dict[str, RewardSpec]:
         """Load what the document includes and was not given here."""
         found: dict[str, RewardSpec] = {}
         for index, part in enumerate(self.document.include):
@@ -248,13 +257,36 @@ class RewardSpec:
                 continue
 
             def fail(reason: str, index: int = index) -> SpecError:
-                return self.source.error(_chained(reason, chain), "include", index, "spec")
+                return self.source.error(f"{reason}{chain}", "include", index, "spec")
 
-            path = choose(part, self.folder, fail, {}).path
-            if path.resolve() in [one.resolve() for one in chain]:
-                raise fail(f"{path} includes itself")
+            path = choose(part, self.folder, fail, chain.pins).path
+            if chain.has(path):
+                raise self.source.error(
+                    f"the includes are a loop{chain.longer(path)}", "include", index, "spec"
+                )
             found[part.as_] = RewardSpec._load(path, trust=self._trust, chain=chain)
         return found
+
+    def _refuse_conflicts(self) -> None:
+        """One name stands for one spec, wherever it is included."""
+        found: dict[str, tuple[RewardSpec, str]] = {}
+        for index, part in enumerate(self.document.include):
+            for spec, way in self.included[part.as_]._ways(self.name):
+                known, other = found.setdefault(spec.name, (spec, way))
+                if (known.version, known.sha256) != (spec.version, spec.sha256):
+                    raise self.source.error(
+                        f"{spec.name} is included twice, as {known.version} ({other}) and as "
+                        f"{spec.version} ({way}); ask for one version in both places",
+                        "include",
+                        index,
+                    )
+
+    def _ways(self, way: str) -> Iterator[tuple[RewardSpec, str]]:
+        """This spec and those below it, each with how it came to be included."""
+        way = f"{way} includes {self.name}"
+        yield self, way
+        for spec in self.included.values():
+            yield from spec._ways(way)
 
     def _depends(self) -> list[str]:
         names = [*self.document.depends, *(name for one in self.document.components for name in one.depends)]
@@ -292,9 +324,23 @@ class RewardSpec:
         return resolve(use, policy, lambda reason: self.source.error(reason, *at, "use"))
 
 
-def _chained(reason: str, chain: Sequence[Path]) -> str:
-    """What is wrong with an include, with how it came to be included."""
-    return f"{reason} ({' includes '.join(map(str, chain))})" if len(chain) > 1 else reason
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """How a spec came to be loaded."""
+
+    paths: tuple[Path, ...] = ()
+    """Its file, and before it those that include it."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """Versions by name that the lock of the first has."""
+
+    def longer(self, path: Path) -> _Chain:
+        return _Chain((*self.paths, path), self.pins)
+
+    def has(self, path: Path) -> bool:
+        return path.resolve() in [one.resolve() for one in self.paths]
+
+    def __str__(self) -> str:
+        return f" ({' includes '.join(map(str, self.paths))})" if len(self.paths) > 1 else ""
 
 
 def _scoring() -> Any:
