@@ -14,13 +14,20 @@ from reading.traces import episode, write
 from specimen import EVERYTHING
 
 import mttp
-from mttp.episodes import Agent, Episode, Reward, Step, Tokens
+from mttp.episodes import Agent, Episode, Grade, Reward, Step, Tokens
 from mttp.errors import MissingExtra
-from mttp.reading.tables import AGENTS, EPISODES, REWARDS, STEPS, TOKENS, Tables
+from mttp.reading.tables import AGENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS, Tables
 
 pyarrow = pytest.importorskip("pyarrow")
 
-COLUMNS = {"episodes": EPISODES, "agents": AGENTS, "steps": STEPS, "rewards": REWARDS, "tokens": TOKENS}
+COLUMNS = {
+    "episodes": EPISODES,
+    "agents": AGENTS,
+    "steps": STEPS,
+    "rewards": REWARDS,
+    "grades": GRADES,
+    "tokens": TOKENS,
+}
 EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
 
 every_table = pytest.mark.parametrize("name", COLUMNS)
@@ -86,12 +93,22 @@ def test_every_field_of_a_step_has_a_column():
 
 def test_every_field_of_a_scoring_has_a_column():
     """
-    So it is with scorings, the spec's parts being columns of their own.
+    So it is with scorings, the spec's parts being columns of their own, and grades aside.
     """
-    names = {field.name for field in fields(Reward)} - {"spec"}
+    names = {field.name for field in fields(Reward)} - {"spec", "grades"}
     spec = {f"spec_{field.name}" for field in fields(mttp.Spec)}
 
     assert names | spec | {"trace_id", "run_id", "step_index", "agent", "position"} == set(REWARDS)
+
+
+def test_every_field_of_a_grade_has_a_column():
+    """
+    So it is with grades, parts being rows of their own.
+    """
+    names = {field.name for field in fields(Grade)} - {"parts"}
+
+    place = {"trace_id", "run_id", "step_index", "agent", "position", "part_of"}
+    assert names | place == set(GRADES)
 
 
 def test_every_field_of_a_token_block_has_a_column():

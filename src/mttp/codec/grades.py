@@ -66,12 +66,13 @@ def is_grade(record: SpanRecord) -> bool:
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[Grade, ...]:
-    """The grades among a span's children, in order of start, but for mere scores."""
-    return tuple(
+    """The grades among a span's children, in order of start and name, but for mere scores."""
+    found = [
         decode(record, children)
         for record in children.get(span_id, ())
         if is_grade(record) and a.COMPONENT_NAME in record.attributes
-    )
+    ]
+    return tuple(sorted(found, key=lambda grade: (grade.start_time or 0, grade.end_time or 0, grade.name)))
 
 
 def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Grade:

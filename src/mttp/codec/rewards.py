@@ -323,7 +323,7 @@ def decode(
     children: Mapping[str, Sequence[SpanRecord]],
     attributes: Mapping[str, Plain] | None = None,
 ) -> Reward:
-    """The scoring that a span holds, its grades among the `children` by parent; `attributes` go for its own."""
+    """The scoring that a span holds, its grades among the `children` by parent; or `attributes` hold it."""
     attributes = record.attributes if attributes is None else attributes
     components = templates.decode(a.REWARD_SCORE, attributes)
     statuses = templates.decode(a.REWARD_SCORE_STATUS, attributes)

@@ -19,6 +19,7 @@ Sample: TypeAlias = Mapping[str, Any]
 """What is scored: inputs by name."""
 
 _Arguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
+_PLAIN = (float, bool, int, tuple, dict)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -74,7 +75,7 @@ class Caller:
         try:
             args, kwargs = self._arguments(sample)
             returned = self._function(*args, **kwargs)
-            if inspect.isawaitable(returned):
+            if type(returned) not in _PLAIN and inspect.isawaitable(returned):
                 returned = wait(returned, self._entry.timeout)
             return read(returned)
         except (Exception, SystemExit) as error:
@@ -136,7 +137,7 @@ class Caller:
                     f"it takes an output and a truth; the sample has {', '.join(sample) or 'nothing'}"
                 )
             return (sample[names[0]], sample[names[1]]), self._params
-        return self._chosen({**sample, **self._params})
+        return self._chosen({**sample, **self._params} if self._params else sample)
 
     def _column_arguments(self, samples: Sequence[Sample]) -> _Arguments:
         """Each input as a list, also under its plural: TRL has `prompts` where a sample has a `prompt`."""
@@ -148,10 +149,10 @@ class Caller:
         return self._chosen({**columns, **self._params})
 
     def _chosen(self, given: Mapping[str, Any]) -> _Arguments:
-        lacking = [name for name in self._required if name not in given]
-        if lacking:
+        if not given.keys() >= self._required:
+            lacking = sorted(self._required - given.keys())
             raise _Unfit(f"the sample has no {' and no '.join(lacking)}")
-        leading = tuple(given[name] for name in self._leading if name in given)
+        leading = tuple([given[name] for name in self._leading if name in given])
         if self._takes_rest:
             return leading, {name: value for name, value in given.items() if name not in self._leading}
         return leading, {name: given[name] for name in self._names if name in given}
@@ -176,16 +177,16 @@ def _nothing() -> None:
 
 def _signature(
     function: Callable[..., Any],
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], bool]:
+) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str], bool]:
     """Names by position only, names, names that are required, and whether it takes whatever else there is."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a C function that does not tell
-        return (), (), (), True
+        return (), (), frozenset(), True
     leading = tuple(one.name for one in parameters if one.kind is one.POSITIONAL_ONLY)
     names = tuple(one.name for one in parameters if one.kind in _NAMED)
     open_ended = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    required = tuple(
+    required = frozenset(
         one.name for one in parameters if one.default is one.empty and one.kind not in open_ended
     )
     return leading, names, required, any(one.kind is one.VAR_KEYWORD for one in parameters)

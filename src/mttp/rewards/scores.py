@@ -56,8 +56,8 @@ def read(returned: object) -> Answer:
     A number or bool of any library, a `Score`, (value, explanation or facts), or a mapping with a `value`.
     None abstains; NaN, the infinities, text and whatever else is not one number are errors.
     """
-    if type(returned) is float and math.isfinite(returned):
-        return Answer(returned)
+    if (type(returned) is float and math.isfinite(returned)) or type(returned) is bool:
+        return Answer(float(returned))
     if returned is None:
         return Answer(None, "abstained")
     if isinstance(returned, Score):

@@ -17,7 +17,7 @@ from mttp.rewards import watching
 from mttp.rewards.calling import Caller, Sample
 from mttp.rewards.combining import combine
 from mttp.rewards.grading import grade, included
-from mttp.rewards.inputs import problem
+from mttp.rewards.inputs import Inputs
 from mttp.rewards.plan import Component, Plan
 from mttp.rewards.ranking import provenance, shown_in
 from mttp.rewards.results import Ranking, RewardResult
@@ -114,6 +114,12 @@ class Grader:
         """Whether one call is for many samples."""
         return self._caller is not None and self._caller.is_batch and not self._entry.relative
 
+    @property
+    def unknown(self) -> Grade:
+        """The grade of a sample that can't be graded."""
+        weight = None if self._entry.kind == "check" else self._entry.weight
+        return Grade(name=self.name, kind=self._entry.kind, status="missing", weight=weight)
+
     def grade(self, sample: Sample) -> Grade:
         """The grade of one sample."""
         if self._inner is not None:
@@ -152,6 +158,7 @@ class Scorer:
         self.name = plan.identity.name
         self.graders = [Grader(one, plan) for one in components]
         self.relative = [one.name for one in components if one.entry.relative]
+        self._inputs = Inputs(plan.inputs)
         self._bounds = plan.range if scope == "terminal" else None
 
     def score(
@@ -159,7 +166,7 @@ class Scorer:
     ) -> RewardResult:
         """The reward of one sample; components that are `known` are not called."""
         start = time.time_ns()
-        wrong = problem(self.plan.inputs, sample)
+        wrong = self._inputs.problem(sample)
         grades: list[Grade] = []
         for grader in () if wrong else self.graders:
             found = known.get(grader.name) if known else None
@@ -172,7 +179,7 @@ class Scorer:
     async def score_async(self, sample: Sample, watch: Watch | None = None) -> RewardResult:
         """The same, components side by side."""
         start = time.time_ns()
-        wrong = problem(self.plan.inputs, sample)
+        wrong = self._inputs.problem(sample)
 
         async def graded(grader: Grader) -> Grade:
             with watch.grading(grader.name) if watch is not None else _UNWATCHED:
@@ -184,7 +191,7 @@ class Scorer:
     def in_batches(self, samples: Sequence[Sample]) -> list[_Grades]:
         """What the components that take batches give each sample that has its inputs."""
         known: list[_Grades] = [{} for _ in samples]
-        fit = [place for place, sample in enumerate(samples) if problem(self.plan.inputs, sample) is None]
+        fit = [place for place, sample in enumerate(samples) if self._inputs.problem(sample) is None]
         for grader in self.graders if fit else ():
             if grader.takes_batches:
                 grades = grader.together([samples[place] for place in fit])
@@ -205,7 +212,8 @@ class Scorer:
         if wrong is not None:
             value = plan.floor if plan.on_invalid == "floor" else None
             status = "ok" if value is not None else "error"
-            return RewardResult(value=value, status=status, error=wrong, **shared)
+            unknown = {one.name: one.unknown for one in self.graders}
+            return RewardResult(value=value, status=status, error=wrong, components=unknown, **shared)
         found = combine(plan, grades, bounds=self._bounds)
         for one in grades if found.contributions else ():
             if one.name in found.contributions:  # nobody else has seen the grade so far
