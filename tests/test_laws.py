@@ -208,7 +208,7 @@ def test_exported_names() -> None:
     """
     expected = """
         Agent Annotation Call Episode Grade Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Recording
-        Reward RewardResult Route Run Sampling Score Session Spec Step Tokens Update
+        Reward RewardResult RewardSpec Route Run Sampling Score Session Spec Step Tokens Update
         annotate carry check configure current_episode current_session current_step episode errors
         extract group inject instrument judge messages penalty prefer read rubric scan score shaping step
         summarize update verifier wrap

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mttp.rewards.components import judge, penalty, rubric, shaping, verifier
     from mttp.rewards.results import RewardResult
     from mttp.rewards.scores import Score
+    from mttp.rewards.spec import RewardSpec
     from mttp.routes import Route
     from mttp.sampling import Sampling
     from mttp.session import Session
@@ -73,7 +74,8 @@ __all__ = [
     "score",
     "annotate",
     "prefer",
-    # reward specs
+    # pay by a spec
+    "RewardSpec",
     "RewardResult",
     "Score",
     "verifier",
@@ -138,6 +140,7 @@ _HOMES = {
     "shaping": "rewards.components",
     "penalty": "rewards.components",
     "judge": "rewards.components",
+    "RewardSpec": "rewards.spec",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
