@@ -75,7 +75,7 @@ def decode(records: Sequence[SpanRecord]) -> Run:
     record = root or max(records, key=lambda record: len(record.attributes))
     found: Mapping[str, Any] = record.attributes
     values: dict[str, Any] = {name: found[key] for name, key in _PLAIN.items() if key in found}
-    values |= {name: tuple(found.get(key) or ()) for name, key in _LISTS.items()}
+    values |= {name: tuple(found[key]) for name, key in _LISTS.items() if isinstance(found.get(key), list)}
     packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())
     return Run(
         seed=seed(found.get(a.RUN_SEED)),
