@@ -193,11 +193,16 @@ def _signature(
 
 
 def _listed(returned: Any, expected: int) -> list[Answer]:
-    """One answer for each sample, of what a function gave for all."""
+    """One answer for each sample, of what a function gave for all: a list, or `scores` with further facts."""
+    facts = None
+    if isinstance(returned, Mapping) and "scores" in returned:
+        facts = {name: fact for name, fact in returned.items() if name != "scores"}
+        returned = returned["scores"]
     if hasattr(returned, "tolist"):
         returned = returned.tolist()
     if isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Sequence):
         raise _Unfit(f"returned {shown(returned)}, expected a list of {expected}")
     if len(returned) != expected:
         raise _Unfit(f"returned {len(returned)} values for {expected} samples")
-    return [read(one) for one in returned]
+    answers = map(read, returned)
+    return [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from mttp.episodes import Grade
 from mttp.rewards.combining import threshold
@@ -12,7 +13,7 @@ from mttp.rewards.document import Entry
 from mttp.rewards.results import RewardResult
 from mttp.rewards.scores import Answer
 
-__all__ = ["grade", "included"]
+__all__ = ["grade", "included", "regraded"]
 
 
 def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
@@ -65,6 +66,11 @@ def included(entry: Entry, result: RewardResult) -> Grade:
         start_time=result.start_time,
         end_time=result.end_time,
     )
+
+
+def regraded(entry: Entry, grade: Grade, value: float) -> Grade:
+    """The grade as it would be with another value."""
+    return replace(grade, value=value, status="ok", error=None, verdict=_verdict(entry, value))
 
 
 def _verdict(entry: Entry, value: float | None) -> str | None:
