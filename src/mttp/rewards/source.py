@@ -24,6 +24,8 @@ Place: TypeAlias = tuple["str | int", ...]
 """Keys and positions that lead to a value of the document."""
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What JSON takes as text, and YAML as a line's end or not at all."""
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _PREFIXED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(
@@ -107,10 +109,11 @@ def parse(text: str, *, path: Path | None = None) -> Source:
     reader = _Reader(path)
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise reader.error(f"is larger than {MAX_BYTES:,} bytes, which no reward spec is")
+    text = _as_yaml(text, reader)
     if found := _UNPRINTABLE.search(text):
         line, column = _position(text, found.start())
         raise reader.error(f"has the control character {found[0]!a}", Mark(line, column))
-    return reader.read(_as_yaml(text, reader))
+    return reader.read(text)
 
 
 def _position(text: str, index: int) -> tuple[int, int]:
@@ -130,7 +133,8 @@ def _as_yaml(text: str, reader: _Reader) -> str:
         raise reader.error(f"is not JSON: {error.msg}", Mark(error.lineno, error.colno)) from error
     except (ValueError, RecursionError) as error:
         raise reader.error(f"is not JSON that can be read: {error}") from error
-    return _ESCAPE.sub(_unescaped, text).replace("\t", " ")
+    text = _ESCAPE.sub(_unescaped, text).replace("\t", " ")
+    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _unescaped(found: re.Match[str]) -> str:

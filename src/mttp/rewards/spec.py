@@ -140,6 +140,11 @@ class RewardSpec:
         """Lowest and highest reward, stated or reachable; None where that is not known."""
         return reach.stated_or_reachable(self.document, self.parts)
 
+    @property
+    def floor(self) -> float:
+        """What a sample gets where a check failed."""
+        return reach.floor(self.document, self.parts)
+
     @cached_property
     def canonical(self) -> str:
         """The canonical JSON (RFC 8785) of what changes its scores."""
@@ -164,13 +169,13 @@ class RewardSpec:
     @cached_property
     def code_sha256(self) -> str:
         """Digest of the code that scores, 64 hex digits; nothing is imported for it."""
-        return identity.code_digest(
-            self.codes,
-            {name: spec.code_sha256 for name, spec in self.included.items()},
-            {name: (self.folder or Path()) / name for name in self._depends()},
-            self.document.distributions,
-            lambda field, reason: self.source.error(reason, field),
-        )
+        included = {name: spec.code_sha256 for name, spec in self.included.items()}
+        return self._code_digest(included)
+
+    @cached_property
+    def own_code_sha256(self) -> str:
+        """The same without the code of what it includes."""
+        return self._code_digest({})
 
     @cached_property
     def code_coverage(self) -> Coverage:
@@ -202,7 +207,7 @@ class RewardSpec:
             partial_credit=self.document.partial_credit,
             range=self.range,
             clip=self.document.clip,
-            floor=reach.floor(self.document, self.parts),
+            floor=self.floor,
             on_invalid=self.document.on_invalid,
             location=str(path) if path is not None else None,
             document=identity.canonical_json(self.to_dict()),
@@ -287,6 +292,15 @@ class RewardSpec:
         yield self, way
         for spec in self.included.values():
             yield from spec._ways(way)
+
+    def _code_digest(self, included: Mapping[str, str]) -> str:
+        return identity.code_digest(
+            self.codes,
+            included,
+            {name: (self.folder or Path()) / name for name in self._depends()},
+            self.document.distributions,
+            lambda field, reason: self.source.error(reason, field),
+        )
 
     def _depends(self) -> list[str]:
         names = [*self.document.depends, *(name for one in self.document.components for name in one.depends)]

@@ -11,6 +11,7 @@ from mttp.errors import MissingExtra
 __all__ = ["to_json", "to_yaml"]
 
 _NUMBER = re.compile(r"[-+]?(0o|0x)?[0-9a-fA-F.]+([eE][-+]?[0-9]+)?|[-+]?\.(inf|nan)", re.IGNORECASE)
+_NEEDS_ESCAPES = re.compile("[\x85\u2028\u2029\ufeff]")
 _WIDTH = 110
 
 
@@ -27,6 +28,11 @@ def to_yaml(data: Any) -> str:
         def ignore_aliases(self, _data: Any) -> bool:
             return True
 
+        def represent_str(self, data: str) -> Any:
+            style = '"' if _NEEDS_ESCAPES.search(data) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
     Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
     return str(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH))
 
