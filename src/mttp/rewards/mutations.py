@@ -71,7 +71,9 @@ def mutate(plan: Plan, cases: Sequence[Case | Better]) -> Mutation:
         trial=trial,
         mutants=tuple(
             _tried(plan, trial, cases, kind, names, fault, change)
-            for kind, names, fault, change in _faults(plan)
+            for kind, names, fault, change in _faults(
+                plan, {one.name for one in trial.coverage if one.values}
+            )
         ),
     )
 
@@ -113,8 +115,8 @@ def _combined(plan: Plan, result: RewardResult, change: _Change) -> RewardResult
     )
 
 
-def _faults(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], str, _Change]]:
-    entries = [one.entry for one in plan.components]
+def _faults(plan: Plan, graded: set[str]) -> Iterator[tuple[str, tuple[str, ...], str, _Change]]:
+    entries = [one.entry for one in plan.components if one.name in graded]
     for entry in entries:
         name = (entry.name,)
         if entry.kind != "check":

@@ -220,11 +220,11 @@ def _coverage(name: str, outcomes: Sequence[Outcome]) -> Coverage:
 
 def _gap(grades: Sequence[tuple[str, Grade]], values: Sequence[float], failing: Sequence[str]) -> str | None:
     if not values:
-        return "it never answers"
+        return "never answers"
     if grades[0][1].kind in ("check", "verifier") and not failing:
-        return "it never fails"
+        return "never fails"
     if any(grade.verdict is not None for _, grade in grades) and len(failing) == len(
         {case for case, _ in grades}
     ):
-        return "it never passes"
-    return f"it is always {values[0]:.6g}" if len(values) == 1 else None
+        return "never passes"
+    return f"is always {values[0]:.6g}" if len(values) == 1 else None
