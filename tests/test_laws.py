@@ -63,6 +63,7 @@ READ = {
     "report": 6,
 }
 BOTH = {
+    "checks": 15,
     "testing": 15,
     "cli": 16,
     "__main__": 17,
@@ -206,10 +207,11 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Agent Annotation Call Episode Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Recording
-        Reward RewardSpec Route Run Sampling Session Spec Step Tokens Update
+        Agent Annotation Call Episode Grade Group OpenAgent OpenEpisode OpenGroup OpenPart OpenStep Recording
+        Reward RewardResult RewardSpec Route Run Sampling Score Session Spec Step Tokens Update
         annotate carry check configure current_episode current_session current_step episode errors
-        extract group inject instrument messages prefer read scan score step summarize update wrap
+        extract group inject instrument judge messages penalty prefer read rubric scan score shaping step
+        summarize update verifier wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mttp import errors, messages
     from mttp.carriers import carry, extract, inject
-    from mttp.checking import check
+    from mttp.checks import check
     from mttp.configuration import configure, current_session, episode, step
     from mttp.episodes import (
         Agent,
         Annotation,
         Call,
         Episode,
+        Grade,
         Group,
         Reward,
         Run,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from mttp.reading import Recording, read, scan, summarize
     from mttp.recorder import OpenAgent, OpenEpisode, OpenPart, OpenStep, current_episode, current_step
     from mttp.recorder.open_group import OpenGroup
+    from mttp.rewards.components import judge, penalty, rubric, shaping, verifier
+    from mttp.rewards.results import RewardResult
+    from mttp.rewards.scores import Score
     from mttp.rewards.spec import RewardSpec
     from mttp.routes import Route
     from mttp.sampling import Sampling
@@ -72,6 +76,13 @@ __all__ = [
     "prefer",
     # pay by a spec
     "RewardSpec",
+    "RewardResult",
+    "Score",
+    "verifier",
+    "rubric",
+    "shaping",
+    "penalty",
+    "judge",
     # read
     "read",
     "scan",
@@ -85,6 +96,7 @@ __all__ = [
     "Step",
     "Tokens",
     "Reward",
+    "Grade",
     "Spec",
     "Call",
     "Group",
@@ -121,11 +133,18 @@ _HOMES = {
     "score": "late",
     "annotate": "late",
     "prefer": "late",
+    "RewardResult": "rewards.results",
+    "Score": "rewards.scores",
+    "verifier": "rewards.components",
+    "rubric": "rewards.components",
+    "shaping": "rewards.components",
+    "penalty": "rewards.components",
+    "judge": "rewards.components",
     "RewardSpec": "rewards.spec",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
-    "check": "checking",
+    "check": "checks",
     "Recording": "reading",
     "Run": "episodes",
     "Episode": "episodes",
@@ -133,6 +152,7 @@ _HOMES = {
     "Step": "episodes",
     "Tokens": "episodes",
     "Reward": "episodes",
+    "Grade": "episodes",
     "Spec": "episodes",
     "Call": "episodes",
     "Group": "episodes",

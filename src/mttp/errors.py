@@ -8,6 +8,7 @@ Every error that mttp raises on purpose.
     ├── MissingExtra        an optional dependency is not installed (also an ImportError)
     ├── ReadError           a recording can't be read
     ├── SpecError           a reward spec can't be used
+    │   └── NeedsGroup      a component means something within a group only
     ├── EncodeError         a message can't be written
     └── DecodeError         a message can't be read, or may not be trusted
         ├── EnvelopeError   it is no message: malformed, too large, or without what each must have
@@ -29,6 +30,7 @@ __all__ = [
     "InstrumentError",
     "MissingExtra",
     "MttpError",
+    "NeedsGroup",
     "PayloadError",
     "ReadError",
     "SpecError",
@@ -80,6 +82,10 @@ class MissingExtra(MttpError, ImportError):  # noqa: N818 - reads as what it say
 
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}: pip install 'mttp[{extra}]'")
+
+
+class NeedsGroup(SpecError):  # noqa: N818 - reads as what it says
+    """A component compares samples with each other, and there was only one; `rank` scores a group."""
 
 
 class EncodeError(MttpError, ValueError):

@@ -18,12 +18,12 @@ __all__ = ["COMMANDS", "app"]
 
 COMMANDS = (
     *("demo", "show", "summary", "check", "convert", "annotate", "message check", "schema"),
-    *("spec check", "spec show", "spec lock", "spec diff"),
+    *("spec check", "spec show", "spec lock", "spec diff", "spec test", "spec mutate"),
 )
 """Each names a module here, and the function in it, of one word or two; the first of two names a group."""
 GROUPS = {
     "message": "Messages of the wire, in files and on their way.",
-    "spec": "Reward specs: checked, shown, locked, compared.",
+    "spec": "Reward specs: checked, shown, locked, compared, tested.",
 }
 _BAD_INPUT = {"spec": 3}
 """Exit code, by group, for input that can't be read; elsewhere it is 2, as for wrong usage."""

@@ -206,7 +206,8 @@ def _scores(record: SpanRecord) -> dict[str, float]:
 def grade(record: SpanRecord) -> dict[str, float]:
     """The score of a component that has a span of its own."""
     score = _number(record, a.REWARD_VALUE)
-    return {} if score is None else {str(record.attributes.get(a.GRADER_NAME, "")): score}
+    name = record.attributes.get(a.COMPONENT_NAME, record.attributes.get(a.GRADER_NAME, ""))
+    return {} if score is None else {str(name): score}
 
 
 def gap(record: SpanRecord) -> Gap | None:

@@ -30,6 +30,7 @@ __all__ = [
     "attach",
     "current",
     "detach",
+    "document_of",
     "quiet",
 ]
 
@@ -109,6 +110,9 @@ class Host(Protocol):
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""
+
+    def paid_by(self, document: str) -> None:
+        """Take note of a reward spec whose rewards are recorded, by its document."""
 
     def gathers(self, steps: Gathering) -> None:
         """Take note that steps gather, which are to be written soon."""
@@ -232,6 +236,12 @@ class Handle:
         raise NotImplementedError(f"{type(self).__name__} can't end as {how}")
 
 
+def document_of(result: object) -> str:
+    """The document of the reward spec whose result this is; empty for anything else."""
+    found = getattr(result, "document", "") if hasattr(type(result), "reward") else ""
+    return found if isinstance(found, str) else ""
+
+
 def detach(token: Token[Context]) -> None:
     """Put the context back, unless this is another context: an async generator's end may run anywhere."""
     try:
@@ -241,7 +251,17 @@ def detach(token: Token[Context]) -> None:
 
 
 class Measured(Handle):
-    """A handle that takes metrics and metadata of the user's own."""
+    """A handle that is scored, and takes metrics and metadata of the user's own."""
+
+    _scoring: str = ""
+    """The span of its last scoring, 16 hex digits."""
+
+    def scored_by(self, scoring: LiveSpan, document: str = "") -> None:
+        """Take note of a scoring of it that was recorded, and of the spec that scored."""
+        cast(LiveSpan, self._span).is_unusual()
+        self._scoring = f"{scoring.identity.span_id:016x}"
+        if document:
+            cast(Host, self._host).paid_by(document)
 
     _metrics: dict[str, float] | None = None
     _metadata: dict[str, Any] | None = None
