@@ -74,7 +74,7 @@ def lint(spec: RewardSpec, *, imports: bool = True) -> list[Finding]:
 
 
 def _finding(rule: str, fault: _Fault, spec: RewardSpec) -> Finding:
-    mark = spec.source.mark(*fault.at)
+    mark = spec.source.mark(*fault.at, key=True)
     line, column = (mark.line, mark.column) if mark is not None else (None, None)
     return Finding(rule, fault.severity, fault.reason, fault.fix, line, column)
 

@@ -133,7 +133,7 @@ def warn(spec: RewardSpec) -> None:
     """Say once that a spec changed under its version, where it has a lock."""
     if spec.path is None or (lock := read_lock(spec.path)) is None:
         return
-    key = (str(spec.path), spec.sha256, spec.code_sha256)
+    key = (str(spec.path.resolve()), spec.sha256, spec.code_sha256)
     changed = [change for change in changes(lock, spec) if change.kind != "stale"]
     if changed and key not in _warned:
         _warned.add(key)
