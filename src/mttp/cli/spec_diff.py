@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Trust, console, print_json
+from mttp.cli.output import Json, Trust, console, print_json, progress
+from mttp.episodes import Episode
+from mttp.reading import read
 
 __all__ = ["spec_diff"]
 
@@ -34,16 +36,25 @@ def spec_diff(
       mttp spec diff specs/gsm8k.yaml specs/gsm8k-next.yaml
       mttp spec diff old.yaml new.yaml --on runs/ --json | jq .rescored.all
     """
-    from mttp.report.specs import differences_document, render_differences
-    from mttp.rewards.difference import BUMPS, deserved, differences, stated
+    from mttp.reading.rescoring import rescore
+    from mttp.report import rescoring, specs
+    from mttp.rewards.difference import differences, is_enough
     from mttp.rewards.spec import RewardSpec
 
     one, other = (RewardSpec.load(path, trust=trust) for path in (before, after))
     found = differences(one, other)
-    bump = stated(one, other)
+    scored = rescore(_recorded(on), one, other) if on else None
     if json:
-        print_json(differences_document(one, other, found, bump))
+        said = specs.differences_document(one, other, found)
+        print_json(said | {"rescored": rescoring.document(scored)} if scored else said)
     else:
-        console().print(render_differences(one, other, found, bump))
-    if bump is None or BUMPS.index(bump) > BUMPS.index(deserved(found)):
+        console().print(specs.render_differences(one, other, found))
+        if scored:
+            console().print("", rescoring.render(scored))
+    if not is_enough(one, other, found):
         raise typer.Exit(1)
+
+
+def _recorded(paths: list[str]) -> list[Episode]:
+    with progress(paths) as advance:
+        return read(paths, progress=advance).episodes

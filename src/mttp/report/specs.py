@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mttp.reading.jsonable import jsonable
 from mttp.report.words import count, printed
-from mttp.rewards.difference import Bump, Difference, deserved
+from mttp.rewards.difference import Bump, Difference, deserved, stated
 from mttp.rewards.document import Entry, Function
 from mttp.rewards.lint import Finding
 from mttp.rewards.spec import RewardSpec
@@ -151,22 +151,18 @@ def findings_document(spec: RewardSpec, findings: Sequence[Finding]) -> dict[str
     }
 
 
-def differences_document(
-    before: RewardSpec, after: RewardSpec, found: list[Difference], stated: Bump | None
-) -> dict[str, Any]:
+def differences_document(before: RewardSpec, after: RewardSpec, found: list[Difference]) -> dict[str, Any]:
     """What changed between two specs as an object of plain data."""
     return {
         "before": jsonable(before.identity),
         "after": jsonable(after.identity),
         "deserved": deserved(found),
-        "stated": stated,
+        "stated": stated(before, after),
         "differences": [jsonable(one) for one in found],
     }
 
 
-def render_differences(
-    before: RewardSpec, after: RewardSpec, found: list[Difference], stated: Bump | None
-) -> RenderableType:
+def render_differences(before: RewardSpec, after: RewardSpec, found: list[Difference]) -> RenderableType:
     """What changed between two specs as text."""
     parts: list[RenderableType] = [
         Text(f"{before.name} {before.version} to {after.name} {after.version}", style="bold")
@@ -178,7 +174,7 @@ def render_differences(
         for one in found:
             table.add_row(one.bump, *(printed(_said(part)) for part in (one.what, one.before, one.after)))
         parts += [Text(), table, Text()]
-    parts.append(_verdict(deserved(found), stated))
+    parts.append(_verdict(deserved(found), stated(before, after)))
     return Group(*parts)
 
 
@@ -186,7 +182,7 @@ def _said(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _verdict(wanted: Bump, stated: Bump | None) -> Text:
+def _verdict(wanted: Bump, raised: Bump | None) -> Text:
     """Which version the changes deserve, and whether they have it."""
     meaning = {
         "major": "rewards mean something else: a new major version",
@@ -194,5 +190,5 @@ def _verdict(wanted: Bump, stated: Bump | None) -> Text:
         "patch": "every score is as it was: a new patch version",
         "none": "nothing changed",
     }
-    has = "the version went down" if stated is None else f"the version says {stated}"
+    has = "the version went down" if raised is None else f"the version says {raised}"
     return Text(f"{meaning[wanted]}; {has}")

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.versions import version
 
-__all__ = ["BUMPS", "Bump", "Difference", "deserved", "differences", "stated"]
+__all__ = ["BUMPS", "Bump", "Difference", "deserved", "differences", "is_enough", "stated"]
 
 Bump: TypeAlias = Literal["major", "minor", "patch", "none"]
 """
@@ -67,6 +67,12 @@ def stated(before: RewardSpec, after: RewardSpec) -> Bump | None:
         if one != other:
             return bump
     return "patch" if old != new else "none"
+
+
+def is_enough(before: RewardSpec, after: RewardSpec, found: list[Difference]) -> bool:
+    """Whether the version was raised as far as the changes deserve."""
+    raised = stated(before, after)
+    return raised is not None and BUMPS.index(raised) <= BUMPS.index(deserved(found))
 
 
 def _scoring(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -60,7 +61,8 @@ def _single(name: str, origin: str | None) -> Module | None:
     path = Path(origin) if origin and origin.endswith(".py") else None
     if path is None:
         return Module(name, None, None)
-    return Module(name, path, path.parent, alone=any(part in _INSTALLED for part in path.parts))
+    alone = name in sys.stdlib_module_names or any(part in _INSTALLED for part in path.parts)
+    return Module(name, path, path.parent, alone=alone)
 
 
 def version_of(distribution: str) -> str | None:
