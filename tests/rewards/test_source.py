@@ -12,7 +12,7 @@ from mttp.errors import SpecError
 from mttp.rewards.source import MAX_BYTES, Mark, parse, read
 from mttp.rewards.writing import to_json, to_yaml
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,

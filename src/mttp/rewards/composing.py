@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mttp.errors import SpecError
+from mttp.rewards.components import mark_of
 from mttp.rewards.document import Document, Entry
-from mttp.rewards.targets import MARK, original
+from mttp.rewards.targets import original
 
 __all__ = ["Parts", "described", "parts_of"]
 
@@ -78,7 +79,7 @@ def _component(given: object, parts: Parts) -> dict[str, Any]:
 
 def _declared(function: Callable[..., Any]) -> dict[str, Any]:
     """What a decorated function says of itself."""
-    mark = getattr(function, MARK, None)
+    mark = mark_of(function)
     return {} if mark is None else {"kind": mark.kind, **mark.options}
 
 

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from mttp.errors import MissingExtra, SpecError
 from mttp.rewards.code import Code, Coverage
+from mttp.rewards.combining import threshold
 from mttp.rewards.document import Document, Entry, Function, Include
 from mttp.rewards.modules import version_of
 from mttp.rewards.reach import floor, stated_or_reachable
 
-__all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "threshold"]
+__all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest"]
 
 _UNSAID: Final = {"description", "depends"}
 """Fields of a component that change no score; what `depends` holds is part of the code."""
@@ -48,13 +49,6 @@ def canonical(document: Document, parts: Sequence[Entry], included: Mapping[str,
             "on_invalid": document.on_invalid,
         }
     )
-
-
-def threshold(entry: Entry) -> float:
-    """The least value with which a verifier passes: as stated, else the highest of its range, else 1."""
-    if entry.threshold is not None:
-        return entry.threshold
-    return entry.range[1] if entry.range is not None else 1.0
 
 
 def digest(text: str) -> str:
@@ -99,8 +93,7 @@ def _component(entry: Entry, document: Document) -> dict[str, Any]:
     said = entry.model_dump(mode="json", exclude=_UNSAID)
     if entry.kind == "check":
         said["weight"] = 1.0
-    if entry.kind == "verifier":
-        said["threshold"] = threshold(entry)
+    said["threshold"] = threshold(entry.kind, entry.threshold, entry.range)
     if entry.arity == "output-truth":
         said["takes"] = list(document.inputs)[:2]  # by position, so that here the order of inputs counts
     return said

@@ -6,15 +6,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import fsum, isclose
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from mttp.rewards.combining import threshold
+from mttp.rewards.components import mark_of
 from mttp.rewards.document import Bounds, Case, Document, Entry
-from mttp.rewards.identity import threshold
+from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
 from mttp.rewards.reach import reachable
 from mttp.rewards.source import Place
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.targets import MARK
 
 __all__ = ["RULES", "Finding", "Severity", "lint"]
 
@@ -131,10 +132,9 @@ def _unreachable(spec: RewardSpec) -> Iterator[_Fault]:
     for index, entry in enumerate(spec.document.components):
         if entry.kind == "verifier" and entry.range is not None:
             low, high = entry.range
-            if not low < threshold(entry) <= high and low < high:
-                reason = (
-                    f"{entry.name} passes from {threshold(entry):g} on, and is within [{low:g}, {high:g}]"
-                )
+            least = threshold(entry.kind, entry.threshold, entry.range)
+            if least is not None and low < high and not low < least <= high:
+                reason = f"{entry.name} passes from {least:g} on, and is within [{low:g}, {high:g}]"
                 where: Place = ("components", index, "threshold")
                 yield _Fault(reason, "choose a threshold within its range, above the lowest", where)
 
@@ -277,17 +277,13 @@ def _cases(spec: RewardSpec) -> Iterator[_Fault]:
 
 def _inputs(case: Case, document: Document, at: Place) -> Iterator[_Fault]:
     for name, stated in document.inputs.items():
-        if name not in case.input:
-            if not stated.endswith("?"):
-                yield _Fault(f"the case {case.name} has no input {name}", "add it", at)
-        elif not _IS[stated.rstrip("?")](case.input[name]) and not (
-            stated.endswith("?") and case.input[name] is None
-        ):
-            reason = f"{name} of the case {case.name} is {case.input[name]!r:.40}, and the spec says {stated}"
-            fix = "quote it" if stated.startswith("string") else f"write a {stated.rstrip('?')}"
-            yield _Fault(reason, fix, (*at, name))
+        problem = Inputs({name: stated}).problem(case.input)
+        if problem is not None:
+            is_text = stated.startswith("string") and name in case.input
+            fix = "quote it" if is_text else "give it as the spec says"
+            yield _Fault(f"in the case {case.name}, {problem}", fix, (*at, name))
     if document.inputs:
-        for name in case.input.keys() - document.inputs.keys():
+        for name in sorted(case.input.keys() - document.inputs.keys()):
             reason = f"{name} of the case {case.name} is no input of the spec"
             yield _Fault(reason, "take it out, or state it under `inputs`", (*at, name), "warning")
 
@@ -325,25 +321,11 @@ def _is_possible(value: float | Bounds, range: tuple[float, float]) -> bool:
 
 def _kinds(spec: RewardSpec) -> Iterator[_Fault]:
     for index, component in enumerate(spec.plan.components):
-        mark = getattr(component.function, MARK, None)
+        mark = mark_of(component.function)
         if mark is not None and mark.kind != component.entry.kind:
             reason = f"{component.name} is a {component.entry.kind} here, and decorated as a {mark.kind}"
             yield _Fault(reason, "say the same in both places", ("components", index, "kind"), "warning")
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-_IS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "string": lambda value: isinstance(value, str),
-    "number": _is_number,
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "boolean": lambda value: isinstance(value, bool),
-    "array": lambda value: isinstance(value, (list, tuple)),
-    "object": lambda value: isinstance(value, Mapping),
-    "any": lambda _: True,
-}
 
 RULES: Final[Mapping[str, _Rule]] = {
     "weights": _weights,

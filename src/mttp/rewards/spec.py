@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mttp.episodes import Spec
 from mttp.errors import SpecError
-from mttp.rewards import identity, locking, reach, writing
+from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_function, of_target
 from mttp.rewards.composing import described, parts_of
 from mttp.rewards.document import Document, Entry, Function
 from mttp.rewards.includes import choose
 from mttp.rewards.loading import document_of
 from mttp.rewards.plan import Component, Plan
+from mttp.rewards.results import Ranking, RewardResult
 from mttp.rewards.source import Source, parse, read
 from mttp.rewards.targets import Policy, check_signature, resolve
 
@@ -231,25 +231,35 @@ class RewardSpec:
         """What its file says, as JSON."""
         return writing.to_json(self.to_dict())
 
-    def score(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> Any:
-        """The reward of one sample, given by its inputs' names; see `mttp.rewards.scoring`."""
-        return _scoring().score(self.plan, {**(sample or {}), **inputs})
+    def score(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
+        """
+        What is paid for one sample, given by its inputs' names.
 
-    def score_step(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> Any:
-        """The reward of one step, by the components whose scope is a step."""
-        return _scoring().score_step(self.plan, {**(sample or {}), **inputs})
+        Whatever a component does is in the result; raises NeedsGroup where one is relative.
+        """
+        return scoring.score(self.plan, _sample(sample, inputs))
 
-    async def ascore(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> Any:
-        """Like `score`, for components that await."""
-        return await _scoring().ascore(self.plan, {**(sample or {}), **inputs})
+    def score_step(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
+        """The same for one step, by the components whose scope is a step."""
+        return scoring.score_step(self.plan, _sample(sample, inputs))
 
-    def score_batch(self, samples: Sequence[Mapping[str, Any]], *, concurrency: int = 1) -> Any:
-        """The rewards of samples, in their order."""
-        return _scoring().score_batch(self.plan, samples, concurrency=concurrency)
+    async def ascore(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
+        """As `score`, with asynchronous components and judges side by side."""
+        return await scoring.ascore(self.plan, _sample(sample, inputs))
 
-    def rank(self, group: Sequence[Mapping[str, Any]], *, seed: int | None = None) -> Any:
-        """The rewards of a group's samples, whose relative components see all of them."""
-        return _scoring().rank(self.plan, group, seed=seed)
+    def score_batch(
+        self, samples: Sequence[Mapping[str, Any]], *, concurrency: int = 1
+    ) -> list[RewardResult]:
+        """What is paid for each sample, in their order, as many at once as `concurrency` says."""
+        return scoring.score_batch(self.plan, samples, concurrency=concurrency)
+
+    def rank(self, group: Sequence[Mapping[str, Any]], *, seed: int | None = None) -> Ranking:
+        """
+        What is paid for the members of one group, whose relative components see all of them.
+
+        With a `seed` they are shown in an order that is drawn with it.
+        """
+        return scoring.rank(self.plan, group, seed=seed)
 
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
@@ -357,5 +367,5 @@ class _Chain:
         return f" ({' includes '.join(map(str, self.paths))})" if len(self.paths) > 1 else ""
 
 
-def _scoring() -> Any:
-    return import_module("mttp.rewards.scoring")
+def _sample(sample: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    return inputs if sample is None else {**sample, **inputs}

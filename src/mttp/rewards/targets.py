@@ -8,18 +8,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from mttp.errors import SpecError
+from mttp.rewards.components import mark_of
 from mttp.rewards.document import Document, Entry
 from mttp.rewards.folder import Folder, is_within
 from mttp.rewards.loading import nearest
 from mttp.rewards.modules import belongs, locate
 
-__all__ = ["MARK", "Policy", "check_signature", "original", "resolve"]
-
-MARK: Final = "__mttp_component__"
-"""What a function has that was decorated as a component."""
+__all__ = ["Policy", "check_signature", "original", "resolve"]
 
 Fail: TypeAlias = Callable[[str], SpecError]
 """Makes the error for what is wrong with a target, at its place."""
@@ -59,7 +57,7 @@ def resolve(use: str, policy: Policy, fail: Fail) -> Callable[..., Any]:
         found = getattr(found, part)
     if inspect.isclass(found) or not callable(found):
         raise fail(f"{use} is {_kind(found)}, not a function")
-    if not hasattr(found, MARK) and not policy.allows(_home(found)):
+    if mark_of(found) is None and not policy.allows(_home(found)):
         raise fail(_refusal(use, policy))
     return found  # type: ignore[no-any-return] # it is callable
 
