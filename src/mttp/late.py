@@ -234,11 +234,12 @@ def _record(
 
 def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
     """Record a component's grade, and its parts below it."""
-    span = session._share.span(grades.span_name(grade), values={}, parent=parent, start=start)
+    began = start if grade.start_time is None else grade.start_time
+    span = session._share.span(grades.span_name(grade), values={}, parent=parent, start=began)
     span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
     for part in grade.parts:
         _grade(session, part, span.identity, start)
-    span.end(start)
+    span.end(began if grade.end_time is None else grade.end_time)
 
 
 def _revision(given: object, default: int, faults: Faults) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
@@ -15,6 +16,7 @@ from opentelemetry.context import Context
 from typing_extensions import ParamSpec, Self
 
 from mttp.codec.plain import mapped, name_key, number, plain, text
+from mttp.episodes import Reward
 from mttp.livespan import LiveSpan, Origin, error_message, qualified_name
 from mttp.semconv import attributes as a
 
@@ -255,6 +257,12 @@ class Measured(Handle):
 
     _scoring: str = ""
     """The span of its last scoring, 16 hex digits."""
+
+    def latest(self, scoring: Reward) -> Reward:
+        """A scoring that is paid, as of now where another was recorded after it: the last is what counts."""
+        if not self._scoring or scoring.span_id == self._scoring:
+            return scoring
+        return replace(scoring, start_time=None, end_time=None)
 
     def scored_by(self, scoring: LiveSpan, document: str = "") -> None:
         """Take note of a scoring of it that was recorded, and of the spec that scored."""

@@ -144,7 +144,8 @@ class OpenStep(Measured):
         span = cast(LiveSpan, self._span)
         if scoring or rewards.stated(value) is not None:
             faults: Faults = []
-            self._score(rewards.make(value, faults, **scoring), faults, document_of(value))
+            made = self.latest(rewards.make(value, faults, **scoring))
+            self._score(made, faults, document_of(value))
             return
         found, status, raw = rewards.assess(value)
         if status == "error":

@@ -236,7 +236,7 @@ class Trajectory(Measured):
             label=label,
             explanation=explanation,
         )
-        self._score(made, faults, document_of(value))
+        self._score(self.latest(made), faults, document_of(value))
 
     def _score(self, made: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring of the whole, unless that was done when a spec scored it, and pay it."""

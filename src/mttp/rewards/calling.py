@@ -131,12 +131,10 @@ class Caller:
 
     def _arguments(self, sample: Sample) -> _Arguments:
         if self._entry.arity == "output-truth":
-            names = self._inputs[:2] if len(self._inputs) >= 2 else tuple(sample)[:2]
-            if len(names) < 2 or any(name not in sample for name in names):
-                raise _Unfit(
-                    f"it takes an output and a truth; the sample has {', '.join(sample) or 'nothing'}"
-                )
-            return (sample[names[0]], sample[names[1]]), self._params
+            lacking = [name for name in self._inputs[:2] if name not in sample]
+            if lacking:
+                raise _Unfit(f"the sample has no {' and no '.join(lacking)}")
+            return tuple([sample[name] for name in self._inputs[:2]]), self._params
         return self._chosen({**sample, **self._params} if self._params else sample)
 
     def _column_arguments(self, samples: Sequence[Sample]) -> _Arguments:

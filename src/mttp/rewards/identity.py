@@ -93,7 +93,8 @@ def _component(entry: Entry, document: Document) -> dict[str, Any]:
     said = entry.model_dump(mode="json", exclude=_UNSAID)
     if entry.kind == "check":
         said["weight"] = 1.0
-    said["threshold"] = threshold(entry.kind, entry.threshold, entry.range)
+    if entry.kind in ("verifier", "check"):
+        said["threshold"] = threshold(entry.kind, entry.threshold, entry.range)
     if entry.arity == "output-truth":
         said["takes"] = list(document.inputs)[:2]  # by position, so that here the order of inputs counts
     return said
