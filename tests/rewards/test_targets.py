@@ -101,6 +101,18 @@ def test_a_module_that_changed_is_loaded_anew():
     assert before.code_sha256 != after.code_sha256
 
 
+def test_code_that_changes_between_its_digest_and_its_import_is_refused():
+    """
+    A reward would name a digest that is not that of the code which ran.
+    """
+    spec = load()
+    assert spec.code_sha256
+    write(helpers="SCALE = 3.0\ndef scaled(value): return value * SCALE\n")
+
+    with pytest.raises(SpecError, match="was changed after it was loaded; load it again"):
+        assert spec.plan
+
+
 def test_installed_modules_may_be_declared():
     """
     A function of a distribution that the spec declares is called.

@@ -137,11 +137,7 @@ def _words(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
     old, new = before.to_dict(), after.to_dict()
     for key in ("description", "cases"):
         if old.get(key) != new.get(key):
-            yield Difference(key, "patch", _short(old.get(key)), _short(new.get(key)))
+            yield Difference(key, "patch")
     texts = [[one.get("description") for one in said.get("components", [])] for said in (old, new)]
     if len(texts[0]) == len(texts[1]) and texts[0] != texts[1]:
         yield Difference("components.description", "patch")
-
-
-def _short(value: Any) -> Any:
-    return len(value) if isinstance(value, list) else value

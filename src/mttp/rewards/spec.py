@@ -159,6 +159,9 @@ class RewardSpec:
     @cached_property
     def codes(self) -> Mapping[str, Code]:
         """The code of each function by its target, or by the component's name where it has none."""
+        return self._codes()
+
+    def _codes(self) -> dict[str, Code]:
         named: dict[str, tuple[str | None, Callable[..., Any] | None]] = {
             entry.name: (entry.use, self._functions.get(entry.name)) for entry in self.document.components
         }
@@ -197,12 +200,15 @@ class RewardSpec:
     @cached_property
     def plan(self) -> Plan:
         """What scoring follows; its code is imported here. Raises SpecError where that can't be called."""
-        locking.warn(self)
         path = self.path
+        components = tuple(self._component(entry) for entry in self.parts)
+        if self._codes() != self.codes:
+            raise self.source.error("its code was changed after it was loaded; load it again")
+        locking.warn(self)
         return Plan(
             identity=self.identity,
             inputs=self.document.inputs,
-            components=tuple(self._component(entry) for entry in self.parts),
+            components=components,
             combine=self._combine(),
             partial_credit=self.document.partial_credit,
             range=self.range,
