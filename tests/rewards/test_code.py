@@ -212,6 +212,7 @@ def test_local_names_are_not_those_of_the_module():
         ("exec('def right(completion): return 1.0')", "opaque", "is made at run time"),
         ("def right(completion): return eval(completion)", "partial", "eval, which can reach anything"),
         ("import wrapt\ndef right(completion): return wrapt.x", "partial", "wrapt, which is not listed"),
+        (f"def right(completion): return 1{' + 1' * 700}", "opaque", "nested too deeply"),
         ("import re\ndef right(completion): return re.x", "full", ""),
         ("import mttp\n@mttp.verifier\ndef right(completion): return 1", "full", ""),
         ("def inner(completion): return 1\nright = inner", "full", ""),

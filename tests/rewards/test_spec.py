@@ -178,3 +178,25 @@ def test_a_spec_says_what_it_is():
     expected = "RewardSpec('gsm8k', '1.2.0', components=['math', 'format', 'language', 'no-tool-abuse'])"
 
     assert expected == repr(load())
+
+
+def test_cases_may_hold_what_canonical_json_can_not():
+    """
+    They change no score; the recorded document writes them as far as JSON goes.
+    """
+    cases = [{"name": "odd", "kind": "unusual", "input": {"completion": "", "n": 2**60, "x": float("nan")}}]
+    write()
+    spec = mttp.RewardSpec.from_dict(small(cases=cases), folder="specs")
+
+    assert {"completion": "", "n": 2**60, "x": None} == json.loads(spec.plan.document)["cases"][0]["input"]
+
+
+@pytest.mark.parametrize("given", [object(), float("nan"), 2**60])
+def test_parameters_are_plain_data(given):
+    """
+    What canonical JSON can't hold has no digest.
+    """
+    component = {"name": "a", "kind": "rubric", "use": plain, "params": {"given": given}}
+
+    with pytest.raises(SpecError, match="canonical JSON can't"):
+        assert made(components=[component]).sha256

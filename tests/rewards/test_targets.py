@@ -217,6 +217,7 @@ def test_a_target_that_does_not_fit_is_said_with_its_line(old, new, words):
     [
         ("import nowhere_to_be_found", "importing graders needs nowhere_to_be_found, which is not installed"),
         ("def f(:", "importing graders raised SyntaxError"),
+        ("raise SystemExit(3)", "importing graders raised SystemExit: 3"),
         ("1 / 0", r"importing graders raised ZeroDivisionError: division by zero \(.*graders\.py:1\)"),
     ],
 )
@@ -247,3 +248,14 @@ def test_importing_is_put_off():
     spec = load(graders="raise SystemExit('imported')")
 
     assert (64, 64) == (len(spec.sha256), len(spec.code_sha256))
+
+
+def test_our_own_package_is_never_taken_from_the_folder():
+    """
+    A spec may lie beside a checkout of mttp.
+    """
+    write(graders="import mttp\n" + GRADERS)
+    Path("specs/mttp").mkdir()
+    Path("specs/mttp/__init__.py").write_text("raise SystemExit('another mttp')")
+
+    assert mttp.RewardSpec.load("specs/gsm8k.yaml").plan

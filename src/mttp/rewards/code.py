@@ -111,7 +111,10 @@ def _code(module: Module, name: str, distributions: Iterable[str]) -> Code:
     reach = _Reach(module, frozenset(_key(one) for one in distributions))
     if reach.names(module.name) is None:
         return Code(coverage="opaque", gaps=(f"{module.path} is not Python that can be read",))
-    reach.follow(module.name, name)
+    try:
+        reach.follow(module.name, name)
+    except RecursionError:
+        return Code(coverage="opaque", gaps=(f"what {module.name}:{name} reaches is nested too deeply",))
     opacity = reach.opacity(module.name, name)
     coverage: Coverage = "opaque" if opacity else "partial" if reach.gaps else "full"
     return Code(tuple(sorted(reach.parts.items())), coverage, (*opacity, *sorted(reach.gaps)))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
+
 from mttp.errors import SpecError
 from mttp.rewards.components import mark_of
 from mttp.rewards.document import Document, Entry
@@ -40,8 +42,11 @@ def parts_of(
 
 
 def described(document: Document) -> dict[str, Any]:
-    """A document as plain data, without what is left to defaults."""
-    said = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
+    """A document as plain data, without what is left to defaults; raises SpecError where it is none."""
+    try:
+        said = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
+    except PydanticSerializationError as error:
+        raise SpecError(f"the spec holds what is no plain data: {error}") from error
     return {"mttp": document.mttp, **said}
 
 

@@ -17,6 +17,7 @@ from typing import Any
 __all__ = ["Folder", "find", "is_within"]
 
 _PREFIX = "_mttp_spec_"
+_OURS = "mttp"
 _lock = threading.RLock()
 _folders: dict[str, Folder] = {}
 
@@ -59,7 +60,7 @@ class Folder:
         """Whether there is such a module in the folder; a link that leads out of it does not count."""
         name = module.partition(".")[0]
         if name not in self._known:
-            self._known[name] = find(self.path, name) is not None
+            self._known[name] = name != _OURS and find(self.path, name) is not None
         return self._known[name]
 
     def load(self, module: str) -> ModuleType:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from mttp.rewards.document import Document, Entry, Function, Include
 from mttp.rewards.modules import version_of
 from mttp.rewards.reach import floor, stated_or_reachable
 
-__all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest"]
+__all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "recordable"]
 
 _UNSAID: Final = {"description", "depends"}
 """Fields of a component that change no score; what `depends` holds is part of the code."""
@@ -90,7 +92,7 @@ def coverage(codes: Iterable[Code], included: Iterable[Coverage]) -> Coverage:
 
 
 def _component(entry: Entry, document: Document) -> dict[str, Any]:
-    said = entry.model_dump(mode="json", exclude=_UNSAID)
+    said = entry.model_dump(exclude=_UNSAID)
     if entry.kind == "check":
         said["weight"] = 1.0
     if entry.kind in ("verifier", "check"):
@@ -118,6 +120,26 @@ def canonical_json(value: Any) -> str:
         return rfc8785.dumps(value).decode()
     except (rfc8785.CanonicalizationError, UnicodeError) as error:
         raise SpecError(f"the spec holds what canonical JSON can't: {error}") from error
+
+
+def recordable(data: Any) -> str:
+    """
+    A document as a recording keeps it: canonical JSON.
+
+    Cases may hold what that can't: integers beyond 2**53 are written out, NaN and the infinities are null.
+    """
+    try:
+        return canonical_json(data)
+    except SpecError:
+        return json.dumps(_finite(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _file_digest(name: str, path: Path, fail: Callable[[str, str], SpecError]) -> str:

@@ -216,7 +216,7 @@ class RewardSpec:
             floor=self.floor,
             on_invalid=self.document.on_invalid,
             location=str(path) if path is not None else None,
-            document=identity.canonical_json(self.to_dict()),
+            document=identity.recordable(self.to_dict()),
         )
 
     def everything(self) -> Iterator[RewardSpec]:

@@ -94,7 +94,7 @@ def _module(name: str, policy: Policy, fail: Fail) -> Any:
         raise fail(
             f"importing {name} needs {missing}, which is not installed" if missing else str(error)
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise fail(f"importing {name} raised {_said(error)}") from error
 
 

@@ -6,11 +6,11 @@ import json
 import re
 from typing import Any
 
-from mttp.errors import MissingExtra
+from mttp.errors import MissingExtra, SpecError
 
 __all__ = ["to_json", "to_yaml"]
 
-_NUMBER = re.compile(r"[-+]?(0o|0x)?[0-9a-fA-F.]+([eE][-+]?[0-9]+)?|[-+]?\.(inf|nan)", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?(0o|0x)?[0-9a-fA-F.]+([eE][-+]?[0-9]+)?$|[-+]?\.(inf|nan)$", re.IGNORECASE)
 _NEEDS_ESCAPES = re.compile("[\x85\u2028\u2029\ufeff]")
 _WIDTH = 110
 
@@ -39,4 +39,7 @@ def to_yaml(data: Any) -> str:
 
 def to_json(data: Any) -> str:
     """Plain data as JSON."""
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    except ValueError as error:
+        raise SpecError(f"the spec holds what JSON can't: {error}") from error
