@@ -10,7 +10,10 @@ from mttp.errors import MissingExtra, SpecError
 
 __all__ = ["to_json", "to_yaml"]
 
-_NUMBER = re.compile(r"[-+]?(0o|0x)?[0-9a-fA-F.]+([eE][-+]?[0-9]+)?$|[-+]?\.(inf|nan)$", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(inf|nan))$",
+    re.IGNORECASE,
+)
 _NEEDS_ESCAPES = re.compile("[\x85\u2028\u2029\ufeff]")
 _WIDTH = 110
 
