@@ -3,7 +3,7 @@ What scoring by a reward spec costs above calling the functions that it names.
 
 Both score the same 200 completions by the four graders of `examples/specs/gsm8k.yaml`, and add up the values
 by their weights: `functions` as a reward function by hand does it, `mttp` by `spec.score`, `batch` by
-`spec.score_batch`, and `recorded` by `spec.score` and `ep.reward` inside an episode of its own, kept in memory.
+`spec.score_batch`, and `recorded` by `spec.score` and `ep.reward` in an episode of its own, kept in memory.
 The sums must be the same. A single call of a worker stands for `isolation: process`, whose cost is the way
 there and back.
 """

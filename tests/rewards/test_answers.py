@@ -197,3 +197,23 @@ def test_a_late_answer_counts_and_is_marked():
 
     assert (0.5, "ok", True) == (result.value, result.status, result.components["it"].late)
     assert not answering(judge, "judge", timeout=600).score().components["it"].late
+
+
+def test_a_component_that_scores_awaits_the_other_spec():
+    """
+    An asynchronous component that scores by another spec does it with `ascore`; else it is told so.
+    """
+
+    async def opinion():
+        return 1.0
+
+    inner = answering(opinion, "judge")
+
+    async def blocking():
+        return inner.score().error
+
+    async def awaiting():
+        return (await inner.ascore()).value
+
+    assert "can't wait for another; use `await spec.ascore`" in answering(blocking, "judge").score().error
+    assert 1.0 == answering(awaiting, "judge").score().value

@@ -31,8 +31,12 @@ def hog(completion):
 def dying(completion):
     os._exit(7)
 
+class Own:
+    def __repr__(self):
+        return "<my own>"
+
 def odd(completion):
-    return 1.0, {"evidence": lambda: None}
+    return 1.0, {"evidence": [Own(), (1, 2.5)]}
 
 async def slowly(completion):
     return 0.5
@@ -105,10 +109,10 @@ def test_a_worker_that_dies_is_replaced(apart):
 
 def test_what_can_t_be_sent_is_said(apart):
     """
-    A sample that can't be sent is invalid; evidence that can't is sent as text.
+    A sample that can't be sent is invalid; of evidence comes back what JSON can say.
     """
     assert "it: the sample can't be sent to a worker" in apart("fine").score(completion=lambda: 1).error
-    assert "<lambda>" in apart("odd").score(completion="a").components["it"].evidence
+    assert ["<my own>", [1, 2.5]] == apart("odd").score(completion="a").components["it"].evidence
 
 
 def test_asynchronous_and_batch_functions_work_apart(apart):

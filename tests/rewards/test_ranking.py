@@ -126,3 +126,16 @@ def test_a_ranking_is_recorded_with_its_provenance(session):
     evidence = [episode.reward.evidence["longest"] for episode in found]
     assert 1 == len({one["group"] for one in evidence})
     assert (3, "ruler-1", 4) == (evidence[0]["seed"], evidence[0]["model"], len(evidence[0]["order"]))
+
+
+def test_relative_values_are_not_averaged_across_groups(session):
+    """
+    A summary has the means of the other components only.
+    """
+    made = ranked(component("short", "rubric", lambda answer: 1.0 / len(answer)))
+    for group in (GROUP[:2], GROUP[2:]):
+        for result in made.rank(group).results:
+            with mttp.episode() as ep:
+                ep.reward(result)
+
+    assert {"short"} == set(mttp.summarize(session).components)

@@ -83,6 +83,17 @@ def test_the_last_scoring_is_the_one_that_is_paid(session, gsm8k):
     assert (1.0, 1.0) == (found.return_, found.reward.value)
 
 
+def test_a_result_with_something_to_add_is_a_scoring_of_its_own(session, gsm8k):
+    """
+    What was recorded does not say it.
+    """
+    with mttp.episode() as ep:
+        ep.reward(gsm8k.score(RIGHT), grader="me")
+
+    (found,) = mttp.read(session).episodes
+    assert ([None, "me"], "me") == ([one.grader for one in found.rewards], found.reward.grader)
+
+
 def test_a_step_is_scored_and_paid(session):
     """
     A scoring of a step is a child of the step that is open.

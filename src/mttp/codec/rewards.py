@@ -117,7 +117,8 @@ def make(
     whole = stated(value)
     if whole is not None:
         said = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
-        return replace(checked(whole, faults), **said)
+        made = checked(whole, faults)
+        return replace(made, span_id="", **said) if said else made
     found, assessed, raw = assess(value)
     if status is not None and status not in _STATUSES:
         faults.append(f"status_unknown: {scalar_text(status):.80}")

@@ -43,7 +43,7 @@ class Workers:
         self._identity = (plan.location, plan.identity.sha256, plan.identity.code_sha256)
         self._idle: list[_Worker] = []
         self._owner = os.getpid()
-        weakref.finalize(self, _end, self._idle)
+        weakref.finalize(self, _end, self._idle, self._owner)
 
     @classmethod
     def of(cls, plan: Plan) -> Workers:
@@ -62,21 +62,24 @@ class Workers:
             answers = worker.ask(request, timeout)
         except _Lost as lost:
             return [failed(str(lost))] * len(samples)
+        except OSError as error:
+            return [failed(f"no worker could be started: {error}")] * len(samples)
         self._idle.append(worker)
         return [Answer(*answer) for answer in answers]
 
     def _take(self) -> _Worker:
         if self._owner != os.getpid():  # after a fork: those are the parent's
             self._idle, self._owner = [], os.getpid()
-            weakref.finalize(self, _end, self._idle)
+            weakref.finalize(self, _end, self._idle, self._owner)
         try:
             return self._idle.pop()
         except IndexError:
             return _Worker(self._identity)
 
 
-def _end(workers: list[_Worker]) -> None:
-    for worker in workers:
+def _end(workers: list[_Worker], owner: int) -> None:
+    """End what is idle, unless it is the parent's of this fork."""
+    for worker in workers if owner == os.getpid() else ():
         worker.end()
 
 

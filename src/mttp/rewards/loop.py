@@ -45,9 +45,14 @@ def wait(awaitable: Awaitable[Any], timeout: float | None) -> Any:
     done: Future[Any] = Future()
     loop = _running()
     if threading.current_thread() is _thread:
+        getattr(awaitable, "close", _nothing)()
         raise RuntimeError("a component on the scoring loop can't wait for another; use `await spec.ascore`")
     loop.call_soon_threadsafe(_start, awaitable, timeout, done, context=contextvars.copy_context())
     return done.result()
+
+
+def _nothing() -> None:
+    """What is done about an awaitable that can't be closed."""
 
 
 def _start(awaitable: Awaitable[Any], timeout: float | None, done: Future[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import queue
@@ -74,11 +75,19 @@ def _answered(caller: Caller, samples: list[Any], timeout: float | None) -> list
 
 
 def _packed(answers: list[Answer]) -> bytes:
-    """Answers as plain tuples; evidence that can't be sent is sent as text."""
+    """Answers as plain tuples; of evidence what JSON can say, since its classes may be unknown elsewhere."""
+    return pickle.dumps([tuple(answer._replace(evidence=_plain(answer.evidence))) for answer in answers])
+
+
+def _plain(evidence: Any) -> Any:
     try:
-        return pickle.dumps([tuple(answer) for answer in answers])
-    except Exception:
-        return pickle.dumps([tuple(answer._replace(evidence=repr(answer.evidence))) for answer in answers])
+        return json.loads(json.dumps(evidence, default=_said))
+    except Exception:  # keys that are no text, a loop
+        return repr(evidence)
+
+
+def _said(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else repr(value)
 
 
 if __name__ == "__main__":
