@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mttp import Agent, Call, Episode, Reward, Spec, Step, Tokens
+from mttp import Agent, Call, Episode, Grade, Reward, Spec, Step, Tokens
 
 START = 1_750_000_000_000_000_000
 END = START + 5_000_000_000
@@ -171,6 +171,52 @@ EVERYTHING = Episode(
     rewards=(
         Reward(status="abstained", grader="judge", grader_kind="judge", relative=True),
         Reward(
+            value=1.0,
+            components={"answer": 1.0, "no_leak": 1.0, "style": 0.5},
+            component_statuses={"taste": "error"},
+            weights={"answer": 0.75, "style": 0.5, "taste": 0.25},
+            spec=Spec(name="graded", version="1.0.0"),
+            clipped=True,
+            evidence={"taste": {"group": "ab" * 32, "order": [1, 0], "seed": None}},
+            grades=(
+                Grade(
+                    name="answer",
+                    kind="verifier",
+                    value=1.0,
+                    weight=0.75,
+                    contribution=0.75,
+                    verdict="pass",
+                    range=(0.0, 1.0),
+                    clipped=True,
+                    evidence={"expected": "4", "found": ["4", 4.0]},
+                ),
+                Grade(name="no-leak", kind="check", value=1.0, verdict="pass"),
+                Grade(
+                    name="style",
+                    kind="rubric",
+                    value=0.5,
+                    weight=0.5,
+                    contribution=0.25,
+                    late=True,
+                    repeats=(0.25, 0.5, 0.75),
+                    spread=0.25,
+                    label="middling",
+                    explanation="日本",
+                    parts=(
+                        Grade(name="length", kind="penalty", value=0.5, weight=1.0, contribution=-0.5),
+                        Grade(
+                            name="words",
+                            kind="rubric",
+                            value=1.0,
+                            weight=1.0,
+                            parts=(Grade(name="nouns", kind="rubric", value=1.0),),
+                        ),
+                    ),
+                ),
+                Grade(name="taste", kind="judge", status="error", error="no", weight=0.25, relative=True),
+            ),
+        ),
+        Reward(
             value=0.9,
             components={"correct": 1.0, "format": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
             component_statuses={"judge": "error", "style": "missing"},
@@ -237,8 +283,15 @@ def rewards(draw: st.DrawFn) -> Reward:
     """A scoring that says nothing impossible."""
     components = draw(st.dictionaries(names, finite, max_size=40))
     value = draw(optional(finite))
+    kinds = draw(st.lists(st.sampled_from(["rubric", "penalty"]), max_size=len(components)))
+    grades = [
+        Grade(name=name, kind=kind, value=components[name], weight=1.0, evidence=draw(optional(texts)))
+        for name, kind in zip(sorted(components), kinds, strict=False)
+    ]
     return Reward(
         value=value,
+        grades=tuple(grades),
+        clipped=draw(st.booleans()),
         status="ok" if value is not None else draw(st.sampled_from(["error", "abstained", "missing"])),
         components=components,
         weights=dict.fromkeys(components, 1.0),

@@ -71,3 +71,19 @@ def test_the_demo_agent_learns_and_is_recorded() -> None:
     assert (150, []) == (len(returns), recording.problems)
     assert sum(returns[-30:]) > 2 * sum(returns[:30])
     assert all(episode.return_ == episode.length == len(episode.steps) for episode in recording.episodes)
+
+
+def test_what_the_specs_pay_is_recorded() -> None:
+    """
+    The example of reward specs runs, and what it paid is in the file with its grades and documents.
+    """
+    command = [sys.executable, str(ROOT / "examples" / "graded.py"), "--out", "graded.jsonl"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+    import mttp
+
+    recording = mttp.read("graded.jsonl")
+    assert [1.0, 0.5, 0.7, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0] == [one.return_ for one in recording]
+    assert {"gsm8k", "spreadsheet", "taste"} == {one.reward.spec.name for one in recording if one.reward.spec}
+    assert (3, []) == (len(recording.runs[0].spec_documents), recording.problems)
+    assert [] == list(mttp.check("graded.jsonl"))

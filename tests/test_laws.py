@@ -68,6 +68,7 @@ READ = {
 BOTH = {
     "receiving": 15,
     "evaluating": 15,
+    "checks": 15,
     "testing": 15,
     "cli": 16,
     "__main__": 17,
@@ -220,11 +221,12 @@ def test_exported_names() -> None:
     The public names are these; a change here is a change to everybody's code.
     """
     expected = """
-        Agent Annotation Call Episode Evaluation Group OpenAgent OpenEpisode OpenEvaluation
-        OpenGroup OpenPart OpenStep Receiver Recording Reward Route Run Sampling Sender Session Spec
-        Step TaskResult Tokens Update annotate carry check configure current_episode current_session
-        current_step dial episode errors eval_run extract group inject instrument messages prefer
-        read receive scan score step summarize update wrap
+        Agent Annotation Call Episode Evaluation Grade Group OpenAgent OpenEpisode OpenEvaluation
+        OpenGroup OpenPart OpenStep Receiver Recording Reward RewardResult RewardSpec Route Run
+        Sampling Score Sender Session Spec Step TaskResult Tokens Update annotate carry check
+        configure current_episode current_session current_step dial episode errors eval_run extract
+        group inject instrument judge messages penalty prefer read receive rubric scan score shaping
+        step summarize update verifier wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

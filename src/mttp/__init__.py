@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mttp import errors, messages
     from mttp.carriers import carry, extract, inject
-    from mttp.checking import check
+    from mttp.checks import check
     from mttp.configuration import configure, current_session, episode, step
     from mttp.episodes import (
         Agent,
         Annotation,
         Call,
         Episode,
+        Grade,
         Group,
         Reward,
         Run,
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from mttp.receiving import Receiver, receive
     from mttp.recorder import OpenAgent, OpenEpisode, OpenPart, OpenStep, current_episode, current_step
     from mttp.recorder.open_group import OpenGroup
+    from mttp.rewards.components import judge, penalty, rubric, shaping, verifier
+    from mttp.rewards.results import RewardResult
+    from mttp.rewards.scores import Score
+    from mttp.rewards.spec import RewardSpec
     from mttp.routes import Route
     from mttp.sampling import Sampling
     from mttp.sending import Sender, dial
@@ -76,6 +81,15 @@ __all__ = [
     # evaluate
     "eval_run",
     "OpenEvaluation",
+    # pay by a spec
+    "RewardSpec",
+    "RewardResult",
+    "Score",
+    "verifier",
+    "rubric",
+    "shaping",
+    "penalty",
+    "judge",
     # read
     "read",
     "scan",
@@ -89,6 +103,7 @@ __all__ = [
     "Step",
     "Tokens",
     "Reward",
+    "Grade",
     "Spec",
     "Call",
     "Group",
@@ -133,10 +148,18 @@ _HOMES = {
     "prefer": "late",
     "eval_run": "evaluating",
     "OpenEvaluation": "evaluating",
+    "RewardResult": "rewards.results",
+    "Score": "rewards.scores",
+    "verifier": "rewards.components",
+    "rubric": "rewards.components",
+    "shaping": "rewards.components",
+    "penalty": "rewards.components",
+    "judge": "rewards.components",
+    "RewardSpec": "rewards.spec",
     "read": "reading",
     "scan": "reading",
     "summarize": "reading",
-    "check": "checking",
+    "check": "checks",
     "Recording": "reading",
     "dial": "sending",
     "Sender": "sending",
@@ -148,6 +171,7 @@ _HOMES = {
     "Step": "episodes",
     "Tokens": "episodes",
     "Reward": "episodes",
+    "Grade": "episodes",
     "Spec": "episodes",
     "Call": "episodes",
     "Group": "episodes",

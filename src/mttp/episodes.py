@@ -27,6 +27,7 @@ __all__ = [
     "Annotation",
     "Call",
     "Episode",
+    "Grade",
     "Group",
     "Reward",
     "Run",
@@ -261,6 +262,57 @@ class Spec(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Grade(_Value):
+    """One component's part in a scoring: its score, and what it counted for."""
+
+    name: str
+    """The component's name in its reward spec."""
+    kind: str
+    """verifier, check, rubric, shaping, penalty, judge or human."""
+    value: float | None = None
+    """Its score before the weight, of several calls their aggregate; None unless `status` is ok."""
+    status: str = "ok"
+    """ok, error, abstained or missing: an error is never a zero."""
+    error: str | None = None
+    """What went wrong, where the status is error."""
+    weight: float | None = None
+    """Factor of the value in a sum; None for a check."""
+    contribution: float | None = None
+    """What it added to the reward; None where it did not count, or where nothing is added up."""
+    verdict: str | None = None
+    """pass or fail, for a verifier or a check."""
+    range: tuple[float, float] | None = None
+    """Lowest and highest value that it may give."""
+    clipped: bool = False
+    """Whether the value was beyond the range and became its nearest end."""
+    late: bool = False
+    """Whether a call took longer than it may, and could not be stopped."""
+    repeats: tuple[float, ...] = ()
+    """The values of all its calls, where there were several."""
+    spread: float | None = None
+    """Their standard deviation (ddof 1)."""
+    label: str | None = None
+    """The value in a word, as the component says it."""
+    explanation: str | None = None
+    """Why, as the component says it."""
+    evidence: Any = None
+    """What it was based on, as the component says it; anything that JSON can say."""
+    relative: bool | None = None
+    """Whether the value only means something within its group."""
+    parts: tuple[Grade, ...] = ()
+    """The grades of an included spec."""
+    start_time: int | None = field(default=None, compare=False)
+    """When the component was called."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it had answered."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds that its calls took."""
+        return ((self.end_time or 0) - (self.start_time or 0)) / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Reward(_Value):
     """One scoring: the scalar that was paid, what it was made of, and whether it can be trusted."""
 
@@ -300,6 +352,12 @@ class Reward(_Value):
     """The score in words."""
     explanation: str | None = None
     """Why the grader scored as it did."""
+    clipped: bool = False
+    """Whether the value was beyond the range and became its nearest end."""
+    evidence: Any = None
+    """What the scoring was based on; of a relative one the group, its order and the judge."""
+    grades: tuple[Grade, ...] = ()
+    """Each component's grade, where a reward spec scored."""
     span_id: str = field(default="", compare=False)
     """The scoring's span, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
@@ -824,6 +882,8 @@ class Run(_Value):
     """The training library."""
     trainer_version: str | None = None
     """Its version."""
+    spec_documents: tuple[str, ...] = ()
+    """Canonical JSON of each reward spec whose rewards it recorded."""
     faults: tuple[str, ...] = ()
     """What could not be found out or recorded, `kind: detail` each."""
     omissions: tuple[str, ...] = ()

@@ -7,6 +7,8 @@ Every error that mttp raises on purpose.
     ├── InstrumentError     a target can't be instrumented
     ├── MissingExtra        an optional dependency is not installed (also an ImportError)
     ├── ReadError           a recording can't be read
+    ├── SpecError           a reward spec can't be used
+    │   └── NeedsGroup      a component means something within a group only
     ├── EncodeError         a message can't be written
     ├── SendError           a message was not taken by whoever it was sent to
     └── DecodeError         a message can't be read, or may not be trusted
@@ -29,9 +31,11 @@ __all__ = [
     "InstrumentError",
     "MissingExtra",
     "MttpError",
+    "NeedsGroup",
     "PayloadError",
     "ReadError",
     "SendError",
+    "SpecError",
     "TransportError",
     "VersionError",
 ]
@@ -57,11 +61,33 @@ class ReadError(MttpError):
     """A recording is missing, is not a recording, or (when reading strictly) has a problem."""
 
 
+class SpecError(MttpError, ValueError):
+    """A reward spec, or the code that it names, can't be used; the message begins with file and line."""
+
+    def __init__(
+        self, reason: str, *, path: str | None = None, line: int | None = None, column: int | None = None
+    ) -> None:
+        place = ":".join(str(part) for part in (path, line, column) if part is not None)
+        super().__init__(f"{place}: {reason}" if path else f"line {place}: {reason}" if place else reason)
+        self.reason = reason
+        """What is wrong, in words."""
+        self.path = path
+        """The spec's file, where it came from one."""
+        self.line = line
+        """The line at which it is wrong, from 1, where one can be named."""
+        self.column = column
+        """The column, from 1."""
+
+
 class MissingExtra(MttpError, ImportError):  # noqa: N818 - reads as what it says
     """An optional dependency is not installed; the message says which extra brings it."""
 
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}: pip install 'mttp[{extra}]'")
+
+
+class NeedsGroup(SpecError):  # noqa: N818 - reads as what it says
+    """A component compares samples with each other, and there was only one; `rank` scores a group."""
 
 
 class EncodeError(MttpError, ValueError):

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from opentelemetry.trace import SpanContext
+
 from mttp.codec import annotations as codec
-from mttp.codec import rewards
+from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults, name_key, nanoseconds, number, plain, scalar_text, text
 from mttp.configuration import recording_session
-from mttp.episodes import Annotation, Spec
+from mttp.episodes import Annotation, Grade, Spec
 from mttp.recorder import targets
 from mttp.recorder.targets import Target
 from mttp.semconv import attributes as a
@@ -226,10 +228,18 @@ def _record(
     span.note(faults)
     span.values |= span.checked(codec.encode, annotation)
     for grade in rewards.grades(annotation.reward) if annotation.reward else ():
-        child = share.span(f"{names.GRADE} {grade.grader}", values={}, parent=span.identity, start=start)
-        child.values |= {a.RUN_ID: session.run_id} | child.checked(rewards.encode, grade)
-        child.end(start)
+        _grade(session, grade, span.identity, start)
     span.end(start)
+
+
+def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
+    """Record a component's grade, and its parts below it."""
+    began = start if grade.start_time is None else grade.start_time
+    span = session._share.span(grades.span_name(grade), values={}, parent=parent, start=began)
+    span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
+    for part in grade.parts:
+        _grade(session, part, span.identity, start)
+    span.end(began if grade.end_time is None else grade.end_time)
 
 
 def _revision(given: object, default: int, faults: Faults) -> int:

@@ -28,7 +28,9 @@ from mttp.livespan import GuestSpan, Origin
 from mttp.observers import Observers
 from mttp.pipeline import Pipeline
 from mttp.recorder import OpenEpisode, OpenPart, inert_episode
+from mttp.recorder.scoring import watch
 from mttp.recorder.whereabouts import Whereabouts
+from mttp.rewards.watching import watch_with
 from mttp.sampling import Sampling
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
@@ -73,6 +75,7 @@ class Session:
         self._close_seconds = max((lane.close_timeout for lane in lanes), default=PROCESSOR_SECONDS)
         faults: Faults = []
         self._observers = Observers(processors, self.fault)
+        watch_with(watch)
         observers = self._observers if processors else None
         self._share = Share(
             Plan(

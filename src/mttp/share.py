@@ -91,6 +91,8 @@ class Share:
         self._is_known = False
         self._finished = 0
         self._parts = 0
+        self._documents: dict[str, None] = {}
+        self._told = 0
 
     def flush(self, timeout: float) -> bool:
         """Have everything written that has ended; whether all was taken within `timeout` seconds."""
@@ -189,6 +191,12 @@ class Share:
         with self.stats.lock:
             self.stats.packed += steps
 
+    def paid_by(self, document: str) -> None:
+        """Take note of a reward spec whose rewards are recorded: the run keeps its document once."""
+        if document not in self._documents:
+            self._documents[document] = None
+            self.wake()
+
     def gathers(self, steps: Gathering) -> None:
         """Take note that steps gather, which are to be written soon."""
         key = id(steps)
@@ -258,10 +266,13 @@ class Share:
         elif not self._is_known and self._detection.over:
             self._learn()
             self._mark_run()
+        elif self._told < len(self._documents):
+            self._mark_run()
 
     def _mark_run(self) -> None:
         """Keep what is known of the run so far; of several markers the last says most."""
         root = self._run_span()
+        self._tell_documents(root)
         values, sink = dict(root.values), _To(self, self.pipelines)
         self.span(names.RUN_START, parent=root.identity, values=values, sink=sink).end(root.started)
 
@@ -296,9 +307,17 @@ class Share:
             faults: Faults = []
             late = [provenance.imported] if self._detection is not None and self._detection.over else []
             facts = provenance.detect(self._plan.directory, faults, late) if late else {}
+            self._tell_documents(root)
             root.values |= runs.encode(faults, status=self._status, **facts)
             root.note(faults)
             root.end(self._ended)
+
+    def _tell_documents(self, root: LiveSpan) -> None:
+        """Have the run say which reward specs have paid so far."""
+        documents = list(self._documents)
+        if len(documents) > self._told:
+            root.values |= root.checked(_documents, documents)
+            self._told = len(documents)
 
     # The run's own spans.
 
@@ -349,6 +368,10 @@ class Share:
         self.stats, self._marking, self._unmarked, self._gathering = Stats(), threading.Lock(), {}, {}
         self._heir = Share(self._plan, forked=True)
         return self._heir
+
+
+def _documents(documents: Sequence[str], faults: Faults) -> dict[str, Any]:
+    return runs.encode(faults, spec_documents=documents)
 
 
 def _flush(pipelines: Sequence[Pipeline], timeout: float) -> bool:

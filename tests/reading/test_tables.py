@@ -14,13 +14,20 @@ from reading.traces import episode, write
 from specimen import EVERYTHING
 
 import mttp
-from mttp.episodes import Agent, Episode, Reward, Step, Tokens
+from mttp.episodes import Agent, Episode, Grade, Reward, Step, Tokens
 from mttp.errors import MissingExtra
-from mttp.reading.tables import AGENTS, EPISODES, REWARDS, STEPS, TOKENS, Tables
+from mttp.reading.tables import AGENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS, Tables
 
 pyarrow = pytest.importorskip("pyarrow")
 
-COLUMNS = {"episodes": EPISODES, "agents": AGENTS, "steps": STEPS, "rewards": REWARDS, "tokens": TOKENS}
+COLUMNS = {
+    "episodes": EPISODES,
+    "agents": AGENTS,
+    "steps": STEPS,
+    "rewards": REWARDS,
+    "grades": GRADES,
+    "tokens": TOKENS,
+}
 EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
 
 every_table = pytest.mark.parametrize("name", COLUMNS)
@@ -86,12 +93,22 @@ def test_every_field_of_a_step_has_a_column():
 
 def test_every_field_of_a_scoring_has_a_column():
     """
-    So it is with scorings, the spec's parts being columns of their own.
+    So it is with scorings, the spec's parts being columns of their own, and grades aside.
     """
-    names = {field.name for field in fields(Reward)} - {"spec"}
+    names = {field.name for field in fields(Reward)} - {"spec", "grades"}
     spec = {f"spec_{field.name}" for field in fields(mttp.Spec)}
 
     assert names | spec | {"trace_id", "run_id", "step_index", "agent", "position"} == set(REWARDS)
+
+
+def test_every_field_of_a_grade_has_a_column():
+    """
+    So it is with grades, parts being rows of their own.
+    """
+    names = {field.name for field in fields(Grade)} - {"parts"}
+
+    place = {"trace_id", "run_id", "step_index", "agent", "position", "part_of"}
+    assert names | place == set(GRADES)
 
 
 def test_every_field_of_a_token_block_has_a_column():
@@ -181,6 +198,25 @@ def test_an_agent_is_a_row():
     )
 
 
+def test_a_grade_is_a_row():
+    """
+    One row per component, those of included specs below the component that they are part of.
+    """
+    grades = rows("grades")
+
+    expected = [
+        (1, None, "answer", 1.0),
+        (1, None, "no-leak", 1.0),
+        (1, None, "style", 0.5),
+        (1, "style", "length", 0.5),
+        (1, "style", "words", 1.0),
+        (1, "words", "nouns", 1.0),
+        (1, None, "taste", None),
+    ]
+    assert expected == [(r["position"], r["part_of"], r["name"], r["value"]) for r in grades]
+    assert json.loads(str(grades[0]["evidence"])) == {"expected": "4", "found": ["4", 4.0]}
+
+
 def test_a_scoring_is_a_row():
     """
     One row per scoring, components and weights as maps, so that totals can be summed.
@@ -189,12 +225,12 @@ def test_a_scoring_is_a_row():
     of_agents = [row for row in rows("rewards") if row["step_index"] is None and row["agent"] is not None]
     of_steps = [row for row in rows("rewards") if row["step_index"] is not None]
 
-    assert [(0, None, "abstained"), (1, 0.9, "ok")] == [
+    assert [(0, None, "abstained"), (1, 1.0, "ok"), (2, 0.9, "ok")] == [
         (r["position"], r["value"], r["status"]) for r in whole
     ]
-    assert {"correct": 0.8, "format": 0.2, "part_39": 0.0} == dict(whole[1]["weights"])  # type: ignore[call-overload]
+    assert {"correct": 0.8, "format": 0.2, "part_39": 0.0} == dict(whole[2]["weights"])  # type: ignore[call-overload]
     assert ("math", "1.2.0", [0.0, 1.0]) == tuple(
-        whole[1][name] for name in ("spec_name", "spec_version", "range")
+        whole[2][name] for name in ("spec_name", "spec_version", "range")
     )
     assert [(0, None, 0.25, [("close", 0.25)]), (3, "player_0", -1.0, [("mate", -1.0)])] == [
         (r["step_index"], r["agent"], r["value"], r["components"]) for r in of_steps

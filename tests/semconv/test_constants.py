@@ -126,7 +126,7 @@ def test_quantity_has_the_type_of_its_kind():
 
 def test_content_is_content():
     """
-    The content switch covers observations, actions, inputs, configurations, messages and explanations.
+    The content switch covers observations, actions, inputs, configurations, messages and reasons.
     """
     expected = {
         attributes.OBSERVATION_VALUE,
@@ -135,6 +135,7 @@ def test_content_is_content():
         attributes.INPUTS_JSON,
         attributes.RUN_CONFIG_JSON,
         attributes.SPEC_DOCUMENTS,
+        attributes.REWARD_EVIDENCE,
         attributes.GEN_AI_SYSTEM_INSTRUCTIONS,
         attributes.GEN_AI_EVALUATION_EXPLANATION,
         attributes.GEN_AI_INPUT_MESSAGES,

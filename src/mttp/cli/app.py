@@ -17,26 +17,22 @@ from mttp.errors import MttpError
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = (
-    "demo",
-    "show",
-    "summary",
-    "check",
-    "convert",
-    "annotate",
-    "eval show",
-    "message check",
-    "message relay",
-    "schema",
+    *("demo", "show", "summary", "check", "convert", "annotate"),
+    *("eval show", "message check", "message relay", "schema"),
+    *("spec check", "spec show", "spec lock", "spec diff", "spec test", "spec mutate"),
 )
 """Each names a module here, and the function in it, of one word or two; the first of two names a group."""
 GROUPS = {
     "eval": "Evaluations of a recording.",
     "message": "Messages of the wire, in files and on their way.",
+    "spec": "Reward specs: checked, shown, locked, compared, tested.",
 }
+_BAD_INPUT = {"spec": 3}
+"""Exit code, by group, for input that can't be read; elsewhere it is 2, as for wrong usage."""
 
 _EPILOG = (
     "Exit codes: 0 fine, 1 problems under --strict or findings of a check, "
-    "2 wrong usage or input that can't be read."
+    "2 wrong usage or input that can't be read (3 of the spec commands)."
 )
 
 app = typer.Typer(
@@ -65,7 +61,7 @@ def mttp(
     """Record reinforcement-learning episodes as OpenTelemetry traces, and read them back."""
 
 
-def _spoken(command: Callable[..., Any]) -> Callable[..., Any]:
+def _spoken(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
     """`command`, with what goes wrong said in a sentence instead of a traceback."""
 
     @functools.wraps(command)
@@ -75,17 +71,17 @@ def _spoken(command: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:
             leave_quietly()
         except MttpError as error:
-            _refuse(str(error))
+            _refuse(str(error), bad_input)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            _refuse(f"{where}{error.strerror or error}")
+            _refuse(f"{where}{error.strerror or error}", bad_input)
 
     return run
 
 
-def _refuse(sentence: str) -> None:
+def _refuse(sentence: str, code: int) -> None:
     print(f"mttp: {sentence}", file=sys.stderr)
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 _groups = {
@@ -95,6 +91,7 @@ for _name in COMMANDS:
     _group, _, _last = _name.rpartition(" ")
     _module = _name.replace(" ", "_")
     _command = getattr(import_module(f"mttp.cli.{_module}"), _module)
-    (_groups[_group] if _group else app).command(_last, epilog=_EPILOG)(_spoken(_command))
+    _run = _spoken(_command, _BAD_INPUT.get(_group, 2))
+    (_groups[_group] if _group else app).command(_last, epilog=_EPILOG)(_run)
 for _name, _typer in _groups.items():
     app.add_typer(_typer, name=_name)

@@ -17,7 +17,7 @@ from mttp.reading.problems import Problem
 from mttp.reading.sources import size
 from mttp.wire.streams import Progress
 
-__all__ = ["Json", "Sources", "Strict", "console", "finish", "print_json", "progress"]
+__all__ = ["Json", "SpecFile", "Sources", "Strict", "Trust", "console", "finish", "print_json", "progress"]
 
 Sources = Annotated[
     list[str],
@@ -26,6 +26,10 @@ Sources = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if the recording has problems.")]
+SpecFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A reward spec, YAML or JSON.", show_default=False)
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code, wherever that lies.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 _LARGE = 20_000_000

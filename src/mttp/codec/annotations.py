@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,6 @@ from mttp.codec import rewards, templates
 from mttp.codec.plain import Faults, Plain, plain, text
 from mttp.episodes import Annotation, Reward
 from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
 __all__ = ["OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "kind"]
@@ -33,7 +33,7 @@ _IDS = {"episode": a.ANNOTATION_TARGET_TRACE_ID, "step_span_id": a.ANNOTATION_TA
 KEYS = frozenset(
     {*_TEXTS.values(), *_IDS.values(), *rewards.KEYS, a.STEP_INDEX, a.FAULTS}
     | {a.ANNOTATION_KIND, a.ANNOTATION_KEY, a.ANNOTATION_VALUE, a.ANNOTATION_REVISION}
-    | {a.ANNOTATION_REJECTED_TRACE_IDS}
+    | {a.ANNOTATION_REJECTED_TRACE_IDS, a.REWARD_EVIDENCE}
 )
 """Every attribute of an annotation, but for the templates."""
 TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
@@ -106,10 +106,7 @@ def _key(stated: str, key: str | None) -> str:
 def _reward(record: SpanRecord, others: Sequence[SpanRecord]) -> Reward:
     """The scoring; one by a recorder that states a number and no status is ok."""
     found = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
-    return rewards.decode(
-        found,
-        grades=[other.attributes for other in others if other.name.startswith(f"{names.GRADE} ")],
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
-    )
+    children: dict[str, list[SpanRecord]] = defaultdict(list)
+    for other in sorted(others, key=lambda other: (other.start_time, other.end_time)):
+        children[other.parent_id].append(other)
+    return rewards.decode(record, children, found)

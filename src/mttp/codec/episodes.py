@@ -326,7 +326,7 @@ def _steps(
         mine = children.get(record.span_id, [])
         step = steps.decode(
             record,
-            scorings=[_reward(child, children) for child in mine if _is_reward(child)],
+            scorings=[rewards.decode(child, children) for child in mine if _is_reward(child)],
             calls=[calls.decode(call) for call in calls.below(record.span_id, children)],
         )
         yield segments.segment(record), step
@@ -335,15 +335,4 @@ def _steps(
 def _scorings(children: Mapping[str, list[SpanRecord]], span_id: str) -> list[segments.Scoring]:
     """The scorings of a whole, in order of start, and in whose part each was recorded."""
     mine = filter(_is_reward, children.get(span_id, []))
-    return [(segments.segment(record), _reward(record, children)) for record in mine]
-
-
-def _reward(record: SpanRecord, children: Mapping[str, list[SpanRecord]]) -> Reward:
-    grades = [child.attributes for child in children.get(record.span_id, []) if _named(child, names.GRADE)]
-    return rewards.decode(
-        record.attributes,
-        grades=grades,
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
-    )
+    return [(segments.segment(record), rewards.decode(record, children)) for record in mine]

@@ -207,14 +207,20 @@ def counts(record: SpanRecord) -> tuple[int, int]:
 
 
 def _scores(record: SpanRecord) -> dict[str, float]:
+    """Each component's score that means something beyond its group."""
+    if record.attributes.get(a.GRADER_RELATIVE):
+        return {}
     found = templates.decode(a.REWARD_SCORE, record.attributes)
     return {name: float(score) for name, score in found.items() if isinstance(score, (int, float))}
 
 
 def grade(record: SpanRecord) -> dict[str, float]:
-    """The score of a component that has a span of its own."""
+    """The score of a component that has a span of its own, if it means something beyond its group."""
+    if record.attributes.get(a.GRADER_RELATIVE):
+        return {}
     score = _number(record, a.REWARD_VALUE)
-    return {} if score is None else {str(record.attributes.get(a.GRADER_NAME, "")): score}
+    name = record.attributes.get(a.COMPONENT_NAME, record.attributes.get(a.GRADER_NAME, ""))
+    return {} if score is None else {str(name): score}
 
 
 def gap(record: SpanRecord) -> Gap | None:

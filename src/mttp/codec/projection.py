@@ -12,7 +12,7 @@ import numpy as np
 from mttp.codec.plain import from_json, plain, to_json
 from mttp.codec.tokens import ARRAY_KEYS
 from mttp.codec.withholding import Withholding
-from mttp.episodes import Agent, Call, Episode, Reward, Run, Step, Tokens, same
+from mttp.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens, same
 from mttp.semconv import attributes as a
 from mttp.semconv.types import CONTENT
 
@@ -195,8 +195,23 @@ def _step(value: Step, withholding: Withholding, spent: int) -> tuple[Step, int]
 
 
 def _reward(value: Reward, withholding: Withholding) -> Reward:
-    explanation = _Span(withholding).text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation)
-    return replace(value, explanation=explanation)
+    span = _Span(withholding)
+    return replace(
+        value,
+        explanation=span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation),
+        evidence=span.document(a.REWARD_EVIDENCE, value.evidence),
+        grades=tuple(_grade(grade, withholding) for grade in value.grades),
+    )
+
+
+def _grade(value: Grade, withholding: Withholding) -> Grade:
+    span = _Span(withholding)
+    return replace(
+        value,
+        explanation=span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation),
+        evidence=span.document(a.REWARD_EVIDENCE, value.evidence),
+        parts=tuple(_grade(part, withholding) for part in value.parts),
+    )
 
 
 def _call(value: Call, withholding: Withholding) -> Call:
@@ -211,5 +226,9 @@ def _call(value: Call, withholding: Withholding) -> Call:
 def _run(value: Run, withholding: Withholding) -> Run:
     span = _Span(withholding)
     config = span.document(a.RUN_CONFIG_JSON, value.config)
+    documents = span.content(a.SPEC_DOCUMENTS, list(value.spec_documents) or None)
     extra = span.extra(value.extra)
-    return replace(value, config=config, extra=extra, omissions=span.omissions(value.omissions))
+    kept = tuple(documents) if isinstance(documents, list) else ()
+    return replace(
+        value, config=config, spec_documents=kept, extra=extra, omissions=span.omissions(value.omissions)
+    )

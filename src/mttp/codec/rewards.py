@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mttp.codec import grades as grade_codec
 from mttp.codec import templates
 from mttp.codec.plain import (
     Faults,
     Plain,
     flag,
+    from_json,
     listed,
     mapped,
     named,
@@ -19,10 +21,12 @@ from mttp.codec.plain import (
     number,
     scalar_text,
     text,
+    to_json,
 )
-from mttp.episodes import Reward, Spec
+from mttp.episodes import Grade, Reward, Spec
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
 
 __all__ = [
     "KEYS",
@@ -37,6 +41,7 @@ __all__ = [
     "make",
     "span_name",
     "spec",
+    "stated",
 ]
 
 MAX_INLINE = 32
@@ -66,9 +71,9 @@ SPEC_KEYS = frozenset(_SPEC.values())
 """Every attribute that says which spec paid."""
 KEYS = frozenset(
     {*_TEXTS.values(), *SPEC_KEYS, a.REWARD_VALUE, a.REWARD_STATUS, a.REWARD_RANGE}
-    | {a.REWARD_MISMATCH, a.REWARD_FAILED_CHECKS, a.GRADER_RELATIVE}
+    | {a.REWARD_MISMATCH, a.REWARD_FAILED_CHECKS, a.GRADER_RELATIVE, a.REWARD_CLIPPED}
 )
-"""Every attribute of a scoring, but for the templates."""
+"""Every attribute of a scoring that whatever it scores has too, but for the templates."""
 
 
 def assess(value: object) -> tuple[float | None, str, str | None]:
@@ -83,6 +88,14 @@ def assess(value: object) -> tuple[float | None, str, str | None]:
     if found is None:
         return None, "error", text(value if isinstance(value, str) else scalar_text(value), [])
     return (found, "ok", None) if math.isfinite(found) else (None, "error", repr(found))
+
+
+def stated(value: object) -> Reward | None:
+    """The whole scoring that a value is or has, as what a reward spec gives; None for any other value."""
+    if isinstance(value, Reward):
+        return value
+    found = getattr(value, "reward", None) if hasattr(type(value), "reward") else None
+    return found if isinstance(found, Reward) else None
 
 
 def make(
@@ -101,7 +114,16 @@ def make(
     end_time: object = None,
     **facts: Any,
 ) -> Reward:
-    """The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`."""
+    """
+    The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`.
+
+    A whole scoring is taken as it is, but for what else is said of the grader.
+    """
+    whole = stated(value)
+    if whole is not None:
+        said = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
+        made = checked(whole, faults)
+        return replace(made, span_id="", **said) if said else made
     found, assessed, raw = assess(value)
     if status is not None and status not in _STATUSES:
         faults.append(f"status_unknown: {scalar_text(status):.80}")
@@ -246,6 +268,10 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
         attributes[a.REWARD_RANGE] = list(reward.range)
     if reward.mismatch:
         attributes[a.REWARD_MISMATCH] = True
+    if reward.clipped:
+        attributes[a.REWARD_CLIPPED] = True
+    if reward.evidence is not None:
+        attributes[a.REWARD_EVIDENCE] = to_json(reward.evidence, faults)
     if reward.relative is not None:
         attributes[a.GRADER_RELATIVE] = reward.relative
     if reward.failed_checks:
@@ -289,34 +315,39 @@ def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
     return name not in inline and (name in reward.components or name in reward.component_statuses)
 
 
-def grades(reward: Reward) -> list[Reward]:
-    """One scoring per component that does not fit on the span of the whole."""
+def grades(reward: Reward) -> list[Grade]:
+    """What has a span of its own: its grades, and the scores that do not fit on the span of the whole."""
     rest = [*reward.components, *reward.component_statuses][MAX_INLINE:]
+    graded = {grade_codec.component(grade) for grade in reward.grades}
     return [
-        Reward(
-            value=reward.components.get(name),
-            status=reward.component_statuses.get(name, "ok"),
-            weights={name: reward.weights[name]} if name in reward.weights else {},
-            grader=name,
-        )
-        for name in rest
+        *reward.grades,
+        *[
+            Grade(
+                name=name,
+                kind="",
+                value=reward.components.get(name),
+                status=reward.component_statuses.get(name, "ok"),
+                weight=reward.weights.get(name),
+            )
+            for name in rest
+            if name not in graded
+        ],
     ]
 
 
 def decode(
-    attributes: Mapping[str, Plain],
-    *,
-    grades: Sequence[Mapping[str, Plain]] = (),
-    span_id: str = "",
-    start_time: int | None = None,
-    end_time: int | None = None,
+    record: SpanRecord,
+    children: Mapping[str, Sequence[SpanRecord]],
+    attributes: Mapping[str, Plain] | None = None,
 ) -> Reward:
-    """The scoring that these attributes, and those of its grade children, hold."""
+    """The scoring that a span holds, its grades among the `children` by parent; or `attributes` hold it."""
+    attributes = record.attributes if attributes is None else attributes
     components = templates.decode(a.REWARD_SCORE, attributes)
     statuses = templates.decode(a.REWARD_SCORE_STATUS, attributes)
     weights = templates.decode(a.REWARD_WEIGHT, attributes)
-    for grade in grades:
-        name = str(grade.get(a.GRADER_NAME, ""))
+    for child in filter(grade_codec.is_grade, children.get(record.span_id, ())):
+        grade: Mapping[str, Any] = child.attributes
+        name = str(grade.get(a.COMPONENT_NAME, grade.get(a.GRADER_NAME, "")))
         weights |= templates.decode(a.REWARD_WEIGHT, grade)
         if (value := grade.get(a.REWARD_VALUE)) is not None:
             components[name] = value
@@ -333,8 +364,11 @@ def decode(
         failed_checks=tuple(attributes.get(a.REWARD_FAILED_CHECKS) or ()),
         relative=attributes.get(a.GRADER_RELATIVE),
         spec=spec(attributes),
-        span_id=span_id,
-        start_time=start_time,
-        end_time=end_time,
+        clipped=bool(attributes.get(a.REWARD_CLIPPED, False)),
+        evidence=from_json(attributes[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in attributes else None,
+        grades=grade_codec.below(record.span_id, children),
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
         **{name: attributes.get(key) for name, key in _TEXTS.items()},
     )

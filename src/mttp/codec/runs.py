@@ -33,11 +33,12 @@ _PLAIN = {
     "trainer": a.TRAINER_NAME,
     "trainer_version": a.TRAINER_VERSION,
 }
+_LISTS = {"accelerators": a.RUN_ACCELERATORS, "spec_documents": a.SPEC_DOCUMENTS}
 _PYTHON = (a.PROCESS_RUNTIME_NAME, a.PROCESS_RUNTIME_VERSION)
 _PLATFORM = (a.OS_TYPE, a.HOST_ARCH)
 KEYS = frozenset(
     {*_PLAIN.values(), *_PYTHON, *_PLATFORM, a.RUN_SEED, a.RUN_CONFIG_JSON, a.RUN_PACKAGES}
-    | {a.RUN_ACCELERATORS, a.FAULTS, a.OMISSIONS}
+    | {a.RUN_ACCELERATORS, a.SPEC_DOCUMENTS, a.FAULTS, a.OMISSIONS}
 )
 """Every attribute of a run span."""
 
@@ -62,8 +63,9 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
             attributes |= {keys[0]: first, keys[1]: rest}
     if given.get("packages"):
         attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in given["packages"].items()]
-    if given.get("accelerators"):
-        attributes[a.RUN_ACCELERATORS] = [text(str(name), faults) for name in given["accelerators"]]
+    for name, key in _LISTS.items():
+        if given.get(name):
+            attributes[key] = [text(str(item), faults) for item in given[name]]
     return attributes
 
 
@@ -72,7 +74,8 @@ def decode(records: Sequence[SpanRecord]) -> Run:
     root = next((record for record in records if not record.name.startswith(names.RUN_START)), None)
     record = root or max(records, key=lambda record: len(record.attributes))
     found: Mapping[str, Any] = record.attributes
-    values = {name: found[key] for name, key in _PLAIN.items() if key in found}
+    values: dict[str, Any] = {name: found[key] for name, key in _PLAIN.items() if key in found}
+    values |= {name: tuple(found[key]) for name, key in _LISTS.items() if isinstance(found.get(key), list)}
     packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())
     return Run(
         seed=seed(found.get(a.RUN_SEED)),
@@ -80,7 +83,6 @@ def decode(records: Sequence[SpanRecord]) -> Run:
         packages=packages,
         python=_joined(found, _PYTHON),
         platform=_joined(found, _PLATFORM),
-        accelerators=tuple(found.get(a.RUN_ACCELERATORS) or ()),
         faults=tuple(found.get(a.FAULTS) or ()),
         omissions=tuple(found.get(a.OMISSIONS) or ()),
         extra=templates.unknown(found, KEYS, (a.METADATA,)),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mttp.episodes import Agent, Annotation, Episode, Group, Reward, Tokens, Update
+from mttp.episodes import Agent, Annotation, Episode, Grade, Group, Reward, Tokens, Update
 from mttp.errors import MissingExtra
 from mttp.evaluations import Evaluation
 from mttp.reading.jsonable import to_json
@@ -22,6 +22,7 @@ __all__ = [
     "ANNOTATIONS",
     "EPISODES",
     "EVALS",
+    "GRADES",
     "GROUPS",
     "PREFERENCES",
     "REWARDS",
@@ -163,10 +164,39 @@ REWARDS: dict[str, str] = {
     "relative": "bool",
     "label": "string",
     "explanation": "string",
+    "clipped": "bool",
+    "evidence": "json",
     "span_id": "string",
     **_TIMES,
 }
 """Columns of `rewards` and their types; `step_index` is null for a scoring of the whole episode or agent."""
+
+GRADES: dict[str, str] = {
+    **_OF_EPISODE,
+    "step_index": "int64",
+    "agent": "string",
+    "position": "int64",
+    "part_of": "string",
+    "name": "string",
+    "kind": "string",
+    "value": "double",
+    "status": "string",
+    "error": "string",
+    "weight": "double",
+    "contribution": "double",
+    "verdict": "string",
+    "range": "list<double>",
+    "clipped": "bool",
+    "late": "bool",
+    "repeats": "list<double>",
+    "spread": "double",
+    "label": "string",
+    "explanation": "string",
+    "evidence": "json",
+    "relative": "bool",
+    **_TIMES,
+}
+"""Columns of `grades` and their types; `part_of` names the component that a grade is a part of."""
 
 TOKENS: dict[str, str] = {
     **_OF_EPISODE,
@@ -358,6 +388,11 @@ class Tables:
         return _table(REWARDS, (cells for episode in self._episodes for cells in _rewards(episode)))
 
     @cached_property
+    def grades(self) -> Any:
+        """One row per component of each scoring by a reward spec, those of included specs too."""
+        return _table(GRADES, (cells for episode in self._episodes for cells in _grades(episode)))
+
+    @cached_property
     def tokens(self) -> Any:
         """One row per token block."""
         return _table(TOKENS, (cells for episode in self._episodes for cells in _tokens(episode)))
@@ -444,13 +479,30 @@ def _of(episode: Episode) -> dict[str, Any]:
 
 
 def _rewards(episode: Episode) -> Iterator[_Cells]:
+    for reward, place in _scorings(episode):
+        yield _reward(reward) | _of(episode) | place
+
+
+def _grades(episode: Episode) -> Iterator[_Cells]:
+    for reward, place in _scorings(episode):
+        for grade, part_of in _with_parts(reward.grades):
+            yield _cells(GRADES, grade) | _of(episode) | place | {"part_of": part_of}
+
+
+def _with_parts(grades: Sequence[Grade], part_of: str | None = None) -> Iterator[tuple[Grade, str | None]]:
+    for grade in grades:
+        yield grade, part_of
+        yield from _with_parts(grade.parts, grade.name)
+
+
+def _scorings(episode: Episode) -> Iterator[tuple[Reward, dict[str, Any]]]:
+    """Each scoring, and what it scored."""
     scored: list[tuple[int | None, str | None, Sequence[Reward]]] = [(None, None, episode.rewards)]
     scored += [(None, agent.id, agent.rewards) for agent in episode.agents]
     scored += [(step.index, step.agent, step.rewards) for step in episode.steps]
     for index, agent, rewards in scored:
         for position, reward in enumerate(rewards):
-            place = {"step_index": index, "agent": agent, "position": position}
-            yield _reward(reward) | _of(episode) | place
+            yield reward, {"step_index": index, "agent": agent, "position": position}
 
 
 def _reward(reward: Reward) -> dict[str, Any]:

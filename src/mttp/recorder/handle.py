@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
@@ -15,6 +16,7 @@ from opentelemetry.context import Context
 from typing_extensions import ParamSpec, Self
 
 from mttp.codec.plain import mapped, name_key, number, plain, text
+from mttp.episodes import Reward
 from mttp.livespan import LiveSpan, Origin, error_message, qualified_name
 from mttp.semconv import attributes as a
 
@@ -30,6 +32,7 @@ __all__ = [
     "attach",
     "current",
     "detach",
+    "document_of",
     "quiet",
 ]
 
@@ -109,6 +112,9 @@ class Host(Protocol):
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""
+
+    def paid_by(self, document: str) -> None:
+        """Take note of a reward spec whose rewards are recorded, by its document."""
 
     def gathers(self, steps: Gathering) -> None:
         """Take note that steps gather, which are to be written soon."""
@@ -232,6 +238,12 @@ class Handle:
         raise NotImplementedError(f"{type(self).__name__} can't end as {how}")
 
 
+def document_of(result: object) -> str:
+    """The document of the reward spec whose result this is; empty for anything else."""
+    found = getattr(result, "document", "") if hasattr(type(result), "reward") else ""
+    return found if isinstance(found, str) else ""
+
+
 def detach(token: Token[Context]) -> None:
     """Put the context back, unless this is another context: an async generator's end may run anywhere."""
     try:
@@ -241,7 +253,23 @@ def detach(token: Token[Context]) -> None:
 
 
 class Measured(Handle):
-    """A handle that takes metrics and metadata of the user's own."""
+    """A handle that is scored, and takes metrics and metadata of the user's own."""
+
+    _scoring: str = ""
+    """The span of its last scoring, 16 hex digits."""
+
+    def latest(self, scoring: Reward) -> Reward:
+        """A scoring that is paid, as of now where another was recorded after it: the last is what counts."""
+        if not self._scoring or scoring.span_id == self._scoring:
+            return scoring
+        return replace(scoring, start_time=None, end_time=None)
+
+    def scored_by(self, scoring: LiveSpan, document: str = "") -> None:
+        """Take note of a scoring of it that was recorded, and of the spec that scored."""
+        cast(LiveSpan, self._span).is_unusual()
+        self._scoring = f"{scoring.identity.span_id:016x}"
+        if document:
+            cast(Host, self._host).paid_by(document)
 
     _metrics: dict[str, float] | None = None
     _metadata: dict[str, Any] | None = None

@@ -20,6 +20,7 @@ from mttp.recorder.handle import (
     Host,
     Measured,
     current,
+    document_of,
     quiet,
 )
 from mttp.recorder.open_call import OpenCall
@@ -141,22 +142,27 @@ class OpenStep(Measured):
         if not self._takes("reward"):
             return
         span = cast(LiveSpan, self._span)
-        if scoring:
+        if scoring or rewards.stated(value) is not None:
             faults: Faults = []
-            self._score(rewards.make(value, faults, **scoring), faults)
+            made = self.latest(rewards.make(value, faults, **scoring))
+            self._score(made, faults, document_of(value))
             return
         found, status, raw = rewards.assess(value)
         if status == "error":
             span.fault("reward_invalid", str(raw))
         self._set_reward(Reward(value=found, status=status, raw=raw))
 
-    def _score(self, made: Reward, faults: Faults) -> None:
+    def _score(self, made: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring of the step with all its parts; it is what the step pays."""
-        self._record_scoring(made, faults)
+        self._record_scoring(made, faults, document)
         self._set_reward(made)
 
-    def _record_scoring(self, made: Reward, faults: Faults) -> None:
-        self._owner.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self.place)
+    def _record_scoring(self, made: Reward, faults: Faults, document: str = "") -> None:
+        """Record a scoring, unless that was done when a spec scored the step."""
+        if not made.span_id or made.span_id != self._scoring:
+            span = cast(LiveSpan, self._span)
+            scoring = self._owner.segment.score(span, self.at, made, faults, place=self.place)
+            self.scored_by(scoring, document)
 
     def _set_reward(self, made: Reward) -> None:
         span = cast(LiveSpan, self._span)

@@ -10,7 +10,7 @@ from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Reward
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Handle, quiet
+from mttp.recorder.handle import Handle, document_of, quiet
 from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.open_episode import OpenEpisode
 from mttp.recorder.open_step import OpenStep
@@ -88,7 +88,7 @@ class RemoteStep(Remote, OpenStep):
         """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
         if self._takes("reward"):
             faults: Faults = []
-            self._record_scoring(rewards.make(value, faults, **scoring), faults)
+            self._record_scoring(rewards.make(value, faults, **scoring), faults, document_of(value))
 
     @quiet
     def end(

@@ -8,12 +8,11 @@ from typing import Any
 from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.clock import Clock
-from mttp.codec import rewards
+from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults
-from mttp.episodes import Reward
+from mttp.episodes import Grade, Reward
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Host
-from mttp.semconv import spans as names
 
 __all__ = ["Segment"]
 
@@ -65,9 +64,9 @@ class Segment:
         faults: Faults,
         *,
         place: Mapping[str, Any],
-    ) -> None:
+    ) -> LiveSpan:
         """
-        Record a scoring under `parent`, its components beyond what one span should hold as children.
+        Record a scoring under `parent`, its grades as children, and what one span should not hold.
 
         What is wrong with it is said on the span `scored` too.
         """
@@ -76,11 +75,18 @@ class Segment:
         scored.faults.extend(faults)
         span.values |= span.checked(rewards.encode, made)
         for grade in rewards.grades(made):
-            name = f"{names.GRADE} {grade.grader}"
-            child = self.span(name, span.identity, start_time=made.start_time, place=place)
-            child.values |= child.checked(rewards.encode, grade)
-            child.end(made.end_time)
+            self.grade(grade, span.identity, made, place=place)
         span.end(made.end_time)
+        return span
+
+    def grade(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
+        """Record a component's grade, and its parts below it; times are by default the scoring's."""
+        start = scoring.start_time if grade.start_time is None else grade.start_time
+        child = self.span(grades.span_name(grade), parent, start_time=start, place=place)
+        child.values |= child.checked(grades.encode, grade)
+        for part in grade.parts:
+            self.grade(part, child.identity, scoring, place=place)
+        child.end(scoring.end_time if grade.end_time is None else grade.end_time)
 
     def ended(self, span: LiveSpan) -> None:
         """Take an ended span."""

@@ -16,7 +16,16 @@ from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.recorder.block import Block, Taken
-from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, quiet
+from mttp.recorder.handle import (
+    SPAN_KEY,
+    STEP_KEY,
+    TRAJECTORY_KEY,
+    Host,
+    Measured,
+    current,
+    document_of,
+    quiet,
+)
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.live_step import LiveStep
 from mttp.recorder.open_step import OpenStep
@@ -201,6 +210,7 @@ class Trajectory(Measured):
 
         `value` is a number; None means that none is known (status missing, or what `status` says).
         Whatever is not a finite number is an error, kept as text, and never a zero.
+        The result of a reward spec, or an `mttp.Reward`, is the whole scoring.
         A value that differs from its components' weighted sum is recorded as given, and flagged.
         """
         if not self._takes("reward"):
@@ -226,11 +236,13 @@ class Trajectory(Measured):
             label=label,
             explanation=explanation,
         )
-        self._score(made, faults)
+        self._score(self.latest(made), faults, document_of(value))
 
-    def _score(self, made: Reward, faults: Faults) -> None:
-        """Record a scoring of the whole."""
-        self.segment.score(cast(LiveSpan, self._span), self.at, made, faults, place=self.place)
+    def _score(self, made: Reward, faults: Faults, document: str = "") -> None:
+        """Record a scoring of the whole, unless that was done when a spec scored it, and pay it."""
+        if not made.span_id or made.span_id != self._scoring:
+            span = cast(LiveSpan, self._span)
+            self.scored_by(self.segment.score(span, self.at, made, faults, place=self.place), document)
         self._ledger.total(made)
         self._show(made)
 

@@ -9,7 +9,8 @@ import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from mttp.episodes import Agent, Annotation, Call, Episode, Reward, Step, Tokens
+from mttp.codec.grades import component
+from mttp.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.evaluations import TaskResult
 from mttp.reading.jsonable import to_json
 from mttp.report.words import count, duration, moment, number, printed, shortened
@@ -173,16 +174,39 @@ def _add_reward(parent: Tree, reward: Reward) -> None:
     if reward.mismatch:
         words.append("differs from the weighted sum")
     branch = parent.add(printed("reward  " + ", ".join(words), style="cyan"))
+    for grade in reward.grades:
+        _add_grade(branch, grade)
+    graded = set(map(component, reward.grades))
     for name, score in reward.components.items():
+        if name in graded:
+            continue
         weight = f" x {number(reward.weights[name])}" if name in reward.weights else ""
         branch.add(printed(f"{name}  {number(score)}{weight}"))
     for name, status in reward.component_statuses.items():
-        branch.add(printed(f"{name}  {status}", style="yellow"))
+        if name not in graded:
+            branch.add(printed(f"{name}  {status}", style="yellow"))
     for name, text in (("error", reward.error), ("why", reward.explanation)):
         if text:
             branch.add(printed(f"{name}  {shortened(text)}"))
     if reward.failed_checks:
         branch.add(printed("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
+
+
+def _add_grade(parent: Tree, grade: Grade) -> None:
+    """A component as its spec graded it."""
+    words = [grade.status if grade.value is None else number(grade.value)]
+    if grade.weight is not None and grade.value is not None:
+        words[0] += f" x {number(grade.weight)}"
+    words += [word for word in (grade.verdict, grade.label, "late" if grade.late else "") if word]
+    if grade.clipped:
+        words.append("clipped")
+    style = "" if grade.status == "ok" else "yellow"
+    branch = parent.add(printed(f"{grade.name}  {', '.join(words)}", style=style))
+    for name, text in (("error", grade.error), ("why", grade.explanation)):
+        if text:
+            branch.add(printed(f"{name}  {shortened(text)}"))
+    for part in grade.parts:
+        _add_grade(branch, part)
 
 
 def _add_call(parent: Tree, call: Call) -> None:

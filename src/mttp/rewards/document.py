@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    StringConstraints,
+    Tag,
+)
 
 __all__ = [
     "FORMAT",
@@ -15,6 +24,7 @@ __all__ = [
     "Combine",
     "Entry",
     "Expected",
+    "Function",
     "Include",
     "InputType",
     "Kind",
@@ -33,15 +43,31 @@ CaseKind = Literal["valid", "unusual", "near-miss", "exploit", "violation"]
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
 """Type of an input, in JSON's words; a `?` behind it in a document makes it optional."""
 
+
+def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
+    if bounds[0] > bounds[1]:
+        raise ValueError("the lowest value comes first")
+    return bounds
+
+
+def _is_mapping(kind: str, other: str) -> Discriminator:
+    """Tells what is written as a mapping from what is not."""
+    return Discriminator(lambda value: kind if isinstance(value, (dict, _Part)) else other)
+
+
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
 _Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")]
-_Range = tuple[float, float]
+_Target = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$")]
+_Number = Annotated[float, Strict()]
+_Flag = Annotated[bool, Strict()]
+_Whole = Annotated[int, Strict()]
+_Range = Annotated[tuple[_Number, _Number], AfterValidator(_ordered)]
+_InputName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$")]
+_Input = Annotated[str, StringConstraints(pattern=r"^(string|number|integer|boolean|array|object|any)\??$")]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, strict=False, populate_by_name=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True)
 
 
 class Entry(_Part):
@@ -54,14 +80,14 @@ class Entry(_Part):
     verifier: did the task succeed. check: a hard constraint, which gates. rubric: a graded criterion.
     shaping: a small signal on the way. penalty: what is taken off. judge: a model's or a person's opinion.
     """
-    use: str | None = None
+    use: _Target | None = None
     """`module:function`; the module beside the spec, or installed. None for a function given in Python."""
     description: str = ""
-    weight: float = 1.0
-    """Factor of the value in a sum; of a check it has no meaning."""
+    weight: _Number = 1.0
+    """Factor of the value in a sum, negated for a penalty; of a check it has no meaning."""
     range: _Range | None = None
     """Lowest and highest value that the function gives; a value beyond is clipped or invalid."""
-    clip: bool = False
+    clip: _Flag = False
     """Whether a value beyond `range` becomes its nearest end, counted; else it makes the sample invalid."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments that are the same for every sample."""
@@ -73,19 +99,19 @@ class Entry(_Part):
     """
     scope: Literal["terminal", "step"] = "terminal"
     """Whether it scores an episode's end, or each of its steps."""
-    relative: bool = False
+    relative: _Flag = False
     """Whether its values mean something within a group only, such as ranks."""
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
+    repeats: Annotated[_Whole, Field(ge=1, le=1000)] = 1
     """How often it is called for one sample; for judges that are noisy."""
     aggregate: Literal["mean", "median", "minimum", "maximum", "majority"] = "mean"
     """What is made of the repeats."""
-    timeout: Annotated[float, Field(gt=0)] | None = None
+    timeout: Annotated[_Number, Field(gt=0)] | None = None
     """Seconds for one call."""
     isolation: Literal["none", "process"] = "none"
     """process: in a worker, which is ended at its time limit; else a late value is marked late."""
-    priority: int | None = None
+    priority: _Whole | None = None
     """Rank under `lexicographic`, lowest first."""
-    threshold: float | None = None
+    threshold: _Number | None = None
     """Least value with which a verifier passes; by default the highest of its range, else 1."""
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""
@@ -103,28 +129,33 @@ class Include(_Part):
     as_: _Name = Field(alias="as")
     """Its name here."""
     kind: Kind = "rubric"
-    weight: float = 1.0
-    priority: int | None = None
+    weight: _Number = 1.0
+    priority: _Whole | None = None
 
 
 class Bounds(_Part):
     """What a number is expected to be."""
 
-    min: float | None = None
-    max: float | None = None
-    equals: float | None = None
-    tolerance: float = 1e-9
+    min: _Number | None = None
+    max: _Number | None = None
+    equals: _Number | None = None
+    tolerance: Annotated[_Number, Field(ge=0)] = 1e-9
     """Of `equals`."""
+
+
+_Value = Annotated[
+    Annotated[_Number, Tag("number")] | Annotated[Bounds, Tag("bounds")], _is_mapping("bounds", "number")
+]
 
 
 class Expected(_Part):
     """What a case is expected to give; what is not stated is not looked at."""
 
-    value: float | Bounds | None = None
+    value: _Value | None = None
     status: Literal["ok", "error", "abstained", "missing"] | None = None
     verdict: Literal["pass", "fail"] | None = None
     failed_checks: tuple[str, ...] | None = None
-    components: dict[str, float | Bounds] = Field(default_factory=dict)
+    components: dict[str, _Value] = Field(default_factory=dict)
 
 
 class Case(_Part):
@@ -135,7 +166,7 @@ class Case(_Part):
     description: str = ""
     input: dict[str, Any]
     expect: Expected | None = None
-    human: float | None = None
+    human: _Number | None = None
     """What a person gave it."""
 
 
@@ -144,15 +175,30 @@ class Better(_Part):
 
     better: str
     than: str
-    by: Annotated[float, Field(ge=0)] = 0.0
+    by: Annotated[_Number, Field(ge=0)] = 0.0
     """At least so much more; strictly more where it is 0."""
 
 
 class Function(_Part):
     """A function of the user's that combines."""
 
-    use: str | None = None
+    use: _Target | None = None
+    """`module:function`; None for a function given in Python."""
     version: str | None = None
+    """Version of what it does, where its code can't be read."""
+
+
+_Combined = Annotated[
+    Annotated[Combine, Tag("name")] | Annotated[Function, Tag("function")], _is_mapping("function", "name")
+]
+_Cases = Annotated[
+    Annotated[Case, Tag("case")] | Annotated[Better, Tag("better")],
+    Discriminator(lambda value: "better" if _says(value, "better") else "case"),
+]
+
+
+def _says(value: Any, key: str) -> bool:
+    return key in value if isinstance(value, dict) else hasattr(value, key)
 
 
 class Document(_Part):
@@ -163,19 +209,19 @@ class Document(_Part):
     version: _Version
     """Semantic version; see `mttp spec diff` for the bump that a change deserves."""
     description: str = ""
-    inputs: dict[str, str] = Field(default_factory=dict)
+    inputs: dict[_InputName, _Input] = Field(default_factory=dict)
     """Type by name of what a sample has; see `InputType`."""
     components: tuple[Entry, ...] = ()
     include: tuple[Include, ...] = ()
-    combine: Combine | Function = "gated"
+    combine: _Combined = "gated"
     """How values become one; `{use: "module:function"}` for the user's own."""
-    partial_credit: float | None = None
+    partial_credit: _Number | None = None
     """Under `gated`: the most that a sample may get whose verifier failed; without it, it gets the floor."""
     range: _Range | None = None
     """Lowest and highest reward; by default what the components can reach."""
-    clip: bool = False
+    clip: _Flag = False
     """Whether a reward beyond `range` becomes its nearest end, counted; else it is invalid."""
-    floor: float | None = None
+    floor: _Number | None = None
     """What a sample gets where a check failed: the range's minimum, unless stated."""
     on_invalid: Literal["invalid", "floor", "skip"] = "invalid"
     """
@@ -186,4 +232,5 @@ class Document(_Part):
     """Files beside the spec whose content changes scores."""
     distributions: tuple[str, ...] = ()
     """Installed distributions whose code may be called, and whose versions change scores."""
-    cases: tuple[Case | Better, ...] = ()
+    cases: tuple[_Cases, ...] = ()
+    """Samples with what they are expected to give, and orders among them."""

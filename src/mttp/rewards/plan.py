@@ -49,3 +49,7 @@ class Plan:
     on_invalid: str = "invalid"
     location: str | None = None
     """Path of the spec's file, by which a worker loads it again."""
+    document: str = ""
+    """The document as canonical JSON, of which a recording keeps one copy; empty where nobody wrote it."""
+    prepared: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What scoring has worked out once, for the samples to come."""

@@ -310,11 +310,23 @@ POLICY_VERSION_END: Final = "mttp.policy.version.end"
 POLICY_VERSION_START: Final = "mttp.policy.version.start"
 """Version of the policy at the first step."""
 
+REWARD_CLIPPED: Final = "mttp.reward.clipped"
+"""Whether the value was beyond its range and became its nearest end."""
+
+REWARD_CONTRIBUTION: Final = "mttp.reward.contribution"
+"""What a component added to the reward; absent where it did not count, or where nothing is added up."""
+
 REWARD_ERROR: Final = "mttp.reward.error"
 """What went wrong with the scoring."""
 
+REWARD_EVIDENCE: Final = "mttp.reward.evidence"
+"""What a scoring was based on, as JSON; of a relative one the group, its order and the judge."""
+
 REWARD_FAILED_CHECKS: Final = "mttp.reward.failed_checks"
 """Names of the hard constraints that were broken."""
+
+REWARD_LATE: Final = "mttp.reward.late"
+"""Whether scoring took longer than it may, and could not be stopped."""
 
 REWARD_MISMATCH: Final = "mttp.reward.mismatch"
 """Whether the value differs from the weighted sum of its components."""
@@ -325,11 +337,17 @@ REWARD_RANGE: Final = "mttp.reward.range"
 REWARD_RAW: Final = "mttp.reward.raw"
 """What was given as the reward, as text, where it is not a finite number."""
 
+REWARD_REPEATS: Final = "mttp.reward.repeats"
+"""Values of all calls of a component that is called several times for one sample."""
+
 REWARD_SCORE: Final = "mttp.reward.score"
 """Score of a component, by the component's name, before its weight."""
 
 REWARD_SCORE_STATUS: Final = "mttp.reward.score_status"
 """Status of a component that is not ok, by the component's name; the values of `mttp.reward.status`."""
+
+REWARD_SPREAD: Final = "mttp.reward.spread"
+"""Standard deviation (ddof 1) of `mttp.reward.repeats`."""
 
 REWARD_STATUS: Final = "mttp.reward.status"
 """Whether `mttp.reward.value` can be trusted; an error is never a zero."""

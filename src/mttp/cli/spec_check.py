@@ -1,0 +1,49 @@
+"""`mttp spec check`: a reward spec against its schema, its code, its lock and the rules of the trade."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, SpecFile, Trust, print_json
+
+__all__ = ["spec_check"]
+
+
+def spec_check(
+    file: SpecFile,
+    *,
+    no_import: Annotated[
+        bool, typer.Option("--no-import", help="Import nothing: signatures and decorators are not looked at.")
+    ] = False,
+    trust: Trust = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
+    json: Json = False,
+) -> None:
+    """
+    Check a reward spec: schema, functions, lock, and the rules of a good reward.
+
+    Each finding has a rule, a reason, a fix and a line. The exit code is 1 where one is an error,
+    3 where the spec can't be used at all.
+
+    \b
+    Examples:
+      mttp spec check specs/gsm8k.yaml
+      mttp spec check specs/gsm8k.yaml --no-import --strict
+      mttp spec check specs/gsm8k.yaml --json | jq '.findings[].rule'
+    """
+    from mttp.report.specs import finding_line, findings_document, headline
+    from mttp.rewards.lint import lint
+    from mttp.rewards.spec import RewardSpec
+
+    spec = RewardSpec.load(file, trust=trust)
+    findings = lint(spec, imports=not no_import)
+    if json:
+        print_json(findings_document(spec, findings))
+    else:
+        for finding in findings:
+            print(finding_line(finding, file))
+        print(f"{spec.name} {spec.version}: {headline(findings)}")
+    if any(strict or finding.severity == "error" for finding in findings):
+        raise typer.Exit(1)

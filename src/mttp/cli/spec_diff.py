@@ -1,0 +1,60 @@
+"""`mttp spec diff`: two reward specs, and what changed between them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, Trust, console, print_json, progress
+from mttp.episodes import Episode
+from mttp.reading import read
+
+__all__ = ["spec_diff"]
+
+
+def spec_diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="A reward spec.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="B", help="What became of it.", show_default=False)],
+    *,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="RUN", help="Score these recorded episodes by both; may be repeated."),
+    ] = None,
+    trust: Trust = False,
+    json: Json = False,
+) -> None:
+    """
+    Compare two reward specs: what changed, how much that breaks, and which version it deserves.
+
+    With --on both score the recorded inputs of a run's episodes again: how many rewards change,
+    which verdicts flip, how the order changes, overall and by slice.
+    The exit code is 1 where B's version is lower than its changes deserve.
+
+    \b
+    Examples:
+      mttp spec diff specs/gsm8k.yaml specs/gsm8k-next.yaml
+      mttp spec diff old.yaml new.yaml --on runs/ --json | jq .rescored.all
+    """
+    from mttp.reading.rescoring import rescore
+    from mttp.report import rescoring, specs
+    from mttp.rewards.difference import differences, is_enough
+    from mttp.rewards.spec import RewardSpec
+
+    one, other = (RewardSpec.load(path, trust=trust) for path in (before, after))
+    found = differences(one, other)
+    scored = rescore(_recorded(on), one, other) if on else None
+    if json:
+        said = specs.differences_document(one, other, found)
+        print_json(said | {"rescored": rescoring.document(scored)} if scored else said)
+    else:
+        console().print(specs.render_differences(one, other, found))
+        if scored:
+            console().print("", rescoring.render(scored))
+    if not is_enough(one, other, found):
+        raise typer.Exit(1)
+
+
+def _recorded(paths: list[str]) -> list[Episode]:
+    with progress(paths) as advance:
+        return read(paths, progress=advance).episodes

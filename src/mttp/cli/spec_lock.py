@@ -1,0 +1,44 @@
+"""`mttp spec lock`: what a reward spec and its includes are, written beside it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import SpecFile
+
+__all__ = ["spec_lock"]
+
+
+def spec_lock(
+    file: SpecFile,
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit with 1 where the lock is missing or differs.")
+    ] = False,
+) -> None:
+    """
+    Lock a reward spec: write versions and digests of it and its includes to FILE.lock.
+
+    From then on `mttp spec check` finds what changed under an unchanged version, a run warns of it,
+    and of several versions of an include the locked one is taken.
+
+    \b
+    Examples:
+      mttp spec lock specs/gsm8k.yaml
+      mttp spec lock specs/gsm8k.yaml --check
+    """
+    from mttp.rewards.locking import changes, read_lock, write_lock
+    from mttp.rewards.spec import RewardSpec
+
+    spec = RewardSpec.load(file)
+    if not check:
+        print(f"wrote {write_lock(spec)}")
+        return
+    lock = read_lock(spec.path) if spec.path is not None else None
+    found = [change.reason for change in changes(lock, spec)] if lock is not None else ["there is no lock"]
+    for reason in found:
+        print(f"{file}: {reason}")
+    if found:
+        raise typer.Exit(1)

@@ -1,0 +1,45 @@
+"""`mttp spec mutate`: faults put into a reward spec, to see whether its cases notice."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, SpecFile, Trust, console, print_json
+
+__all__ = ["spec_mutate"]
+
+
+def spec_mutate(
+    file: SpecFile,
+    *,
+    trust: Trust = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a fault goes unnoticed.")] = False,
+    json: Json = False,
+) -> None:
+    """
+    Put faults into a reward spec, one at a time, and list those that none of its cases notices.
+
+    A component is dropped, turned upside down, always gives its best, or gives twice as much;
+    a gate is removed; two weights are swapped. Components are called once for each case.
+    The exit code is 1 where the cases fail without any fault.
+
+    \b
+    Examples:
+      mttp spec mutate specs/gsm8k.yaml
+      mttp spec mutate specs/gsm8k.yaml --strict
+      mttp spec mutate specs/gsm8k.yaml --json | jq '.survivors[].fault'
+    """
+    from mttp.report import trials
+    from mttp.rewards.mutations import mutate
+    from mttp.rewards.spec import RewardSpec
+
+    spec = RewardSpec.load(file, trust=trust)
+    mutation = mutate(spec.plan, spec.document.cases)
+    if json:
+        print_json(trials.mutation_document(spec, mutation))
+    else:
+        console().print(trials.render_mutation(spec, mutation))
+    if mutation.trial.failed or (strict and mutation.survivors):
+        raise typer.Exit(1)

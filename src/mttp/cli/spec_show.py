@@ -1,0 +1,28 @@
+"""`mttp spec show`: a reward spec with all that it includes."""
+
+from __future__ import annotations
+
+from mttp.cli.output import Json, SpecFile, console, print_json
+
+__all__ = ["spec_show"]
+
+
+def spec_show(file: SpecFile, *, json: Json = False) -> None:
+    """
+    Show a reward spec: the tree of its components, their shares of the reward, gates, digests, coverage.
+
+    Nothing is imported.
+
+    \b
+    Examples:
+      mttp spec show specs/gsm8k.yaml
+      mttp spec show specs/gsm8k.yaml --json | jq .code_sha256
+    """
+    from mttp.report.specs import document, render
+    from mttp.rewards.spec import RewardSpec
+
+    spec = RewardSpec.load(file)
+    if json:
+        print_json(document(spec))
+    else:
+        console().print(render(spec))

@@ -1,0 +1,100 @@
+"""One component's part in a scoring: the attributes of a span below the scoring's, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mttp.codec.plain import Faults, Plain, from_json, name_key, text, to_json
+from mttp.episodes import Grade
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = ["below", "component", "decode", "encode", "is_grade", "span_name"]
+
+_TEXTS = {
+    "status": a.REWARD_STATUS,
+    "error": a.REWARD_ERROR,
+    "verdict": a.REWARD_VERDICT,
+    "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
+    "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
+}
+_AS_THEY_ARE = {
+    "value": a.REWARD_VALUE,
+    "contribution": a.REWARD_CONTRIBUTION,
+    "spread": a.REWARD_SPREAD,
+    "relative": a.GRADER_RELATIVE,
+}
+_FLAGS = {"clipped": a.REWARD_CLIPPED, "late": a.REWARD_LATE}
+_TUPLES = {"range": a.REWARD_RANGE, "repeats": a.REWARD_REPEATS}
+
+
+def span_name(grade: Grade) -> str:
+    """The span's name, e.g. `grade format`."""
+    return text(f"{names.GRADE} {grade.name}", [])
+
+
+def component(grade: Grade) -> str:
+    """The component's name as attributes have it."""
+    return name_key(grade.name)
+
+
+def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
+    """The grade's attributes; a grade without a kind is a mere score, which the scoring had no space for."""
+    attributes: dict[str, Plain] = {a.GRADER_NAME: text(grade.name, faults)}
+    if grade.kind:
+        attributes |= {a.GRADER_KIND: text(grade.kind, faults), a.COMPONENT_NAME: component(grade)}
+    for name, key in _TEXTS.items():
+        if (said := getattr(grade, name)) is not None:
+            attributes[key] = text(str(said), faults)
+    for name, key in _AS_THEY_ARE.items():
+        if (found := getattr(grade, name)) is not None:
+            attributes[key] = found
+    attributes |= {key: True for name, key in _FLAGS.items() if getattr(grade, name)}
+    attributes |= {key: list(found) for name, key in _TUPLES.items() if (found := getattr(grade, name))}
+    if grade.weight is not None:
+        attributes[f"{a.REWARD_WEIGHT}.{component(grade)}"] = grade.weight
+    if grade.evidence is not None:
+        attributes[a.REWARD_EVIDENCE] = to_json(grade.evidence, faults)
+    return attributes
+
+
+def is_grade(record: SpanRecord) -> bool:
+    """Whether the span is a component's."""
+    return record.name == names.GRADE or record.name.startswith(f"{names.GRADE} ")
+
+
+def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[Grade, ...]:
+    """The grades among a span's children, in order of start and name, but for mere scores."""
+    found = [
+        decode(record, children)
+        for record in children.get(span_id, ())
+        if is_grade(record) and a.COMPONENT_NAME in record.attributes
+    ]
+    return tuple(sorted(found, key=lambda grade: (grade.start_time or 0, grade.end_time or 0, grade.name)))
+
+
+def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Grade:
+    """The grade that a span holds, its parts among the span's children."""
+    found: Mapping[str, Any] = record.attributes
+    weight = f"{a.REWARD_WEIGHT}.{found.get(a.COMPONENT_NAME)}"
+    values: dict[str, Any] = {
+        name: found[key] for name, key in (_TEXTS | _AS_THEY_ARE).items() if key in found
+    }
+    return Grade(
+        name=str(found.get(a.GRADER_NAME, "")),
+        kind=str(found.get(a.GRADER_KIND, "")),
+        weight=found.get(weight),
+        range=_pair(found.get(a.REWARD_RANGE)),
+        repeats=tuple(found.get(a.REWARD_REPEATS) or ()),
+        evidence=from_json(found[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in found else None,
+        parts=below(record.span_id, children),
+        start_time=record.start_time,
+        end_time=record.end_time,
+        **values | {name: bool(found.get(key, False)) for name, key in _FLAGS.items()},
+    )
+
+
+def _pair(bounds: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if bounds is None or len(bounds) != 2 else (bounds[0], bounds[1])

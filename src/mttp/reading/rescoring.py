@@ -1,0 +1,178 @@
+"""Recorded episodes scored again by two reward specs, from the inputs that were recorded with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, isclose
+from typing import Any
+
+from mttp.episodes import Episode
+from mttp.rewards.agreement import agreement
+from mttp.rewards.results import RewardResult
+from mttp.rewards.spec import RewardSpec
+
+__all__ = ["Rescored", "Rescoring", "Slice", "rescore"]
+
+_FEW = 500
+"""Up to so many episodes, ranks are compared pair by pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescored:
+    """One episode, scored by both specs."""
+
+    trace_id: str
+    """Its trace."""
+    task: str | None
+    """Its task."""
+    slices: tuple[str, ...]
+    """The subsets that its task belongs to."""
+    recorded: float | None
+    """What it was paid by the first spec as it is now, if it was."""
+    before: float | None
+    """What the first spec pays; None where that is invalid."""
+    after: float | None
+    """What the second spec pays; None where that is invalid."""
+    verdict_before: str | None
+    """pass or fail, by the first."""
+    verdict_after: str | None
+    """pass or fail, by the second."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the reward is another, or is there for one of them only."""
+        if self.before is None or self.after is None:
+            return self.before is not self.after
+        return not isclose(self.before, self.after, rel_tol=1e-9, abs_tol=1e-12)
+
+    @property
+    def flipped(self) -> bool:
+        """Whether the verdict is another."""
+        return self.verdict_before != self.verdict_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """What became of some episodes."""
+
+    name: str
+    """The slice; `all` is all of them."""
+    episodes: int
+    """How many were scored."""
+    changed: int
+    """Rewards that are others."""
+    flipped: int
+    """Verdicts that are others."""
+    invalid_before: int
+    """Episodes for which the first spec has no reward."""
+    invalid_after: int
+    """Episodes for which the second spec has none."""
+    mean_before: float | None
+    """Mean reward where both have one."""
+    mean_after: float | None
+    """Likewise, of the second."""
+    tau_b: float | None
+    """Kendall's rank correlation between both; None where one is all the same (or without scipy)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescoring:
+    """Everything that a change of the spec does to a recording."""
+
+    episodes: tuple[Rescored, ...]
+    """The episodes that could be scored."""
+    without_inputs: int
+    """Episodes that recorded no inputs by name."""
+    reproduced: int
+    """Recorded rewards of the first spec that it pays again."""
+    slices: tuple[Slice, ...]
+    """All episodes together, then each slice by name."""
+
+
+def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) -> Rescoring:
+    """
+    What both specs pay for recorded episodes; relative components see the recorded groups.
+
+    Raises SpecError where the code of one can't be called.
+    """
+    found = list(episodes)
+    usable = [episode for episode in found if isinstance(episode.inputs, Mapping)]
+    pairs = zip(usable, _results(before, usable), _results(after, usable), strict=True)
+    scored = tuple(
+        _rescored(episode, one, other, before)
+        for episode, one, other in pairs
+        if one is not None and other is not None
+    )
+    names = sorted({name for one in scored for name in one.slices})
+    slices = [_slice("all", scored)]
+    slices += [_slice(name, [one for one in scored if name in one.slices]) for name in names]
+    return Rescoring(
+        episodes=scored,
+        without_inputs=len(found) - len(usable),
+        reproduced=sum(one.recorded is not None and one.recorded == one.before for one in scored),
+        slices=tuple(slices),
+    )
+
+
+def _results(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
+    """The result of each episode; None of one that has no group where one is needed."""
+    samples: list[Mapping[str, Any]] = [episode.inputs for episode in episodes]
+    if not any(part.relative for part in spec.parts):
+        return [*spec.score_batch(samples)]
+    results: list[RewardResult | None] = [None] * len(episodes)
+    groups: dict[str, list[int]] = {}
+    for place, episode in enumerate(episodes):
+        if episode.group is not None:
+            groups.setdefault(episode.group, []).append(place)
+    for places in groups.values():
+        ranked = spec.rank([samples[place] for place in places]).results
+        for place, result in zip(places, ranked, strict=True):
+            results[place] = result
+    return results
+
+
+def _rescored(episode: Episode, before: RewardResult, after: RewardResult, spec: RewardSpec) -> Rescored:
+    paid = episode.reward
+    is_same = paid.spec is not None and paid.spec.sha256 == spec.sha256
+    return Rescored(
+        trace_id=episode.trace_id,
+        task=episode.task,
+        slices=tuple(episode.slices),
+        recorded=paid.value if is_same else None,
+        before=before.value,
+        after=after.value,
+        verdict_before=before.verdict,
+        verdict_after=after.verdict,
+    )
+
+
+def _slice(name: str, scored: Sequence[Rescored]) -> Slice:
+    both = [(one.before, one.after) for one in scored if one.before is not None and one.after is not None]
+    return Slice(
+        name=name,
+        episodes=len(scored),
+        changed=sum(one.changed for one in scored),
+        flipped=sum(one.flipped for one in scored),
+        invalid_before=sum(one.before is None for one in scored),
+        invalid_after=sum(one.after is None for one in scored),
+        mean_before=_mean([one for one, _ in both]),
+        mean_after=_mean([other for _, other in both]),
+        tau_b=_tau_b(both),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fsum(values) / len(values) if values else None
+
+
+def _tau_b(pairs: Sequence[tuple[float, float]]) -> float | None:
+    if len(pairs) <= _FEW:
+        found = agreement(pairs)
+        return found.tau_b if found is not None else None
+    try:
+        from scipy.stats import kendalltau
+    except ImportError:
+        return None
+    tau = float(kendalltau(*zip(*pairs, strict=True)).statistic)
+    return tau if tau == tau else None

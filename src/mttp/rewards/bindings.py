@@ -1,0 +1,222 @@
+"""What the names of a module stand for, and which names a piece of code uses, as its source shows it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mttp.rewards.syntax import is_text
+
+__all__ = ["Bound", "Chain", "Imported", "Names", "names_in", "names_of"]
+
+Chain: TypeAlias = tuple[str, ...]
+"""A name with the attributes that are taken of it: `helpers.scale` is `("helpers", "scale")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import statement binds to a name."""
+
+    module: str
+    """The module, without the dots of a relative import."""
+    level: int = 0
+    """How many dots there are."""
+    name: str | None = None
+    """What is taken out of the module; None where the name is the module's own."""
+
+    def __str__(self) -> str:
+        return f"{'.' * self.level}{self.module}:{self.name or ''}"
+
+
+Bound: TypeAlias = "ast.stmt | Imported"
+"""A statement that says what a name is, or changes it; or where it is imported from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of a module."""
+
+    bound: dict[str, list[Bound]] = field(default_factory=dict)
+    """By name, in the order of the source."""
+    stars: list[Imported] = field(default_factory=list)
+    """Modules of which every name is imported."""
+    effects: list[ast.stmt] = field(default_factory=list)
+    """Statements that are about no name of the module, such as a call that registers something."""
+
+    def add(self, name: str, bound: Bound) -> None:
+        """Another statement for a name."""
+        self.bound.setdefault(name, []).append(bound)
+
+
+def names_of(tree: ast.Module) -> Names:
+    """The names of a module; what runs only as a program, or is for type checkers, is left out."""
+    names = Names()
+    for statement in _statements(tree.body):
+        _bind(statement, names)
+    return names
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in body:
+        tested = ast.unparse(statement.test) if isinstance(statement, ast.If) else ""
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in tested:
+            yield from _statements(statement.orelse)
+        elif not is_text(statement) and not tested.startswith("__name__ =="):
+            yield statement
+
+
+def _bind(statement: ast.stmt, names: Names) -> None:
+    for imported in _imports(statement):
+        for name, origin in _origins(imported):
+            if name == "*":
+                names.stars.append(origin)
+            else:
+                names.add(name, origin)
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return
+    changed = _stored(statement) | {name for name in _changed(statement) if _is_made_here(name, names)}
+    for name in sorted(changed):
+        names.add(name, statement)
+    if not changed:
+        names.effects.append(statement)
+
+
+def _is_made_here(name: str, names: Names) -> bool:
+    return any(not isinstance(bound, Imported) for bound in names.bound.get(name, []))
+
+
+def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The import statements of a piece of code that run with it."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield node
+    for child in _inside(node):
+        yield from _imports(child)
+
+
+def _origins(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Imported]]:
+    for alias in statement.names:
+        if isinstance(statement, ast.ImportFrom):
+            origin = Imported(statement.module or "", statement.level, alias.name)
+            yield alias.asname or alias.name, origin
+        elif alias.asname:
+            yield alias.asname, Imported(alias.name)
+        else:
+            yield alias.name.partition(".")[0], Imported(alias.name.partition(".")[0])
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    """What a piece of code holds, without the bodies of functions and classes in it."""
+    if not isinstance(node, _SCOPES):
+        yield from ast.iter_child_nodes(node)
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """The names that a piece of code binds in its own scope."""
+    found: set[str] = set()
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        found.add(node.name)
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        found.add(node.id)
+    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        found.add(node.name)
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        found.add(node.rest)
+    for child in _inside(node):
+        found |= _stored(child)
+    return found
+
+
+def _changed(node: ast.AST) -> set[str]:
+    """The names whose things a piece of code may change: `table["x"] = 1`, `table.update(...)`."""
+    found: set[str] = set()
+    if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        found |= {chain[0] for chain in [_chain(node)] if chain}
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        found |= {chain[0] for chain in [_chain(node.value.func)] if len(chain) > 1}
+    for child in _inside(node):
+        found |= _changed(child)
+    return found
+
+
+def _chain(node: ast.AST) -> Chain:
+    """A name and its attributes; empty where it begins with something else."""
+    taken: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            taken.append(node.attr)
+        else:
+            taken.clear()
+        node = node.value
+    return (node.id, *reversed(taken)) if isinstance(node, ast.Name) else ()
+
+
+def names_in(node: ast.AST) -> tuple[set[Chain], dict[str, Imported]]:
+    """
+    The names that a piece of code uses and does not bind itself, and what it imports on the way.
+
+    A name that is local in one of its functions and global in another is taken for used.
+    """
+    found = _Uses()
+    found.visit(node)
+    return found.chains, found.imported
+
+
+class _Uses(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.chains: set[Chain] = set()
+        self.imported: dict[str, Imported] = {}
+        self._local: list[set[str]] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for outer in (*node.decorator_list, node.args, *([node.returns] if node.returns else [])):
+            self.visit(outer)
+        self._scope(node.args, node.body)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.visit(node.args)
+        self._scope(node.args, [node.body])
+
+    def _scope(self, arguments: ast.arguments, body: Sequence[ast.AST]) -> None:
+        local = {part.arg for part in ast.walk(arguments) if isinstance(part, ast.arg)}
+        shared: set[str] = set()
+        for part in body:
+            local |= _stored(part)
+            shared |= {
+                name for inner in ast.walk(part) if isinstance(inner, ast.Global) for name in inner.names
+            }
+        self._local.append(local - shared)
+        for part in body:
+            self.visit(part)
+        self._local.pop()
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.imported.update(_origins(node))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self.imported.update(_origins(node))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        chain = _chain(node)
+        if chain and isinstance(node.value, (ast.Attribute, ast.Name)):
+            self._use(chain)
+        else:
+            self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._use((node.id,))
+
+    def _use(self, chain: Chain) -> None:
+        if not any(chain[0] in names for names in self._local):
+            self.chains.add(chain)

@@ -1,0 +1,206 @@
+"""Calling a component: what it takes of a sample, how long it may take, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, TypeAlias
+
+from mttp.rewards.isolation import Workers
+from mttp.rewards.loop import TooLate, limited, wait
+from mttp.rewards.plan import Component, Plan
+from mttp.rewards.scores import Answer, failed, read, shown
+
+__all__ = ["Caller", "Sample"]
+
+Sample: TypeAlias = Mapping[str, Any]
+"""What is scored: inputs by name."""
+
+_Arguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
+_PLAIN = (float, bool, int, tuple, dict)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class _Unfit(Exception):  # noqa: N818 - said of a sample
+    """A sample lacks what a function needs; the message says what."""
+
+
+class Caller:
+    """
+    One component's function, ready to be called.
+
+    Whatever the function does, its answer comes back as a value: nothing it raises goes further.
+    """
+
+    def __init__(self, component: Component, plan: Plan) -> None:
+        self._entry = entry = component.entry
+        self._function: Callable[..., Any] = component.function or _nothing
+        self._workers = Workers.of(plan) if entry.isolation == "process" else None
+        self._columns = entry.arity == "batch" or entry.relative
+        self._inputs = tuple(plan.inputs)
+        self._params = dict(entry.params)
+        is_asynchronous = inspect.iscoroutinefunction(self._function)
+        self._blocks = self._workers is not None or (entry.kind == "judge" and not is_asynchronous)
+        self._leading, self._names, self._required, self._takes_rest = _signature(self._function)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether one call is for many samples."""
+        return self._columns
+
+    # One sample.
+
+    def one(self, sample: Sample) -> Answer:
+        """The answer for one sample."""
+        if self._columns:
+            return self.many([sample])[0]
+        if self._workers is not None:
+            return self._apart([sample])[0]
+        if self._entry.timeout is None:
+            return self._here(sample)
+        started = perf_counter()
+        return self._marked([self._here(sample)], started)[0]
+
+    async def one_async(self, sample: Sample) -> Answer:
+        """The same, waiting for an asynchronous function without holding up the others."""
+        if self._blocks:
+            return await asyncio.to_thread(self.one, sample)
+        started = perf_counter()
+        answers = await self._awaited_many([sample]) if self._columns else [await self._awaited(sample)]
+        return self._marked(answers, started)[0]
+
+    def _here(self, sample: Sample) -> Answer:
+        try:
+            args, kwargs = self._arguments(sample)
+            returned = self._function(*args, **kwargs)
+            if type(returned) not in _PLAIN and inspect.isawaitable(returned):
+                returned = wait(returned, self._entry.timeout)
+            return read(returned)
+        except (Exception, SystemExit) as error:
+            return _failed(error)
+
+    async def _awaited(self, sample: Sample) -> Answer:
+        try:
+            args, kwargs = self._arguments(sample)
+            returned = self._function(*args, **kwargs)
+            if inspect.isawaitable(returned):
+                returned = await limited(returned, self._entry.timeout)
+            return read(returned)
+        except (Exception, SystemExit) as error:
+            return _failed(error)
+
+    # Many samples at once.
+
+    def many(self, samples: Sequence[Sample]) -> list[Answer]:
+        """The answers for many samples, of one call where the function takes many."""
+        if not self._columns:
+            return [self.one(sample) for sample in samples]
+        if self._workers is not None:
+            return self._apart(samples)
+        started = perf_counter()
+        return self._marked(self._here_many(samples), started)
+
+    def _here_many(self, samples: Sequence[Sample]) -> list[Answer]:
+        try:
+            args, kwargs = self._column_arguments(samples)
+            returned = self._function(*args, **kwargs)
+            if inspect.isawaitable(returned):
+                returned = wait(returned, self._entry.timeout)
+            return _listed(returned, len(samples))
+        except (Exception, SystemExit) as error:
+            return [_failed(error)] * len(samples)
+
+    async def _awaited_many(self, samples: Sequence[Sample]) -> list[Answer]:
+        try:
+            args, kwargs = self._column_arguments(samples)
+            returned = self._function(*args, **kwargs)
+            if inspect.isawaitable(returned):
+                returned = await limited(returned, self._entry.timeout)
+            return _listed(returned, len(samples))
+        except (Exception, SystemExit) as error:
+            return [_failed(error)] * len(samples)
+
+    def _apart(self, samples: Sequence[Sample]) -> list[Answer]:
+        """In a worker, which is ended at the time limit."""
+        assert self._workers is not None
+        return self._workers.ask(self._entry.name, samples, self._entry.timeout)
+
+    # What it takes.
+
+    def _arguments(self, sample: Sample) -> _Arguments:
+        if self._entry.arity == "output-truth":
+            lacking = [name for name in self._inputs[:2] if name not in sample]
+            if lacking:
+                raise _Unfit(f"the sample has no {' and no '.join(lacking)}")
+            return tuple([sample[name] for name in self._inputs[:2]]), self._params
+        return self._chosen({**sample, **self._params} if self._params else sample)
+
+    def _column_arguments(self, samples: Sequence[Sample]) -> _Arguments:
+        """Each input as a list, also under its plural: TRL has `prompts` where a sample has a `prompt`."""
+        names = dict.fromkeys(name for sample in samples for name in sample)
+        columns: dict[str, Any] = {name: [sample.get(name) for sample in samples] for name in names}
+        for name in names:
+            if f"{name}s" in self._names and f"{name}s" not in columns:
+                columns[f"{name}s"] = columns.pop(name) if name not in self._names else columns[name]
+        return self._chosen({**columns, **self._params})
+
+    def _chosen(self, given: Mapping[str, Any]) -> _Arguments:
+        if not given.keys() >= self._required:
+            lacking = sorted(self._required - given.keys())
+            raise _Unfit(f"the sample has no {' and no '.join(lacking)}")
+        leading = tuple([given[name] for name in self._leading if name in given])
+        if self._takes_rest:
+            return leading, {name: value for name, value in given.items() if name not in self._leading}
+        return leading, {name: given[name] for name in self._names if name in given}
+
+    # What came of it.
+
+    def _marked(self, answers: list[Answer], started: float) -> list[Answer]:
+        """The same, as late where the call took longer than it may."""
+        limit = self._entry.timeout
+        if limit is None or perf_counter() - started <= limit:
+            return answers
+        return [answer._replace(late=answer.status != "error") for answer in answers]
+
+
+def _failed(error: BaseException) -> Answer:
+    return failed(str(error) if isinstance(error, (_Unfit, TooLate)) else error)
+
+
+def _nothing() -> None:
+    """What an included spec has in place of a function."""
+
+
+def _signature(
+    function: Callable[..., Any],
+) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str], bool]:
+    """Names by position only, names, names that are required, and whether it takes whatever else there is."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a C function that does not tell
+        return (), (), frozenset(), True
+    leading = tuple(one.name for one in parameters if one.kind is one.POSITIONAL_ONLY)
+    names = tuple(one.name for one in parameters if one.kind in _NAMED)
+    open_ended = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    required = frozenset(
+        one.name for one in parameters if one.default is one.empty and one.kind not in open_ended
+    )
+    return leading, names, required, any(one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _listed(returned: Any, expected: int) -> list[Answer]:
+    """One answer for each sample, of what a function gave for all: a list, or `scores` with further facts."""
+    facts = None
+    if isinstance(returned, Mapping) and "scores" in returned:
+        facts = {name: fact for name, fact in returned.items() if name != "scores"}
+        returned = returned["scores"]
+    if hasattr(returned, "tolist"):
+        returned = returned.tolist()
+    if isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Sequence):
+        raise _Unfit(f"returned {shown(returned)}, expected a list of {expected}")
+    if len(returned) != expected:
+        raise _Unfit(f"returned {len(returned)} values for {expected} samples")
+    answers = map(read, returned)
+    return [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]

@@ -1,0 +1,143 @@
+"""What changed between two specs, and which version that deserves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from mttp.rewards.spec import RewardSpec
+from mttp.rewards.versions import version
+
+__all__ = ["BUMPS", "Bump", "Difference", "deserved", "differences", "is_enough", "stated"]
+
+Bump: TypeAlias = Literal["major", "minor", "patch", "none"]
+"""
+major: rewards mean something else, or samples that were scored can't be any more.
+minor: the same is paid for, in other numbers. patch: every score is as it was. none: nothing changed.
+"""
+
+BUMPS: Final[tuple[Bump, ...]] = get_args(Bump)
+"""From most to least."""
+
+_MEANING: Final = {"kind", "range", "relative", "scope"}
+"""Fields of a component that say what its value means."""
+_SETTINGS: Final[Mapping[str, Bump]] = {
+    "combine": "major",
+    "range": "major",
+    "floor": "major",
+    "on_invalid": "major",
+    "partial_credit": "major",
+    "clip": "minor",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that changed."""
+
+    what: str
+    """Where: `components.math.weight`, `code.graders:scale`, and so on."""
+    bump: Bump
+    """Which part of the version it should raise."""
+    before: Any = None
+    """What it was; None where it was not there."""
+    after: Any = None
+    """What it is; None where it is no longer there."""
+
+
+def differences(before: RewardSpec, after: RewardSpec) -> list[Difference]:
+    """Everything that changed, what matters most first."""
+    found = [*_scoring(before, after), *_code(before, after), *_words(before, after)]
+    return sorted(found, key=lambda one: (BUMPS.index(one.bump), one.what))
+
+
+def deserved(found: list[Difference]) -> Bump:
+    """The part of the version that these changes should raise."""
+    return min((one.bump for one in found), key=BUMPS.index, default="none")
+
+
+def stated(before: RewardSpec, after: RewardSpec) -> Bump | None:
+    """The part of the version that was raised; None where it went down."""
+    old, new = version(before.version), version(after.version)
+    if new < old:
+        return None
+    for bump, one, other in zip(BUMPS, old.numbers, new.numbers, strict=False):
+        if one != other:
+            return bump
+    return "patch" if old != new else "none"
+
+
+def is_enough(before: RewardSpec, after: RewardSpec, found: list[Difference]) -> bool:
+    """Whether the version was raised as far as the changes deserve."""
+    raised = stated(before, after)
+    return raised is not None and BUMPS.index(raised) <= BUMPS.index(deserved(found))
+
+
+def _scoring(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
+    """What changes scores, by the canonical form of both."""
+    old, new = json.loads(before.canonical), json.loads(after.canonical)
+    if before.name != after.name:
+        yield Difference("name", "major", before.name, after.name)
+    for key, bump in _SETTINGS.items():
+        if old[key] != new[key]:
+            yield Difference(key, bump, old[key], new[key])
+    yield from _inputs(old["inputs"], new["inputs"])
+    yield from _parts("components", "name", old["components"], new["components"])
+    yield from _parts("include", "as", old["include"], new["include"])
+    for name in sorted(before.included.keys() & after.included.keys()):
+        for one in differences(before.included[name], after.included[name]):
+            yield Difference(f"include.{name}.{one.what}", one.bump, one.before, one.after)
+
+
+def _inputs(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Difference]:
+    for name in sorted(old.keys() | new.keys()):
+        one, other = old.get(name), new.get(name)
+        if one == other:
+            continue
+        is_easier = other is None or (one is None and other.endswith("?")) or other == f"{one}?"
+        yield Difference(f"inputs.{name}", "minor" if is_easier else "major", one, other)
+
+
+def _parts(key: str, named: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
+    before, after = ({one[named]: one for one in part} for part in (old, new))
+    for name in sorted(before.keys() | after.keys()):
+        if name not in before or name not in after:
+            kinds = [part.get(name, {}).get("kind") for part in (before, after)]
+            yield Difference(f"{key}.{name}", "major", *kinds)
+            continue
+        for field in sorted({*before[name], *after[name]} - {"sha256"}):
+            one, other = before[name].get(field), after[name].get(field)
+            if one != other:
+                bump: Bump = "major" if field in _MEANING else "minor"
+                yield Difference(f"{key}.{name}.{field}", bump, one, other)
+
+
+def _code(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
+    """Definitions that changed; where none did, what else is in the digest of the code."""
+    old, new = _definitions(before), _definitions(after)
+    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    for name in changed:
+        yield Difference(f"code.{name}", "minor", _there(name, old), _there(name, new))
+    if not changed and before.own_code_sha256 != after.own_code_sha256:
+        yield Difference("code", "minor", before.own_code_sha256[:12], after.own_code_sha256[:12])
+
+
+def _definitions(spec: RewardSpec) -> dict[str, str]:
+    return {name: said for code in spec.codes.values() for name, said in code.parts}
+
+
+def _there(name: str, definitions: Mapping[str, str]) -> str | None:
+    return "defined" if name in definitions else None
+
+
+def _words(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
+    """What changes no score."""
+    old, new = before.to_dict(), after.to_dict()
+    for key in ("description", "cases"):
+        if old.get(key) != new.get(key):
+            yield Difference(key, "patch")
+    texts = [[one.get("description") for one in said.get("components", [])] for said in (old, new)]
+    if len(texts[0]) == len(texts[1]) and texts[0] != texts[1]:
+        yield Difference("components.description", "patch")

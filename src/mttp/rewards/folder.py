@@ -1,0 +1,156 @@
+"""Modules beside a spec, loaded by path under names of their own, so that two folders' modules never mix."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import importlib
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+__all__ = ["Folder", "find", "is_within"]
+
+_PREFIX = "_mttp_spec_"
+_OURS = "mttp"
+_lock = threading.RLock()
+_folders: dict[str, Folder] = {}
+
+
+class Folder:
+    """
+    One folder of modules as a package of its own name.
+
+    What its modules import is looked for in the folder first, then as ever; `sys.path` stays as it is.
+    """
+
+    def __init__(self, path: Path, package: str) -> None:
+        self.path = path
+        """The folder, resolved."""
+        self.package = package
+        """Name under which its modules stand in `sys.modules`."""
+        self.sources: dict[str, bytes] = {}
+        """What was run, by file."""
+        self._known: dict[str, bool] = {}
+
+    @classmethod
+    def at(cls, path: Path) -> Folder:
+        """The folder at `path`; another one than before once a module of it was changed."""
+        _install()
+        found = path.resolve()
+        with _lock:
+            digest = hashlib.sha256(str(found).encode()).hexdigest()[:12]
+            count = 0
+            while (package := f"{_PREFIX}{digest}_{count}") in _folders:
+                if _folders[package]._is_current():
+                    return _folders[package]
+                count += 1
+            _folders[package] = folder = cls(found, package)
+            module = ModuleType(package)
+            module.__path__ = [str(found)]
+            sys.modules[package] = module
+            return folder
+
+    def has(self, module: str) -> bool:
+        """Whether there is such a module in the folder; a link that leads out of it does not count."""
+        name = module.partition(".")[0]
+        if name not in self._known:
+            self._known[name] = name != _OURS and find(self.path, name) is not None
+        return self._known[name]
+
+    def load(self, module: str) -> ModuleType:
+        """The module of that name; raises whatever running it does."""
+        return importlib.import_module(f"{self.package}.{module}")
+
+    def _is_current(self) -> bool:
+        return all(_bytes(file) == source for file, source in self.sources.items())
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """What `import` does in a module of the folder."""
+        if level or not self.has(name):
+            return builtins.__import__(name, globals, locals, fromlist, level)
+        if fromlist:
+            return builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist, 0)
+        importlib.import_module(f"{self.package}.{name}")
+        return sys.modules[f"{self.package}.{name.partition('.')[0]}"]
+
+
+class _Loader(SourceFileLoader):
+    """Runs a module of a folder; no compiled copy is read or written, for those go by the second."""
+
+    def __init__(self, fullname: str, path: str, folder: Folder) -> None:
+        super().__init__(fullname, path)
+        self._folder = folder
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        source = self.get_data(path)
+        self._folder.sources[path] = source
+        code: CodeType = self.source_to_code(source, path)
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        names = {**vars(builtins), "__import__": self._folder._import}
+        module.__dict__["__builtins__"] = names  # Python has import statements look here
+        super().exec_module(module)
+
+
+class _Finder(MetaPathFinder):
+    """Finds what stands below a folder's package."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        folder = _folders.get(fullname.partition(".")[0])
+        if folder is None or path is None:
+            return None
+        found = PathFinder.find_spec(fullname, path, target)
+        if found is None or not isinstance(found.loader, SourceFileLoader) or found.origin is None:
+            return found
+        if not is_within(Path(found.origin), folder.path):
+            return None
+        found.loader = _Loader(fullname, found.origin, folder)
+        found.cached = None
+        return found
+
+
+_finder = _Finder()
+
+
+def _install() -> None:
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def find(folder: Path, module: str) -> Path | None:
+    """File of a module in a folder, or the folder of a package without one; no link that leads out of it."""
+    place = folder.joinpath(*module.split("."))
+    candidates = [place / "__init__.py", place.with_name(f"{place.name}.py")]
+    found = next((file for file in candidates if file.is_file()), None)
+    if found is None and place.is_dir() and any(place.glob("*.py")):
+        found = place
+    return found if found is not None and is_within(found, folder) else None
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Whether a file is in a folder once all links are followed."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None

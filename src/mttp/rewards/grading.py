@@ -1,0 +1,122 @@
+"""A component's grade: its answers as one value, within its range."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from mttp.episodes import Grade
+from mttp.rewards.combining import threshold
+from mttp.rewards.document import Entry
+from mttp.rewards.results import RewardResult
+from mttp.rewards.scores import Answer
+
+__all__ = ["grade", "included", "regraded"]
+
+
+def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
+    """
+    The grade that a component's answers come to, one or as many as it is repeated.
+
+    `start` and `end` of its calls are in nanoseconds since the Unix epoch.
+    """
+    answer = answers[0] if len(answers) == 1 else _aggregated(entry, answers)
+    clipped = False
+    bounds = entry.range
+    if bounds is not None and answer.value is not None and not bounds[0] <= answer.value <= bounds[1]:
+        answer, clipped = _beyond(answer, answer.value, bounds, clip=entry.clip)
+    return Grade(
+        name=entry.name,
+        kind=entry.kind,
+        value=answer.value,
+        weight=None if entry.kind == "check" else entry.weight,
+        status=answer.status,
+        error=answer.error,
+        verdict=_verdict(entry, answer.value),
+        range=bounds,
+        clipped=clipped,
+        late=any(one.late for one in answers),
+        repeats=() if len(answers) == 1 else _values(answers),
+        spread=None if len(answers) == 1 else _spread(_values(answers)),
+        label=answer.label,
+        explanation=answer.explanation,
+        evidence=answer.evidence,
+        relative=True if entry.relative else None,
+        start_time=start,
+        end_time=end,
+    )
+
+
+def included(entry: Entry, result: RewardResult) -> Grade:
+    """The grade of a component that is a spec of its own."""
+    return Grade(
+        name=entry.name,
+        kind=entry.kind,
+        value=result.value,
+        weight=None if entry.kind == "check" else entry.weight,
+        status=result.status,
+        error=result.error,
+        verdict=_verdict(entry, result.value),
+        range=result.range,
+        clipped=result.clipped,
+        late=any(one.late for one in result.components.values()),
+        parts=tuple(result.components.values()),
+        start_time=result.start_time,
+        end_time=result.end_time,
+    )
+
+
+def regraded(entry: Entry, grade: Grade, value: float) -> Grade:
+    """The grade as it would be with another value."""
+    return replace(grade, value=value, status="ok", error=None, verdict=_verdict(entry, value))
+
+
+def _verdict(entry: Entry, value: float | None) -> str | None:
+    least = threshold(entry.kind, entry.threshold, entry.range)
+    if least is None or value is None:
+        return None
+    return "pass" if value >= least else "fail"
+
+
+def _beyond(answer: Answer, value: float, bounds: tuple[float, float], *, clip: bool) -> tuple[Answer, bool]:
+    if clip:
+        return answer._replace(value=min(max(value, bounds[0]), bounds[1])), True
+    said = f"{value!r} is beyond its range [{bounds[0]!r}, {bounds[1]!r}]"
+    return answer._replace(value=None, status="error", error=said), False
+
+
+def _aggregated(entry: Entry, answers: Sequence[Answer]) -> Answer:
+    """Several answers as one; one that failed fails all, and those that abstain leave it to the others."""
+    failures = [answer for answer in answers if answer.status == "error"]
+    if failures:
+        return failures[0]._replace(error=f"{len(failures)} of {len(answers)} calls: {failures[0].error}")
+    values = _values(answers)
+    if not values:
+        return answers[0]
+    value = _AGGREGATES[entry.aggregate](values)
+    nearest = min((one for one in answers if one.value is not None), key=lambda one: abs(one.value - value))  # type: ignore[operator]  # those without a value are left out
+    return nearest._replace(value=value)
+
+
+def _values(answers: Sequence[Answer]) -> tuple[float, ...]:
+    return tuple(answer.value for answer in answers if answer.value is not None)
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
+
+
+def _majority(values: Sequence[float]) -> float:
+    """The commonest value, of several that are equally common the lowest."""
+    return min(Counter(values).items(), key=lambda one: (-one[1], one[0]))[0]
+
+
+_AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "minimum": min,
+    "maximum": max,
+    "majority": _majority,
+}

@@ -1,0 +1,132 @@
+"""Where the specs are that a spec includes: in files, in directories of specs, in installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from mttp.errors import SpecError
+from mttp.rewards.document import Include
+from mttp.rewards.loading import nearest
+from mttp.rewards.source import read
+from mttp.rewards.versions import Constraint, constraint, version
+
+__all__ = ["GROUP", "Candidate", "choose"]
+
+GROUP: Final = "mttp.reward_specs"
+"""The group of entry points by which a package says which specs it brings."""
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A spec that may be the one that is meant."""
+
+    path: Path
+    """Its file."""
+    name: str
+    """What it says its name is."""
+    version: str
+    """What it says its version is."""
+
+
+def choose(
+    part: Include,
+    folder: Path | None,
+    fail: Callable[[str], SpecError],
+    pins: Mapping[str, str],
+) -> Candidate:
+    """
+    The file of an included spec: of several versions the one that `pins` has by name, else the newest.
+
+    Raises SpecError where there is none, or none of a version that will do.
+    """
+    found = list(_candidates(part.spec, folder))
+    if not found:
+        raise fail(f"there is no spec {part.spec!r}{nearest(part.spec, _known(folder))}")
+    wanted = constraint(part.version) if part.version is not None else None
+    fitting = [one for one in found if wanted is None or _takes(wanted, one.version)]
+    if not fitting:
+        versions = ", ".join(sorted(one.version for one in found))
+        raise fail(f"{part.spec} is there as {versions}, and {part.version} is asked for")
+    pinned = [one for one in fitting if pins.get(one.name) == one.version]
+    return max(pinned or fitting, key=lambda one: version(one.version))
+
+
+def _takes(wanted: Constraint, found: str) -> bool:
+    try:
+        return wanted.takes(found)
+    except ValueError:  # the document says something else there, which loading it will tell
+        return False
+
+
+def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
+    """By a file's path, by `directory/name`, by the name of an installed one, by `collection/name`."""
+    if folder is not None:
+        path = folder / spec
+        if path.is_file():
+            yield _candidate(path)
+            return
+        if found := list(_in_directory(path.parent, path.name)):
+            yield from found
+            return
+    collection, _, name = spec.rpartition("/")
+    for point in metadata.entry_points(group=GROUP):
+        if point.name == (collection or name):
+            yield from _installed(point, name)
+
+
+def _installed(point: metadata.EntryPoint, name: str) -> Iterator[Candidate]:
+    """What an entry point brings: `package` all specs in its folder, `package:stem` one of them."""
+    package, _, stem = point.value.partition(":")
+    for place in _folders(package.strip()):
+        if stem:
+            files = (place / f"{stem.strip()}{suffix}" for suffix in _SUFFIXES)
+            yield from (_candidate(file) for file in files if file.is_file())
+        else:
+            yield from _in_directory(place, name)
+
+
+def _folders(package: str) -> list[Path]:
+    """The folders of an installed package; what is above it is not imported."""
+    top, *below = package.split(".")
+    try:
+        found = find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    places = found.submodule_search_locations if found is not None else None
+    return [Path(place, *below) for place in places or ()]
+
+
+def _in_directory(directory: Path, name: str) -> Iterator[Candidate]:
+    for path in _specs_in(directory):
+        try:
+            found = _candidate(path)
+        except SpecError:  # a file of another sort lies beside the specs
+            continue
+        if found.name == name:
+            yield found
+
+
+def _specs_in(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+
+
+def _candidate(path: Path) -> Candidate:
+    data = read(path).data
+    said = data if isinstance(data, dict) else {}
+    return Candidate(path, str(said.get("name", "")), str(said.get("version", "")))
+
+
+def _known(folder: Path | None) -> Iterable[str]:
+    """What could have been meant: files beside the spec, and installed specs."""
+    if folder is not None:
+        yield from (path.name for path in _specs_in(folder))
+    yield from (point.name for point in metadata.entry_points(group=GROUP))

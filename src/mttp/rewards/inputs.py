@@ -1,0 +1,76 @@
+"""The inputs of a sample, held against what the spec says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mttp.rewards.scores import shown
+
+__all__ = ["Inputs"]
+
+
+class Inputs:
+    """What a spec says of a sample's inputs."""
+
+    def __init__(self, stated: Mapping[str, str]) -> None:
+        """`stated` are types by name, with a `?` behind those that may be left out."""
+        self._names = ", ".join(stated)
+        self._expected = [
+            (name, kind.rstrip("?"), _IS.get(kind.rstrip("?"), _any), kind.endswith("?"))
+            for name, kind in stated.items()
+        ]
+
+    def problem(self, sample: Mapping[str, Any]) -> str | None:
+        """What is wrong with a sample, in words; None where it has all inputs, of the stated types."""
+        for name, kind, is_one, is_optional in self._expected:
+            value = sample.get(name)
+            if value is None and is_optional:
+                continue
+            if value is None and name not in sample:
+                return f"the sample has no {name}; the spec's inputs are {self._names}"
+            if not is_one(value):
+                return f"{name} is {shown(value)}, the spec says {kind}"
+        return None
+
+
+def _any(_: Any) -> bool:
+    return True
+
+
+def _string(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _number(value: Any) -> bool:
+    return hasattr(type(value), "__float__") and _is_one(value)
+
+
+def _integer(value: Any) -> bool:
+    return hasattr(type(value), "__index__") and _is_one(value)
+
+
+def _is_one(value: Any) -> bool:
+    return not _boolean(value) and getattr(value, "ndim", 0) == 0
+
+
+def _boolean(value: Any) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+
+
+def _array(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
+
+
+def _object(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+_IS: Mapping[str, Callable[[Any], bool]] = {
+    "string": _string,
+    "number": _number,
+    "integer": _integer,
+    "boolean": _boolean,
+    "array": _array,
+    "object": _object,
+}

@@ -1,0 +1,176 @@
+"""From plain data to a document, with errors that name lines and the nearest word that is known."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from mttp.errors import SpecError
+from mttp.rewards.document import FORMAT, Better, Bounds, Case, Document, Entry, Expected, Function, Include
+from mttp.rewards.source import Place, Source
+from mttp.rewards.versions import constraint
+
+__all__ = ["document_of", "nearest"]
+
+_MODELS: Final[Mapping[str, type[BaseModel]]] = {
+    "components": Entry,
+    "include": Include,
+    "case": Case,
+    "better": Better,
+    "expect": Expected,
+    "bounds": Bounds,
+    "function": Function,
+}
+"""The model of a place, by the last of these in pydantic's words for it."""
+_MOST = 10
+
+
+def document_of(source: Source) -> Document:
+    """The document that `source` holds; raises SpecError, whose message has a line for each fault."""
+    if not isinstance(source.data, dict):
+        raise source.error("is no reward spec: that is a mapping with mttp, name, version and components")
+    said = source.data.get("mttp")
+    if said != FORMAT:
+        raise source.error(f"says {said!r} under `mttp`; a reward spec says {FORMAT}", "mttp")
+    try:
+        document = Document.model_validate(source.data)
+    except ValidationError as error:
+        raise _joined([_fault(detail, source) for detail in error.errors(include_url=False)]) from error
+    if faults := [source.error(reason, *place) for place, reason in _incoherent(document)]:
+        raise _joined(faults)
+    return document
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that is meant, and all of them, as the rest of a sentence."""
+    choices = sorted(known)
+    found = get_close_matches(word, choices, n=1, cutoff=0.6)
+    meant = f"; did you mean {found[0]!r}?" if found else ";"
+    return f"{meant} known: {', '.join(choices)}"
+
+
+def _joined(faults: list[SpecError]) -> SpecError:
+    """One error that says them all, at the place of the first."""
+    faults = sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0))
+    first = faults[0]
+    reasons = [first.reason, *map(str, faults[1:_MOST])]
+    if len(faults) > _MOST:
+        reasons.append(f"and {len(faults) - _MOST} more")
+    return SpecError("\n".join(reasons), path=first.path, line=first.line, column=first.column)
+
+
+def _fault(detail: Any, source: Source) -> SpecError:
+    """One of pydantic's errors in our words, with the line."""
+    kind, loc = str(detail["type"]), detail["loc"]
+    place = _place(loc, source.data)
+    name = f"`{place[-1]}`" if place else "the spec"
+    if kind == "extra_forbidden":
+        model = _model(loc)
+        keys = {field.alias or key for key, field in model.model_fields.items()}
+        return source.error(f"unknown key {loc[-1]!r}{nearest(str(loc[-1]), keys)}", *place, key=True)
+    if kind == "missing":
+        return source.error(f"{_where(place)} lacks `{loc[-1]}`", *place)
+    if kind == "literal_error":
+        known = re.findall(r"'([^']*)'", str(detail["ctx"]["expected"]))
+        return source.error(
+            f"unknown {place[-1]} {detail['input']!r}{nearest(str(detail['input']), known)}", *place
+        )
+    reason = f"{name} is {_written(detail['input'], place, source)}: {_wanted(detail)}"
+    return source.error(reason + _hint(detail["input"], kind, place, source), *place)
+
+
+def _place(loc: tuple[str | int, ...], data: Any) -> Place:
+    """Where pydantic's place is in the data; names of a union's members are no part of it."""
+    found: list[str | int] = []
+    for part in loc:
+        try:
+            data = data[part]
+        except (LookupError, TypeError):
+            continue
+        found.append(part)
+    return tuple(found)
+
+
+def _model(loc: tuple[str | int, ...]) -> type[BaseModel]:
+    return next((_MODELS[str(part)] for part in reversed(loc[:-1]) if str(part) in _MODELS), Document)
+
+
+def _where(place: Place) -> str:
+    words = {"components": "the component", "include": "the include", "cases": "the case"}
+    if len(place) == 2 and isinstance(place[1], int):
+        return f"{words.get(str(place[0]), str(place[0]))} at position {place[1] + 1}"
+    return f"`{place[-1]}`" if place else "the spec"
+
+
+def _written(value: object, place: Place, source: Source) -> str:
+    text = source.texts.get(place)
+    return text if text is not None else f"{value!r:.60}"
+
+
+def _wanted(detail: Any) -> str:
+    pattern = str(detail.get("ctx", {}).get("pattern", ""))
+    for beginning, words in _PATTERNS.items():
+        if pattern.startswith(beginning):
+            return words
+    return str(detail["msg"]).removeprefix("Value error, ").replace("Input should be", "it should be")
+
+
+_PATTERNS: Final[Mapping[str, str]] = {
+    r"^[A-Za-z0-9]": "a name begins with a letter or digit; letters, digits, dots, - and _ follow",
+    r"^\d+\.\d+": "a version has three numbers, such as 1.2.0",
+    r"^[^\W\d]\w*(\.": "it names `module:function`, such as graders:math_reward",
+    r"^[^\W\d]\w*$": "an input has the name of a Python argument",
+    r"^(string|": "it should be string, number, integer, boolean, array, object or any, with ? if optional",
+}
+
+
+def _hint(value: object, kind: str, place: Place, source: Source) -> str:
+    """What the writer of YAML probably meant."""
+    if kind == "string_type" and place in source.texts:
+        return f'; quote it: "{source.texts[place]}"'
+    if kind == "bool_type" and str(value).lower() in ("yes", "no", "on", "off", "y", "n"):
+        return "; write true or false"
+    return ""
+
+
+def _incoherent(document: Document) -> Iterator[tuple[Place, str]]:
+    """What no single field shows: names that are there twice, or are those of nothing."""
+    yield from _repeated_names(document)
+    cases = [case for case in document.cases if isinstance(case, Case)]
+    known = {case.name for case in cases}
+    seen: set[str] = set()
+    for index, case in enumerate(document.cases):
+        if isinstance(case, Better):
+            for key, name in (("better", case.better), ("than", case.than)):
+                if name not in known:
+                    yield ("cases", index, key), f"there is no case {name!r}{nearest(name, known)}"
+        elif case.name in seen:
+            yield ("cases", index, "name"), f"there are two cases {case.name!r}"
+        else:
+            seen.add(case.name)
+    for index, part in enumerate(document.include):
+        if part.version is not None:
+            try:
+                constraint(part.version)
+            except ValueError as error:
+                yield ("include", index, "version"), str(error)
+    for index, entry in enumerate(document.components):
+        if entry.arity == "output-truth" and len(document.inputs) < 2:
+            yield ("components", index, "arity"), "output-truth takes the first two `inputs`; state them"
+
+
+def _repeated_names(document: Document) -> Iterator[tuple[Place, str]]:
+    places: list[tuple[Place, str]] = [
+        (("components", index, "name"), entry.name) for index, entry in enumerate(document.components)
+    ]
+    places += [(("include", index, "as"), part.as_) for index, part in enumerate(document.include)]
+    counts: Counter[str] = Counter()
+    for place, name in places:
+        counts[name] += 1
+        if counts[name] == 2:
+            yield place, f"there are two components {name!r}"

@@ -1,0 +1,93 @@
+"""Modules that a spec names, found without running them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from mttp.rewards.folder import find, is_within
+
+__all__ = ["Module", "belongs", "locate", "version_of"]
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module that was found."""
+
+    name: str
+    """Its name, as in an import."""
+    path: Path | None
+    """Its source; None where it has none, as what is built in or compiled."""
+    root: Path | None
+    """The folder that its own code lies in: that of the spec, or of its package."""
+    alone: bool = False
+    """Whether it has no package, so that what lies beside it is not its own."""
+    beside: bool = False
+    """Whether it lies beside the spec."""
+
+
+def locate(name: str, folder: Path | None) -> Module | None:
+    """The module of that name, beside the spec or installed; None where there is none."""
+    if folder is not None and (path := find(folder, name)) is not None:
+        return Module(name, path / "__init__.py" if path.is_dir() else path, folder.resolve(), beside=True)
+    try:
+        found = find_spec(name.partition(".")[0])  # of a submodule, it would run what the module is in
+    except (ImportError, ValueError):
+        return None
+    if found is None:
+        return None
+    if not found.submodule_search_locations:
+        return _single(name, found.origin)
+    for place in found.submodule_search_locations:
+        root = Path(place)
+        inner = find(root.parent, name) if root.name == name.partition(".")[0] else None
+        if inner is not None:
+            path = inner / "__init__.py" if inner.is_dir() else inner
+            return Module(name, path, root.parent)
+    return Module(name, None, None)
+
+
+def _single(name: str, origin: str | None) -> Module | None:
+    if "." in name:
+        return None
+    path = Path(origin) if origin and origin.endswith(".py") else None
+    if path is None:
+        return Module(name, None, None)
+    alone = name in sys.stdlib_module_names or any(part in _INSTALLED for part in path.parts)
+    return Module(name, path, path.parent, alone=alone)
+
+
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution; None where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def belongs(path: Path, distribution: str) -> bool:
+    """Whether a file is one of an installed distribution, or of the project that it was installed from."""
+    files, project = _contents(distribution)
+    return str(path.resolve()) in files or (project is not None and is_within(path, project))
+
+
+@lru_cache(maxsize=64)
+def _contents(distribution: str) -> tuple[frozenset[str], Path | None]:
+    """Files of a distribution, and its project where it is installed editably."""
+    try:
+        found = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return frozenset(), None
+    files = frozenset(str(Path(str(found.locate_file(file))).resolve()) for file in found.files or ())
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    if not origin.get("dir_info", {}).get("editable"):
+        return files, None
+    return files, Path(re.sub(r"^file://", "", str(origin["url"])))

@@ -1,0 +1,131 @@
+"""What a component answers: a number, a bool or a `Score`, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = ["Answer", "Score", "failed", "read", "shown"]
+
+_LONGEST = 2000
+_VALUES = ("value", "score")
+_FACTS = ("label", "explanation", "evidence")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A component's result with its reasons; a plain number or bool will do where there are none."""
+
+    value: Any
+    """A number or a bool; None where the component abstains."""
+    label: str | None = field(default=None, kw_only=True)
+    """The value in a word."""
+    explanation: str | None = field(default=None, kw_only=True)
+    """Why."""
+    evidence: Any = field(default=None, kw_only=True)
+    """What it was based on; anything that JSON can say."""
+
+
+class Answer(NamedTuple):
+    """What one call of a component came to."""
+
+    value: float | None = None
+    """A finite number; None unless the status is ok."""
+    status: str = "ok"
+    """ok, error or abstained."""
+    error: str | None = None
+    """What went wrong, where the status is error."""
+    label: str | None = None
+    explanation: str | None = None
+    evidence: Any = None
+    late: bool = False
+    """Whether the call took longer than it may, and could not be stopped."""
+
+
+def failed(reason: object) -> Answer:
+    """The answer of a call that went wrong: an exception, or a reason in words."""
+    return Answer(None, "error", _described(reason) if isinstance(reason, BaseException) else str(reason))
+
+
+def read(returned: object) -> Answer:
+    """
+    What a component returned, as an answer.
+
+    A number or bool of any library, a `Score`, (value, explanation or facts), or a mapping with a `value`.
+    None abstains; NaN, the infinities, text and whatever else is not one number are errors.
+    """
+    if (type(returned) is float and math.isfinite(returned)) or type(returned) is bool:
+        return Answer(float(returned))
+    if returned is None:
+        return Answer(None, "abstained")
+    if isinstance(returned, Score):
+        value = returned.value
+        return _answer(value, returned.label, returned.explanation, returned.evidence)
+    if isinstance(returned, Mapping):
+        return _of_mapping(returned)
+    if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], (str, Mapping)):
+        return _of_pair(*returned)
+    return _answer(returned)
+
+
+def _of_pair(value: object, facts: str | Mapping[Any, Any]) -> Answer:
+    if isinstance(facts, str):
+        return _answer(value, explanation=facts)
+    known = {name: facts[name] for name in _FACTS if name in facts}
+    rest = {name: fact for name, fact in facts.items() if name not in _FACTS}
+    known.setdefault("evidence", rest or None)
+    return _answer(value, **known)
+
+
+def _of_mapping(facts: Mapping[Any, Any]) -> Answer:
+    for name in _VALUES:
+        if name in facts:
+            return _of_pair(facts[name], {key: fact for key, fact in facts.items() if key != name})
+    return failed(f"returned a mapping without a value: {shown(dict(facts))}")
+
+
+def _answer(value: object, label: object = None, explanation: object = None, evidence: Any = None) -> Answer:
+    said = {
+        "label": None if label is None else str(label),
+        "explanation": None if explanation is None else str(explanation),
+        "evidence": evidence,
+    }
+    if value is None:
+        return Answer(None, "abstained", **said)
+    found = _number(value)
+    if found is None:
+        return Answer(None, "error", f"returned {shown(value)}, which is no number", **said)
+    if not math.isfinite(found):
+        return Answer(None, "error", f"returned {found!r}", **said)
+    return Answer(found, **said)
+
+
+def _number(value: Any) -> float | None:
+    """One number of any library as a float; None for anything else."""
+    try:
+        if isinstance(value, (str, bytes, bytearray)):
+            return None
+        if isinstance(value, (bool, int, float)):
+            return float(value)
+        if hasattr(value, "item"):  # arrays and tensors, of one element
+            value = value.item()
+        return float(value) if hasattr(type(value), "__float__") else None
+    except Exception:  # whatever a foreign object raises when it is asked
+        return None
+
+
+def shown(value: object) -> str:
+    """`repr`, shortened, that never fails."""
+    try:
+        return f"{value!r:.120}"
+    except Exception as error:
+        return f"a {type(value).__name__} whose repr raises {type(error).__name__}"
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"[:_LONGEST].rstrip(": ")
+    except Exception:
+        return type(error).__name__

@@ -1,0 +1,377 @@
+"""A reward spec: its document, what it is identified by, and how it scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mttp.episodes import Spec
+from mttp.errors import SpecError
+from mttp.rewards import identity, locking, reach, scoring, writing
+from mttp.rewards.code import Code, Coverage, of_function, of_target
+from mttp.rewards.composing import described, parts_of
+from mttp.rewards.document import Document, Entry, Function
+from mttp.rewards.includes import choose
+from mttp.rewards.loading import document_of
+from mttp.rewards.plan import Component, Plan
+from mttp.rewards.results import Ranking, RewardResult
+from mttp.rewards.source import Source, parse, read
+from mttp.rewards.targets import Policy, check_signature, resolve
+
+__all__ = ["RewardSpec"]
+
+
+class RewardSpec:
+    """
+    What is paid, by which rule, at which version.
+
+    From a file with `load`, or made here of functions:
+
+        RewardSpec(name="gsm8k", version="1.2.0", inputs={"completion": "string", "answer": "string"},
+                   components=[math_reward, {"name": "format", "kind": "rubric", "use": format_reward}])
+
+    A component is a decorated function, or a mapping as in a file, whose `use` may be a function.
+    An include is a mapping as in a file, whose `spec` may be a RewardSpec; `combine` may be a function.
+    Raises SpecError for what no file could say either.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        version: str,
+        components: Iterable[object] = (),
+        include: Iterable[Mapping[str, Any]] = (),
+        folder: str | Path | None = None,
+        trust: bool = False,
+        **fields: Any,
+    ) -> None:
+        parts = parts_of(components, include, fields.get("combine"), RewardSpec)
+        data = {"mttp": "reward-spec/1", "name": name, "version": version, **fields, **parts.fields}
+        self._open(
+            Source(data=data),
+            folder=Path(folder) if folder is not None else None,
+            trust=trust,
+            functions=parts.functions,
+            included=parts.included,
+            chain=_Chain(),
+        )
+
+    @classmethod
+    def load(cls, path: str | Path, *, trust: bool = False) -> RewardSpec:
+        """
+        The spec in a YAML or JSON file; its code is imported when it is first needed.
+
+        `trust` allows any code to be called, not only what is decorated, in the spec's folder or declared.
+        Raises SpecError with file and line.
+        """
+        lock = locking.read_lock(Path(path))
+        return cls._load(Path(path), trust=trust, chain=_Chain(pins=lock.pins if lock is not None else {}))
+
+    @classmethod
+    def from_text(cls, text: str, *, folder: str | Path | None = None, trust: bool = False) -> RewardSpec:
+        """The spec in a text; `folder` is where its modules, files and includes are looked for."""
+        return cls._of(parse(text), Path(folder) if folder is not None else None, trust)
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], *, folder: str | Path | None = None, trust: bool = False
+    ) -> RewardSpec:
+        """The spec that plain data says, as a file would."""
+        return cls._of(Source(data=dict(data)), Path(folder) if folder is not None else None, trust)
+
+    @classmethod
+    def _load(cls, path: Path, *, trust: bool, chain: _Chain) -> RewardSpec:
+        return cls._of(read(path), path.parent, trust, chain.longer(path))
+
+    @classmethod
+    def _of(cls, source: Source, folder: Path | None, trust: bool, chain: _Chain | None = None) -> RewardSpec:
+        spec = cls.__new__(cls)
+        spec._open(source, folder=folder, trust=trust, chain=chain or _Chain())
+        return spec
+
+    def _open(
+        self,
+        source: Source,
+        *,
+        folder: Path | None,
+        trust: bool,
+        chain: _Chain,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        included: Mapping[str, RewardSpec] | None = None,
+    ) -> None:
+        self.document: Document = document_of(source)
+        """What the spec says."""
+        self.source = source
+        """Where it says so."""
+        self.folder = folder
+        """Where its modules, files and includes are looked for; None where it has no file."""
+        self._trust = trust
+        self._functions = dict(functions or {})
+        self.included: Mapping[str, RewardSpec] = {**(included or {}), **self._include(chain, included or {})}
+        """The included specs by their names here."""
+        self._refuse_conflicts()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.document.name
+
+    @property
+    def version(self) -> str:
+        """Its semantic version."""
+        return self.document.version
+
+    @property
+    def path(self) -> Path | None:
+        """Its file; None where it has none."""
+        return self.source.path
+
+    @cached_property
+    def parts(self) -> Sequence[Entry]:
+        """Its components, with an entry for each included spec."""
+        return reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
+
+    @cached_property
+    def range(self) -> tuple[float, float] | None:
+        """Lowest and highest reward, stated or reachable; None where that is not known."""
+        return reach.stated_or_reachable(self.document, self.parts)
+
+    @property
+    def floor(self) -> float:
+        """What a sample gets where a check failed."""
+        return reach.floor(self.document, self.parts)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The canonical JSON (RFC 8785) of what changes its scores."""
+        included = {name: spec.sha256 for name, spec in self.included.items()}
+        return identity.canonical(self.document, self.parts, included)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of `canonical`, 64 hex digits: equal for specs that score alike, whatever their name."""
+        return identity.digest(self.canonical)
+
+    @cached_property
+    def codes(self) -> Mapping[str, Code]:
+        """The code of each function by its target, or by the component's name where it has none."""
+        return self._codes()
+
+    def _codes(self) -> dict[str, Code]:
+        named: dict[str, tuple[str | None, Callable[..., Any] | None]] = {
+            entry.name: (entry.use, self._functions.get(entry.name)) for entry in self.document.components
+        }
+        if isinstance(self.document.combine, Function):
+            named["combine"] = (self.document.combine.use, self._functions.get("combine"))
+        return {use or name: self._code(use, function) for name, (use, function) in named.items()}
+
+    @cached_property
+    def code_sha256(self) -> str:
+        """Digest of the code that scores, 64 hex digits; nothing is imported for it."""
+        included = {name: spec.code_sha256 for name, spec in self.included.items()}
+        return self._code_digest(included)
+
+    @cached_property
+    def own_code_sha256(self) -> str:
+        """The same without the code of what it includes."""
+        return self._code_digest({})
+
+    @cached_property
+    def code_coverage(self) -> Coverage:
+        """full, partial or opaque: how much of the code `code_sha256` covers."""
+        included = [spec.code_coverage for spec in self.included.values()]
+        return identity.coverage(self.codes.values(), included)
+
+    @cached_property
+    def identity(self) -> Spec:
+        """Name, version and digests, as every reward says them."""
+        return Spec(
+            name=self.name,
+            version=self.version,
+            sha256=self.sha256,
+            code_sha256=self.code_sha256,
+            code_coverage=self.code_coverage,
+        )
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What scoring follows; its code is imported here. Raises SpecError where that can't be called."""
+        path = self.path
+        components = tuple(self._component(entry) for entry in self.parts)
+        if self._codes() != self.codes:
+            raise self.source.error("its code was changed after it was loaded; load it again")
+        locking.warn(self)
+        return Plan(
+            identity=self.identity,
+            inputs=self.document.inputs,
+            components=components,
+            combine=self._combine(),
+            partial_credit=self.document.partial_credit,
+            range=self.range,
+            clip=self.document.clip,
+            floor=self.floor,
+            on_invalid=self.document.on_invalid,
+            location=str(path) if path is not None else None,
+            document=identity.recordable(self.to_dict()),
+        )
+
+    def everything(self) -> Iterator[RewardSpec]:
+        """This spec, those that it includes, those that they include, and so on."""
+        yield self
+        for spec in self.included.values():
+            yield from spec.everything()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What its file says, as plain data, without what is left to defaults."""
+        return described(self.document)
+
+    def to_yaml(self) -> str:
+        """What its file says, as YAML."""
+        return writing.to_yaml(self.to_dict())
+
+    def to_json(self) -> str:
+        """What its file says, as JSON."""
+        return writing.to_json(self.to_dict())
+
+    def score(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
+        """
+        What is paid for one sample, given by its inputs' names.
+
+        Whatever a component does is in the result; raises NeedsGroup where one is relative.
+        """
+        return scoring.score(self.plan, _sample(sample, inputs))
+
+    def score_step(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
+        """The same for one step, by the components whose scope is a step."""
+        return scoring.score_step(self.plan, _sample(sample, inputs))
+
+    async def ascore(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
+        """As `score`, with asynchronous components and judges side by side."""
+        return await scoring.ascore(self.plan, _sample(sample, inputs))
+
+    def score_batch(
+        self, samples: Sequence[Mapping[str, Any]], *, concurrency: int = 1
+    ) -> list[RewardResult]:
+        """What is paid for each sample, in their order, as many at once as `concurrency` says."""
+        return scoring.score_batch(self.plan, samples, concurrency=concurrency)
+
+    def rank(self, group: Sequence[Mapping[str, Any]], *, seed: int | None = None) -> Ranking:
+        """
+        What is paid for the members of one group, whose relative components see all of them.
+
+        With a `seed` they are shown in an order that is drawn with it.
+        """
+        return scoring.rank(self.plan, group, seed=seed)
+
+    def __repr__(self) -> str:
+        return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
+
+    def _include(self, chain: _Chain, given: Mapping[str, RewardSpec]) -> dict[str, RewardSpec]:
+        """Load what the document includes and was not given here."""
+        found: dict[str, RewardSpec] = {}
+        for index, part in enumerate(self.document.include):
+            if part.as_ in given:
+                continue
+
+            def fail(reason: str, index: int = index) -> SpecError:
+                return self.source.error(f"{reason}{chain}", "include", index, "spec")
+
+            path = choose(part, self.folder, fail, chain.pins).path
+            if chain.has(path):
+                raise self.source.error(
+                    f"the includes are a loop{chain.longer(path)}", "include", index, "spec"
+                )
+            found[part.as_] = RewardSpec._load(path, trust=self._trust, chain=chain)
+        return found
+
+    def _refuse_conflicts(self) -> None:
+        """One name stands for one spec, wherever it is included."""
+        found: dict[str, tuple[RewardSpec, str]] = {}
+        for index, part in enumerate(self.document.include):
+            for spec, way in self.included[part.as_]._ways(self.name):
+                known, other = found.setdefault(spec.name, (spec, way))
+                if (known.version, known.sha256) != (spec.version, spec.sha256):
+                    raise self.source.error(
+                        f"{spec.name} is included twice, as {known.version} ({other}) and as "
+                        f"{spec.version} ({way}); ask for one version in both places",
+                        "include",
+                        index,
+                    )
+
+    def _ways(self, way: str) -> Iterator[tuple[RewardSpec, str]]:
+        """This spec and those below it, each with how it came to be included."""
+        way = f"{way} includes {self.name}"
+        yield self, way
+        for spec in self.included.values():
+            yield from spec._ways(way)
+
+    def _code_digest(self, included: Mapping[str, str]) -> str:
+        return identity.code_digest(
+            self.codes,
+            included,
+            {name: (self.folder or Path()) / name for name in self._depends()},
+            self.document.distributions,
+            lambda field, reason: self.source.error(reason, field),
+        )
+
+    def _depends(self) -> list[str]:
+        names = [*self.document.depends, *(name for one in self.document.components for name in one.depends)]
+        return sorted(set(names))
+
+    def _code(self, use: str | None, function: Callable[..., Any] | None) -> Code:
+        if function is not None:
+            return of_function(function, self.document.distributions)
+        if use is None:
+            return Code(coverage="opaque", gaps=("it names no code",))
+        return of_target(use, self.folder, self.document.distributions)
+
+    def _component(self, entry: Entry) -> Component:
+        if entry.name in self.included:
+            return Component(entry=entry, plan=self.included[entry.name].plan)
+        index = self.document.components.index(entry)
+        function = self._function(entry.name, entry.use, "components", index)
+
+        def fail(reason: str) -> SpecError:
+            return self.source.error(reason, "components", index, "use")
+
+        check_signature(function, entry, self.document, fail)
+        return Component(entry=entry, function=function)
+
+    def _combine(self) -> Any:
+        combine = self.document.combine
+        return self._function("combine", combine.use, "combine") if isinstance(combine, Function) else combine
+
+    def _function(self, name: str, use: str | None, *at: str | int) -> Callable[..., Any]:
+        if name in self._functions:
+            return self._functions[name]
+        if use is None:
+            raise self.source.error(f"{name} has no `use`: say which function it is", *at)
+        policy = Policy(self.folder, self.document.distributions, self._trust)
+        return resolve(use, policy, lambda reason: self.source.error(reason, *at, "use"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """How a spec came to be loaded."""
+
+    paths: tuple[Path, ...] = ()
+    """Its file, and before it those that include it."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """Versions by name that the lock of the first has."""
+
+    def longer(self, path: Path) -> _Chain:
+        return _Chain((*self.paths, path), self.pins)
+
+    def has(self, path: Path) -> bool:
+        return path.resolve() in [one.resolve() for one in self.paths]
+
+    def __str__(self) -> str:
+        return f" ({' includes '.join(map(str, self.paths))})" if len(self.paths) > 1 else ""
+
+
+def _sample(sample: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    return inputs if sample is None else {**sample, **inputs}

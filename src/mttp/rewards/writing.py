@@ -1,0 +1,48 @@
+"""Documents as text that reads back as the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from mttp.errors import MissingExtra, SpecError
+
+__all__ = ["to_json", "to_yaml"]
+
+_NUMBER = re.compile(
+    r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(inf|nan))$",
+    re.IGNORECASE,
+)
+_NEEDS_ESCAPES = re.compile("[\x85\u2028\u2029\ufeff]")
+_WIDTH = 110
+
+
+def to_yaml(data: Any) -> str:
+    """Plain data as YAML, with quotes around all text that some version of YAML takes for something else."""
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra(package="pyyaml", extra="spec", purpose="writing a reward spec") from error
+
+    class Dumper(yaml.SafeDumper):
+        """As YAML's own, which knows version 1.1 only, and repeats what is there twice."""
+
+        def ignore_aliases(self, _data: Any) -> bool:
+            return True
+
+        def represent_str(self, data: str) -> Any:
+            style = '"' if _NEEDS_ESCAPES.search(data) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+    return str(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH))
+
+
+def to_json(data: Any) -> str:
+    """Plain data as JSON."""
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    except ValueError as error:
+        raise SpecError(f"the spec holds what JSON can't: {error}") from error

@@ -1,0 +1,216 @@
+"""`mttp spec test` and `mttp spec mutate`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from mttp.cli.app import app
+
+SPECS = Path(__file__).parents[2] / "examples" / "specs"
+GRADERS = """
+def it(text):
+    if text == "boom":
+        raise ValueError("\\x00 <&> no")
+    return float(text)
+"""
+WEAK = """
+mttp: reward-spec/1
+name: weak
+version: 0.1.0
+inputs: {text: string}
+components: [{name: it, kind: rubric, use: "graders:it", range: [0, 1]}]
+combine: weighted_sum
+cases:
+  - {name: fine, kind: valid, input: {text: "1"}, human: 5}
+  - {name: half, kind: near-miss, input: {text: "0.5"}, human: 3}
+"""
+
+
+def run(*args: object) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command."""
+    done = CliRunner().invoke(app, ["spec", *map(str, args)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def weak(tmp_path: Path) -> Path:
+    """A spec whose cases expect next to nothing."""
+    (tmp_path / "graders.py").write_text(GRADERS)
+    file = tmp_path / "weak.yaml"
+    file.write_text(WEAK)
+    return file
+
+
+def failing(weak: Path) -> Path:
+    """The same with a case that is not as expected, and one that raises."""
+    weak.write_text(
+        f"{WEAK}  - {{name: boom, kind: violation, input: {{text: boom}}}}\n"
+        "  - {name: more, kind: valid, input: {text: '0.25'}, expect: {value: 0.5}}\n"
+        "  - {better: half, than: fine}\n"
+    )
+    return weak
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "spreadsheet", "taste"])
+def test_the_examples_pass(name):
+    """
+    All cases as expected, and all faults noticed.
+    """
+    tested, mutated = run("test", SPECS / f"{name}.yaml"), run("mutate", SPECS / f"{name}.yaml", "--strict")
+
+    assert (0, 0) == (tested[0], mutated[0])
+    assert "all as expected" in tested[1]
+    assert "noticed" in mutated[1]
+
+
+def test_a_case_that_fails_is_1(weak):
+    """
+    The report says which, and why; control characters of a grader have no effect.
+    """
+    code, printed, _ = run("test", failing(weak))
+
+    assert 1 == code
+    assert "4 cases, 1 order among them; 3 failed" in printed
+    assert "more: value is 0.25, expected 0.5" in printed
+    assert r"boom: status is error, expected ok: it: ValueError: \x00 <&> no" in printed
+    assert "half over fine: the margin is -0.5, expected more than 0" in printed
+
+
+def test_bad_input_is_3(tmp_path, weak):
+    """
+    A spec that can't be read, and people's scores that are none.
+    """
+    table = tmp_path / "people.csv"
+    table.write_text("case,human\nfine,five\n")
+
+    assert 3 == run("test", tmp_path / "none.yaml")[0]
+    assert 3 == run("mutate", tmp_path / "none.yaml")[0]
+    code, _, said = run("test", weak, "--human", table)
+    assert (3, f"mttp: {table}:2: human is 'five', expected a number\n") == (code, said)
+    table.write_text("name,score\n")
+    assert (
+        f"mttp: {table}:1: it has no column case and no column human\n"
+        == run("test", weak, "--human", table)[2]
+    )
+
+
+def test_wrong_usage_is_2(weak):
+    """
+    As everywhere.
+    """
+    assert 2 == run("test", weak, "--repeats", 0)[0]
+
+
+def test_json_is_one_document(weak):
+    """
+    Cases, components, coverage, agreement, and what failed.
+    """
+    code, printed, _ = run("test", failing(weak), "--json", "--repeats", 2)
+    found = json.loads(printed)
+
+    assert (1, False, 3) == (code, found["passed"], len(found["failed"]))
+    assert ["fine", "half", "boom", "more"] == [one["name"] for one in found["cases"]]
+    assert ([1.0, 1.0], 1.0, True) == tuple(found["cases"][0][name] for name in ("values", "value", "passed"))
+    assert ("it", 1.0) == tuple(found["cases"][0]["components"][0][name] for name in ("name", "value"))
+    assert {"cases": 2, "tau_b": 1.0, "accuracy": 1.0, "pairs": 1} == found["agreement"]
+    assert [("it", [0.25, 0.5, 1.0], None)] == [
+        (one["name"], one["values"], one["gap"]) for one in found["coverage"]
+    ]
+
+
+def test_people_come_from_a_table(tmp_path, weak):
+    """
+    Their scores go before those in the cases.
+    """
+    table = tmp_path / "people.csv"
+    table.write_text("case,human,note\nfine,1,\nhalf,2,odd\n")
+    _, printed, _ = run("test", weak, "--human", table)
+
+    assert "people agree on 0 % of 1 pair that they tell apart; Kendall's tau-b -1, 2 cases" in printed
+
+
+def test_junit_is_well_formed(tmp_path, weak):
+    """
+    A test per case and per order, a failure where one was not as expected, and no character that XML has not.
+    """
+    report = tmp_path / "report.xml"
+    run("test", failing(weak), "--junit", report)
+    suite = ElementTree.parse(report).getroot()
+
+    assert ("weak 0.1.0", "5", "3", "0") == tuple(
+        suite.get(name) for name in ("name", "tests", "failures", "errors")
+    )
+    assert ["fine", "half", "boom", "more", "half over fine"] == [
+        one.get("name") for one in suite.iter("testcase")
+    ]
+    assert "status is error, expected ok: it: ValueError: \ufffd <&> no" == next(suite.iter("failure")).get(
+        "message"
+    )
+
+
+def test_survivors_are_listed(weak):
+    """
+    Faults that no case notices are 1 under `--strict` only.
+    """
+    code, printed, _ = run("mutate", weak)
+    found = json.loads(run("mutate", weak, "--json")[1])
+
+    assert 0 == code
+    assert "weak 0.1.0: 0 of 4 faults noticed" in printed
+    assert "it is upside down" in printed
+    assert (4, 0, 4) == (found["mutants"], found["caught"], len(found["survivors"]))
+    assert 1 == run("mutate", weak, "--strict")[0]
+
+
+def test_cases_that_fail_are_not_mutated(weak):
+    """
+    That is 1: there is nothing to be learned from the faults.
+    """
+    code, printed, _ = run("mutate", failing(weak))
+
+    assert 1 == code
+    assert "its cases fail without any fault, so none was tried" in printed
+
+
+def test_what_differs_is_printed(tmp_path, weak):
+    """
+    A judge that says something else each time is seen in the table, and named below it.
+    """
+    (tmp_path / "graders.py").write_text(
+        "import itertools\nturn = itertools.cycle([0, 1, 1])\ndef it(text):\n    return next(turn)\n"
+    )
+    _, printed, _ = run("test", weak, "--repeats", 3)
+
+    assert "0 to 1" in printed
+    assert "fine: it gave the same input 0 and 1" in printed
+
+
+def test_code_elsewhere_needs_trust(weak):
+    """
+    What a spec may not call it may not test either.
+    """
+    weak.write_text(WEAK.replace("graders:it", "math:fabs").replace("text: string", "x: any"))
+
+    assert 3 == run("test", weak)[0]
+
+
+def test_the_contract_runs_from_anywhere(tmp_path):
+    """
+    What the documentation shows does not hang on where it is run.
+    """
+    program = f"""
+import mttp
+spec = mttp.RewardSpec.load({str(SPECS / "gsm8k.yaml")!r})
+print(spec.score(completion="8", answer="8").value)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+
+    assert "0.7\n" == done.stdout

@@ -1,0 +1,349 @@
+"""The digest of the code that scores: what it covers, and what leaves it as it is."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rewards.specimens import GRADERS, HELPERS, SPEC, changed, load, small, write
+
+import mttp
+from mttp.rewards.code import of_function, of_target
+
+EVERYTHING = '''\
+"""One of everything that a version of Python may write differently."""
+import os.path as paths
+from functools import partial, wraps
+
+TABLE = {"a": 1}
+TABLE["b"] = 2
+TABLE.update(c=3)
+BIG, SMALL, FAR, BYTES, ODD = 12345678901234567890123, 1e-300, 1j, b"\\xff", "\\u0378\\u00e9"
+
+
+def timed(function):
+    @wraps(function)
+    def inner(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return inner
+
+
+class Kept:
+    """A class."""
+
+    x: int = 3
+
+    def m(self):
+        return self.x + TABLE["a"]
+
+
+@timed
+def right(completion, *, w=BIG, **kw):
+    """A docstring."""
+    match completion:
+        case {"a": x, **rest}:
+            pass
+        case [1, *y] | (2 as y):
+            pass
+    with (open("x") as q, open("y") as z):
+        pass
+    text = f"a{completion!r:>{w}}b" "c" f"{w=}{{}}{'n' + f'{w:x}'}{w:}"
+    return len(text) + Kept().m() + SMALL + (lambda v: v + 1)(1) + sum(i for i in [3] if (n := i)) + most(3)
+
+
+most = partial(max, 3, key=ODD.count)
+
+if __name__ == "__main__":
+    right("")
+'''
+
+EXPECTED = "e5f23737cffd0d9e14da3da3d61f7d7595f3a849c430868a6b4b49745ad6632d"
+
+
+def digest(**texts: str) -> str:
+    """The code's digest of the specimen, with some of its files changed."""
+    return load(**texts).code_sha256
+
+
+def code(source: str, name: str = "right") -> object:
+    """The code of a function in a module of this source."""
+    Path("module.py").write_text(source)
+    return of_target(f"module:{name}", Path())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"""Whether the answer is right."""', '"""Another docstring."""'),
+        ('    """Whether the answer is right."""\n', ""),
+        ("def format_reward", "# a comment\n\n\ndef format_reward"),
+        ('"<answer>(.*?)</answer>"', "'<answer>(.*?)</answer>'"),
+        ("    return 1.0 if", "    return   1.0 if  "),
+        ("return 1.0 if", "return (1.0) if"),
+        ("def math_reward", "def unused():\n    return 3\n\n\ndef math_reward"),
+    ],
+    ids=lambda part: part[:20],
+)
+def test_comments_layout_and_docstrings_change_nothing(old, new):
+    """
+    Nor does code that no component reaches.
+    """
+    assert digest() == digest(graders=changed(old, new, GRADERS))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("found[1] == answer", "found[1] != answer"),
+        ("(.*?)", "(.*)"),
+        ('"<think>" in completion', '"<think>" not in completion'),
+        ("rm -rf", "rm -r"),
+        ("import SCALE, scaled", "import SCALE, SCALE as scaled"),
+        ("def math_reward(completion, answer)", "def math_reward(completion, answer, strict=True)"),
+    ],
+    ids=lambda part: part[:20],
+)
+def test_a_change_of_a_grader_changes_the_digest(old, new):
+    """
+    As does what a name is imported as.
+    """
+    assert digest() != digest(graders=changed(old, new, GRADERS))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("SCALE = 1.0", "SCALE = 2.0"),
+        ("float(value) *", "float(value) +"),
+        ("SCALE = 1.0", "SCALE = 1.0\nSCALE *= 2"),
+    ],
+)
+def test_a_change_of_only_a_helper_or_a_constant_changes_the_digest(old, new):
+    """
+    Though the grader's own text is as it was, in another module.
+    """
+    assert digest() != digest(helpers=changed(old, new, HELPERS))
+
+
+def test_what_is_not_reached_in_a_helper_changes_nothing():
+    """
+    Another constant of the same module.
+    """
+    assert digest() == digest(helpers=changed("UNUSED = 1", "UNUSED = 2", HELPERS))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("X = {}\nX['a'] = 1", "X = {}\nX['a'] = 2"),
+        ("X = []\nX.append(1)", "X = []\nX.append(2)"),
+        ("X = 1\nX *= 2", "X = 1\nX *= 2\nX *= 2"),
+        ("X = 1", "X = True"),
+        ("X = 1", "X = 1.0"),
+        ("X = 'a'", "X = b'a'"),
+        ("X = -0.0", "X = 0.0"),
+        ("X = 'a'", "X = 'a '"),
+        ("X = f'{1:x}'", "X = f'{1:d}'"),
+        ("from math import floor as X", "from math import ceil as X"),
+        (
+            "try:\n    import json as X\nexcept ImportError:\n    X = 1",
+            "try:\n    import json as X\nexcept ImportError:\n    X = 2",
+        ),
+        ("class X:\n    y = 1", "class X:\n    y = 2"),
+        (
+            "class Base:\n    y = 1\nclass X(Base):\n    pass",
+            "class Base:\n    y = 2\nclass X(Base):\n    pass",
+        ),
+        ("def wrap(f): return f\n@wrap\ndef X(): pass", "def wrap(f): return None\n@wrap\ndef X(): pass"),
+        (
+            "import functools\nX = functools.partial(max, 1)",
+            "import functools\nX = functools.partial(max, 2)",
+        ),
+        ("print('once')\nX = 1", "print('twice')\nX = 1"),
+    ],
+    ids=lambda part: part[:25].replace("\n", ";"),
+)
+def test_whatever_a_constant_hangs_on_counts(before, after):
+    """
+    What changes it after it is made, classes and their bases, decorators, what partials fix.
+    """
+    use = "\ndef right(completion):\n    return X\n"
+
+    assert code(before + use).parts != code(after + use).parts
+    assert "full" == code(before + use).coverage
+
+
+def test_attributes_of_modules_are_followed():
+    """
+    `import helpers` and `helpers.scaled`, of which nothing else counts.
+    """
+    source = "import helpers\n\ndef right(completion):\n    return helpers.scaled(1)\n"
+    write(".")
+
+    assert ["helpers:SCALE", "helpers:scaled", "module:helpers", "module:right"] == [
+        name for name, _ in code(source).parts
+    ]
+
+
+def test_local_names_are_not_those_of_the_module():
+    """
+    An argument that is called like a function of the module reaches nothing.
+    """
+    source = "def answer(): return 1\n\ndef right(completion, answer):\n    return answer\n"
+
+    assert ["module:right"] == [name for name, _ in code(source).parts]
+
+
+@pytest.mark.parametrize(
+    ("source", "coverage", "gap"),
+    [
+        ("right = lambda completion: 1.0", "opaque", "is a lambda"),
+        (
+            "def make(n):\n    def inner(completion): return n\n    return inner\nright = make(3)",
+            "opaque",
+            "closure",
+        ),
+        ("from math import sqrt as right", "opaque", "no Python source"),
+        ("exec('def right(completion): return 1.0')", "opaque", "is made at run time"),
+        ("def right(completion): return eval(completion)", "partial", "eval, which can reach anything"),
+        ("import wrapt\ndef right(completion): return wrapt.x", "partial", "wrapt, which is not listed"),
+        (f"def right(completion): return 1{' + 1' * 700}", "opaque", "nested too deeply"),
+        ("import re\ndef right(completion): return re.x", "full", ""),
+        ("import mttp\n@mttp.verifier\ndef right(completion): return 1", "full", ""),
+        ("def inner(completion): return 1\nright = inner", "full", ""),
+        ("def inner(c, n): return n\nimport functools\nright = functools.partial(inner, n=1)", "full", ""),
+    ],
+    ids=lambda part: part[:30].replace("\n", ";"),
+)
+def test_how_much_was_read_is_said(source, coverage, gap):
+    """
+    full, partial or opaque, with what is missing.
+    """
+    found = code(source)
+
+    assert coverage == found.coverage
+    assert gap in "".join(found.gaps)
+
+
+def test_a_declared_distribution_is_no_gap():
+    """
+    Its version is in the digest.
+    """
+    Path("module.py").write_text("import wrapt\ndef right(completion): return wrapt.x\n")
+
+    assert "full" == of_target("module:right", Path(), ["wrapt"]).coverage
+
+
+def graded(completion: str) -> float:
+    """A grader of this module."""
+    return float(len(completion)) * WEIGHT
+
+
+WEIGHT = 2.0
+
+
+def test_functions_that_are_given_have_their_code_too():
+    """
+    With what they reach in their own folder, and what a partial fixes.
+    """
+    plain, one, other = (
+        of_function(graded),
+        of_function(functools.partial(graded, 1)),
+        functools.partial(graded, 2),
+    )
+
+    assert ("full", "partial") == (
+        plain.coverage,
+        of_function(functools.partial(graded, [object()])).coverage,
+    )
+    assert ["test_code:WEIGHT", "test_code:graded"] == [name.rpartition(".")[2] for name, _ in plain.parts]
+    assert 3 == len({plain.parts, one.parts, of_function(other).parts})
+
+
+@pytest.mark.parametrize("given", [lambda completion: 1.0, len, functools.partial(lambda completion: 1.0)])
+def test_functions_without_source_are_opaque(given):
+    """
+    Lambdas, what is written in C, and what wraps them.
+    """
+    assert "opaque" == of_function(given).coverage
+
+
+def test_what_exec_made_is_opaque():
+    """
+    Even where it claims to be in a file.
+    """
+    names: dict[str, object] = {"__name__": __name__}
+    exec(compile("def made(completion): return 1.0", __file__, "exec"), names)
+
+    assert "opaque" == of_function(names["made"]).coverage
+
+
+def test_files_and_distributions_that_are_declared_count():
+    """
+    The content of the one, the version of the other.
+    """
+    write()
+    Path("specs/words.txt").write_text("a")
+    document = small(depends=["words.txt"])
+    one = mttp.RewardSpec.from_dict(document, folder="specs").code_sha256
+    Path("specs/words.txt").write_text("b")
+    other = mttp.RewardSpec.from_dict(document, folder="specs").code_sha256
+    declared = mttp.RewardSpec.from_dict(document | {"distributions": ["numpy"]}, folder="specs").code_sha256
+
+    assert 3 == len({one, other, declared})
+
+
+@pytest.mark.parametrize("fields", [{"depends": ["none.txt"]}, {"distributions": ["no-such-distribution"]}])
+def test_what_is_declared_and_not_there_is_an_error(fields):
+    """
+    A digest without it would say less than it seems to.
+    """
+    write()
+    spec = mttp.RewardSpec.from_dict(small(**fields), folder="specs")
+
+    with pytest.raises(mttp.errors.SpecError, match=r"none\.txt can't be read|is not installed"):
+        assert spec.code_sha256
+
+
+def test_a_given_function_and_its_target_have_one_code():
+    """
+    What is read from a file and what was given in Python agree where they are the same.
+    """
+    write()
+    sys.path.insert(0, "specs")
+    try:
+        import graders  # type: ignore[import-not-found]
+    finally:
+        sys.path.remove("specs")
+        for name in ("graders", "helpers"):
+            sys.modules.pop(name, None)
+
+    assert of_target("graders:math_reward", Path("specs")).parts == of_function(graders.math_reward).parts
+
+
+def test_the_digest_is_the_same_on_every_python():
+    """
+    Held against the digest that Python 3.10, 3.11, 3.12 and 3.13 gave.
+    """
+    write(graders=EVERYTHING, spec=changed("graders:math_reward", "graders:right", SPEC))
+    found = of_target("graders:right", Path("specs"))
+
+    assert EXPECTED == hashlib.sha256(repr(found.parts).encode()).hexdigest()
+
+
+def test_another_process_has_the_same_digests():
+    """
+    They hang on nothing that a process has of its own.
+    """
+    spec = load()
+    script = (
+        "import mttp; spec = mttp.RewardSpec.load('specs/gsm8k.yaml'); print(spec.sha256, spec.code_sha256)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert [spec.sha256, spec.code_sha256] == done.stdout.split()

@@ -1,0 +1,372 @@
+"""What components come to: gates first, then what the spec says of the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rewards.made import component, raising, spec
+
+from mttp.episodes import Grade, Spec
+from mttp.rewards.combining import combine, threshold
+from mttp.rewards.document import Entry
+from mttp.rewards.plan import Component, Plan
+
+COMBINES = ("gated", "weighted_sum", "product", "minimum", "lexicographic")
+
+
+def test_the_contract_adds_up():
+    """
+    Values times weights; contributions are what each added.
+    """
+    result = spec(
+        component("math", "verifier", True, weight=0.5, range=(0, 1)),
+        component("format", "rubric", 0.5, weight=0.3, range=(0, 1)),
+        component("language", "rubric", 1.0, weight=0.2, range=(0, 1)),
+        component("no-tool-abuse", "check", True),
+    ).score()
+
+    assert (0.85, "ok", "pass", ()) == (result.value, result.status, result.verdict, result.failed_checks)
+    assert {"math": 0.5, "format": 0.15, "language": 0.2, "no-tool-abuse": None} == {
+        name: grade.contribution for name, grade in result.components.items()
+    }
+
+
+@pytest.mark.parametrize("how", COMBINES)
+def test_a_failed_check_gives_the_floor(how):
+    """
+    However the rest combines, and whatever it is worth.
+    """
+    result = spec(
+        component("math", "verifier", 1.0, range=(-1, 1), priority=1),
+        component("clean", "check", False),
+        component("honest", "check", False),
+        combine=how,
+    ).score()
+
+    assert (-1.0, "ok", "fail", ("clean", "honest")) == (
+        result.value,
+        result.status,
+        result.verdict,
+        result.failed_checks,
+    )
+
+
+def test_the_floor_may_be_stated():
+    """
+    It is the range's minimum unless it is.
+    """
+    made = spec(
+        component("math", "verifier", 1.0, range=(0, 1)), component("clean", "check", False), floor=-2.0
+    )
+
+    assert -2.0 == made.score().value
+
+
+@pytest.mark.parametrize("answer", [float("nan"), None, raising(ValueError("no")), "yes"])
+@pytest.mark.parametrize("on_invalid", ["invalid", "skip"])
+def test_a_check_that_errs_has_not_failed(answer, on_invalid):
+    """
+    The sample is invalid: nobody knows whether the constraint holds, and it can't be skipped.
+    """
+    result = spec(
+        component("math", "verifier", 1.0), component("clean", "check", answer), on_invalid=on_invalid
+    ).score()
+
+    assert (None, ()) == (result.value, result.failed_checks)
+    assert result.status in ("error", "abstained")
+
+
+def test_a_failed_check_outweighs_what_errs():
+    """
+    The floor is the floor, whatever the others would have said; the error is in the result all the same.
+    """
+    result = spec(
+        component("math", "verifier", raising(ValueError("no"))), component("clean", "check", False)
+    ).score()
+
+    assert (0.0, "ok", ("clean",)) == (result.value, result.status, result.failed_checks)
+    assert "math: ValueError: no" == result.error
+
+
+def test_a_failed_verifier_gates():
+    """
+    Under `gated` it gives the floor, unless partial credit is stated, which bounds what is paid.
+    """
+    parts = (
+        component("math", "verifier", 0.0, weight=0.5, range=(0, 1)),
+        component("format", "rubric", 1.0, weight=0.5, range=(0, 1)),
+    )
+
+    assert (0.0, "fail") == (spec(*parts, combine="gated").score().value, spec(*parts).score().verdict)
+    assert 0.2 == spec(*parts, combine="gated", partial_credit=0.2).score().value
+    assert 0.5 == spec(*parts, combine="gated", partial_credit=0.9).score().value
+    assert 0.5 == spec(*parts, combine="weighted_sum").score().value
+
+
+def test_a_verifier_passes_at_its_threshold():
+    """
+    By default the highest value of its range; else what is stated.
+    """
+    parts = {"kind": "verifier", "use": lambda: 0.6, "range": (0, 1)}
+
+    assert "fail" == spec({"name": "tests", **parts}).score().verdict
+    assert "pass" == spec({"name": "tests", **parts, "threshold": 0.5}).score().verdict
+    assert (1.0, 2.0, 0.5, None) == (
+        threshold("check", None, None),
+        threshold("check", None, (0, 2)),
+        threshold("verifier", 0.5, (0, 2)),
+        threshold("rubric", 0.5, (0, 2)),
+    )
+
+
+@pytest.mark.parametrize(("value", "weight"), [(0.5, 0.4), (-0.5, 0.4), (0.5, -0.4)])
+def test_a_penalty_takes_off(value, weight):
+    """
+    Whichever sign it is written with: a penalty that pays would be a bonus for the fault.
+    """
+    made = spec(component("math", "verifier", 1.0), component("long", "penalty", value, weight=weight))
+
+    assert 0.8 == made.score().value
+
+
+@pytest.mark.parametrize(("how", "value"), [("product", 0.2), ("minimum", 0.4)])
+def test_products_and_minima(how, value):
+    """
+    They are of values; weights count in sums, and penalties are taken off after.
+    """
+    made = spec(
+        component("one", "rubric", 0.5, weight=7.0),
+        component("other", "rubric", 0.6),
+        component("long", "penalty", 0.1),
+        combine=how,
+    )
+
+    assert pytest.approx(value) == made.score().value
+
+
+@pytest.mark.parametrize(
+    ("answers", "value"),
+    [((1.0, 1.0, 0.5), 2.5), ((1.0, 0.9, 1.0), 1.9), ((0.9, 1.0, 1.0), 0.9)],
+)
+def test_lexicographic_counts_what_comes_next_once_all_before_is_reached(answers, value):
+    """
+    What matters more is never traded for what matters less.
+    """
+    safe, right, neat = answers
+    made = spec(
+        component("neat", "rubric", neat, range=(0, 1), priority=3),
+        component("safe", "verifier", safe, range=(0, 1), priority=1),
+        component("right", "verifier", right, range=(0, 1), priority=2),
+        combine="lexicographic",
+    )
+
+    assert value == made.score().value
+
+
+def test_the_users_own_function_combines():
+    """
+    It gets values and weights by name, and what it gives is read as a component's answer is.
+    """
+
+    def best(values, weights):
+        return max(values[name] * weights[name] for name in values)
+
+    parts = (component("one", "rubric", 0.5, weight=3.0), component("other", "rubric", 1.0))
+
+    assert 1.5 == spec(*parts, combine=best).score().value
+    assert (None, "combine: KeyError: 'x'") == (
+        (result := spec(*parts, combine=lambda values, weights: values["x"]).score()).value,
+        result.error,
+    )
+    assert "combine: returned nan" == spec(*parts, combine=lambda values, weights: math.nan).score().error
+    assert "abstained" in str(spec(*parts, combine=lambda values, weights: None).score().error)
+
+
+def test_what_errs_may_be_skipped_or_give_the_floor():
+    """
+    Both have to be stated; the weights of the others stay as they are.
+    """
+    parts = (
+        component("math", "verifier", 1.0, weight=0.5, range=(0, 1)),
+        component("style", "judge", raising(ValueError("no")), weight=0.5, range=(0, 1)),
+    )
+    invalid, skipped, floored = (spec(*parts, on_invalid=how).score() for how in ("invalid", "skip", "floor"))
+
+    assert [(None, "error"), (0.5, "ok"), (0.0, "ok")] == [
+        (one.value, one.status) for one in (invalid, skipped, floored)
+    ]
+    assert {"style: ValueError: no"} == {one.error for one in (invalid, skipped, floored)}
+    assert ("style",) == skipped.invalid
+
+
+def test_a_gate_is_not_skipped():
+    """
+    A verifier that errs under `gated` would let pass what nobody verified.
+    """
+    made = spec(
+        component("math", "verifier", None),
+        component("style", "rubric", 1.0),
+        combine="gated",
+        on_invalid="skip",
+    )
+
+    assert (None, "abstained") == (made.score().value, made.score().status)
+
+
+def test_when_nothing_answers_there_is_nothing_to_skip_to():
+    """
+    A sample of which nothing is known has no reward.
+    """
+    assert None is spec(component("style", "judge", None), on_invalid="skip").score().value
+
+
+def test_beyond_its_range_a_reward_is_an_error_or_clipped():
+    """
+    Which of both is stated; a clipped reward is counted. What rounding adds is no fault.
+    """
+    parts = (component("math", "verifier", 1.5), component("clean", "check", True))
+    strict, clipped = spec(*parts, range=(0, 1)).score(), spec(*parts, range=(0, 1), clip=True).score()
+    rounded = spec(*[component(f"c{i}", "rubric", 1.0, weight=0.1) for i in range(10)], range=(0, 1)).score()
+
+    assert (None, "the reward 1.5 is beyond its range [0.0, 1.0]") == (strict.value, strict.error)
+    assert (1.0, True, 1) == (clipped.value, clipped.clipped, clipped.clips)
+    assert (1.0, False) == (rounded.value, rounded.clipped)
+
+
+def test_a_sum_beyond_a_float_is_an_error():
+    """
+    Finite values may add up to none.
+    """
+    made = spec(component("one", "rubric", 1e308), component("other", "rubric", 1e308))
+
+    assert (None, "the reward is beyond a float") == (made.score().value, made.score().error)
+
+
+def test_only_checks_pay_all_or_nothing():
+    """
+    A spec of gates gives its range's ends.
+    """
+    assert 1.0 == spec(component("clean", "check", True)).score().value
+    assert 0.0 == spec(component("clean", "check", False)).score().value
+
+
+def test_an_included_spec_is_a_component():
+    """
+    Its reward is the value, its grades are the parts; its own gates gate its own part.
+    """
+    inner = spec(component("words", "rubric", 0.5, range=(0, 1)), component("polite", "check", False))
+    made = spec(
+        component("math", "verifier", 1.0, weight=0.5, range=(0, 1)),
+        include=[{"spec": inner, "as": "style", "weight": 0.5, "version": "1.0.0"}],
+    )
+    result = made.score()
+
+    assert (0.5, "pass", ()) == (result.value, result.verdict, result.failed_checks)
+    assert ["words", "polite"] == [part.name for part in result.components["style"].parts]
+
+
+def test_an_included_spec_may_gate_as_a_check():
+    """
+    Its reward is then held against the highest that it can give.
+    """
+    inner = spec(component("polite", "check", False))
+    made = spec(
+        component("math", "verifier", 1.0, range=(0, 1)),
+        include=[{"spec": inner, "as": "manners", "kind": "check", "version": "1.0.0"}],
+    )
+
+    assert (0.0, ("manners",)) == (made.score().value, made.score().failed_checks)
+
+
+# Properties.
+
+KINDS = ("verifier", "check", "rubric", "shaping", "penalty", "judge")
+statuses = st.sampled_from(["ok", "ok", "ok", "ok", "error", "abstained"])
+
+
+@st.composite
+def graded(draw: st.DrawFn) -> tuple[Plan, list[Grade]]:
+    """A plan, and grades of its components."""
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=6))
+    components, grades = [], []
+    for index, kind in enumerate(kinds):
+        weight, priority = draw(st.floats(0, 10)), draw(st.integers(1, 3))
+        fields: dict[str, Any] = {"name": f"c{index}", "kind": kind, "weight": weight, "range": (0, 1)}
+        components.append(Component(entry=Entry(**fields, priority=priority)))
+        status = draw(statuses)
+        value = draw(st.floats(0, 1)) if status == "ok" else None
+        grades.append(_grade(components[-1].entry, value, status))
+    plan = Plan(
+        identity=Spec(name="any"),
+        components=tuple(components),
+        combine=draw(st.sampled_from(COMBINES)),  # type: ignore[arg-type]  # each is one
+        floor=draw(st.floats(-5, 0)),
+        partial_credit=draw(st.none() | st.floats(0, 1)),
+        on_invalid=draw(st.sampled_from(["invalid", "floor", "skip"])),
+    )
+    return plan, grades
+
+
+def _grade(entry: Entry, value: float | None, status: str = "ok") -> Grade:
+    least = threshold(entry.kind, entry.threshold, entry.range)
+    verdict = None if least is None or value is None else ("pass" if value >= least else "fail")
+    weight = None if entry.kind == "check" else entry.weight
+    return Grade(name=entry.name, kind=entry.kind, value=value, status=status, weight=weight, verdict=verdict)
+
+
+@settings(max_examples=300, deadline=None)
+@given(graded(), st.randoms())
+def test_order_never_matters(given_: tuple[Plan, list[Grade]], random: Any) -> None:
+    """
+    The same grades in any order come to the same, to the last bit.
+    """
+    plan, grades = given_
+    shuffled = random.sample(grades, len(grades))
+    turned = replace(plan, components=tuple(random.sample(plan.components, len(plan.components))))
+
+    assert combine(plan, grades) == combine(turned, shuffled)
+
+
+@settings(max_examples=300, deadline=None)
+@given(graded())
+def test_gates_dominate(given_: tuple[Plan, list[Grade]]) -> None:
+    """
+    A check that failed gives the floor, whatever else is true of the sample.
+    """
+    plan, grades = given_
+    entry = Entry(name="gate", kind="check", range=(0, 1))
+    closed = replace(plan, components=(*plan.components, Component(entry=entry)))
+    found = combine(closed, [*grades, _grade(entry, 0.0)])
+
+    assert (plan.floor, "ok", "fail") == (found.value, found.status, found.verdict)
+    assert "gate" in found.failed_checks
+
+
+@settings(max_examples=500, deadline=None)
+@given(graded(), st.integers(0, 5), st.floats(0, 1))
+def test_more_of_what_is_wanted_never_pays_less(
+    given_: tuple[Plan, list[Grade]], place: int, other: float
+) -> None:
+    """
+    Where weights and values are not negative, a higher value gives no lower reward, and a penalty no higher.
+    """
+    plan, grades = given_
+    place %= len(grades)
+    grade, entry = grades[place], plan.components[place].entry
+    if grade.value is None:
+        return
+    low, high = sorted((grade.value, other))
+    rewards = [
+        combine(plan, [*grades[:place], _grade(entry, value), *grades[place + 1 :]]).value
+        for value in (low, high)
+    ]
+    if rewards[0] is None or rewards[1] is None:
+        return
+    less, more = rewards if entry.kind != "penalty" else reversed(rewards)
+
+    assert less <= more + 1e-12 or more == plan.floor or less == plan.floor

@@ -1,0 +1,85 @@
+"""The marks of components, and what they leave as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+import mttp
+from mttp.rewards.components import Mark, mark_of
+
+KINDS = ("verifier", "check", "rubric", "shaping", "penalty", "judge")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bare_mark_says_the_kind(kind):
+    """
+    Each decorator marks a function by its own name.
+    """
+
+    @getattr(mttp, kind)
+    def grader(completion):
+        return 1.0
+
+    assert Mark(kind=kind) == mark_of(grader)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mark_takes_options(kind):
+    """
+    Options are kept with the mark, for a spec that is built in Python.
+    """
+
+    @getattr(mttp, kind)(name="other", weight=0.5)
+    def grader(completion):
+        return 1.0
+
+    assert Mark(kind=kind, options={"name": "other", "weight": 0.5}) == mark_of(grader)
+
+
+def test_a_marked_function_is_the_function():
+    """
+    It is called as before.
+    """
+
+    def grader(completion):
+        return len(completion)
+
+    assert mttp.rubric(grader) is grader
+    assert 3 == grader("abc")
+
+
+def test_only_a_function_is_marked():
+    """
+    An option without its name is no function, and said to be none.
+    """
+    with pytest.raises(TypeError, match=r"@mttp\.rubric marks a function, not 0\.5"):
+        mttp.rubric(0.5)
+
+
+def test_check_checks_a_recording_as_well(session):
+    """
+    What is no function is a recording.
+    """
+    with mttp.episode():
+        pass
+
+    assert [] == list(mttp.check(session))
+
+
+def test_marked_functions_make_a_spec():
+    """
+    Functions that say their kind need nothing else.
+    """
+
+    @mttp.verifier(weight=0.75, range=(0, 1))
+    def right(completion, answer):
+        return completion == answer
+
+    @mttp.penalty(name="long", weight=0.25, range=(0, 1))
+    def too_long(completion):
+        return len(completion) > 3
+
+    made = mttp.RewardSpec(name="made", version="1.0.0", components=[right, too_long], combine="weighted_sum")
+
+    assert 0.75 == made.score(completion="8", answer="8").value
+    assert 0.5 == made.score(completion="8888", answer="8888").value

@@ -1,0 +1,263 @@
+"""Specs made of specs: from files, from directories, from installed packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mttp.errors import SpecError
+from mttp.rewards.spec import RewardSpec
+from mttp.rewards.versions import constraint, version
+from mttp.rewards.writing import to_yaml
+
+GRADER = "def right(completion):\n    return {value}\n"
+
+
+def put(path: str, *, name: str = "", number: str = "1.0.0", include: Any = (), value: float = 1.0) -> Path:
+    """A spec's file with one component, its grader beside it."""
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (place.parent / "graders.py").write_text(GRADER.format(value=value))
+    component = {"name": "right", "kind": "rubric", "use": "graders:right", "range": [0, 1]}
+    document = {
+        "mttp": "reward-spec/1",
+        "name": name or place.stem,
+        "version": number,
+        "combine": "weighted_sum",
+        "components": [component],
+        "include": list(include),
+    }
+    place.write_text(to_yaml(document))
+    return place
+
+
+def part(spec: str, version: str | None = None, name: str = "inner", **fields: Any) -> dict[str, Any]:
+    """An include as a file says it."""
+    return {"spec": spec, "as": name, **({"version": version} if version else {}), **fields}
+
+
+def test_an_included_spec_is_a_component():
+    """
+    With its own graders, its name here, its weight here; its reward's range is that of the component.
+    """
+    put("shared/format.yaml", value=0.5)
+    spec = RewardSpec.load(
+        put("main.yaml", include=[part("shared/format.yaml", "^1.0", "format", weight=0.2)])
+    )
+
+    result = spec.score(completion="")
+
+    assert (1.1, 0.1) == (result.value, pytest.approx(result.components["format"].contribution))
+    assert ((0.0, 1.2), (0.0, 1.0)) == (spec.range, spec.parts[1].range)
+
+
+def test_what_is_included_is_part_of_the_identity():
+    """
+    A change of its rules changes the digest, a change of its code that of the code.
+    """
+    main = put("main.yaml", include=[part("shared/format.yaml")])
+    inner = put("shared/format.yaml")
+    before = RewardSpec.load(main).identity
+    put("shared/format.yaml", value=0.5)
+    recoded = RewardSpec.load(main).identity
+    inner.write_text(inner.read_text().replace("weighted_sum", "minimum"))
+    ruled = RewardSpec.load(main).identity
+
+    assert before.sha256 == recoded.sha256 != ruled.sha256
+    assert before.code_sha256 != recoded.code_sha256 == ruled.code_sha256
+
+
+def test_of_several_versions_in_a_directory_the_newest_that_fits_is_taken():
+    """
+    `shared/format` is whichever file in `shared` says that it is called so.
+    """
+    for number in ("1.1.0", "1.10.0", "1.9.0", "2.0.0", "1.11.0-rc.1"):
+        put(f"shared/format-{number}.yaml", name="format", number=number)
+    spec = RewardSpec.load(put("main.yaml", include=[part("shared/format", "^1.0")]))
+
+    assert "1.10.0" == spec.included["inner"].version
+
+
+@pytest.mark.parametrize(
+    ("include", "words"),
+    [
+        (part("shared/nothing.yaml"), "there is no spec 'shared/nothing.yaml'"),
+        (part("mian.yaml"), "did you mean 'main.yaml'?"),
+        (part("shared/format.yaml", "^2.0"), "is there as 1.0.0, and ^2.0 is asked for"),
+        (part("shared/format.yaml", "newest"), "'newest' is no version"),
+    ],
+    ids=["missing", "misspelled", "other version", "no version"],
+)
+def test_what_can_not_be_included_is_said_with_its_line(include, words):
+    """
+    With the file that includes it.
+    """
+    put("shared/format.yaml")
+
+    with pytest.raises(SpecError, match=r"^main\.yaml:\d+:\d+: ") as caught:
+        RewardSpec.load(put("main.yaml", include=[include]))
+
+    assert words in str(caught.value)
+
+
+def test_a_loop_of_includes_shows_the_chain():
+    """
+    From the spec that was loaded to the one that closes it.
+    """
+    put("c.yaml", include=[part("a.yaml")])
+    put("b.yaml", include=[part("c.yaml")])
+    put("a.yaml", include=[part("b.yaml")])
+
+    with pytest.raises(
+        SpecError, match=r"a loop .a\.yaml includes b\.yaml includes c\.yaml includes a\.yaml."
+    ):
+        RewardSpec.load("a.yaml")
+
+
+def test_a_fault_deep_down_shows_the_chain():
+    """
+    It is in the file that has it, and says how that was included.
+    """
+    put("b.yaml", include=[part("nothing.yaml")])
+    put("a.yaml", include=[part("b.yaml")])
+
+    with pytest.raises(SpecError, match=r"^b\.yaml:.*there is no spec.*\(a\.yaml includes b\.yaml\)"):
+        RewardSpec.load("a.yaml")
+
+
+def test_one_name_at_two_versions_is_a_conflict():
+    """
+    Both ways to it are shown.
+    """
+    put("one/format.yaml", number="1.0.0")
+    put("two/format.yaml", number="2.0.0")
+    put("style.yaml", include=[part("two/format.yaml")])
+    main = put(
+        "main.yaml", include=[part("one/format.yaml", None, "format"), part("style.yaml", None, "style")]
+    )
+
+    with pytest.raises(SpecError) as caught:
+        RewardSpec.load(main)
+
+    assert "format is included twice, as 1.0.0 (main includes format)" in str(caught.value)
+    assert "as 2.0.0 (main includes style includes format)" in str(caught.value)
+
+
+def test_the_same_spec_may_be_included_twice():
+    """
+    Under two names, at one version.
+    """
+    put("format.yaml")
+    spec = RewardSpec.load(
+        put("main.yaml", include=[part("format.yaml", None, "a"), part("format.yaml", None, "b")])
+    )
+
+    assert ["right", "a", "b"] == [one.name for one in spec.parts]
+
+
+ENTRY_POINTS = "[mttp.reward_specs]\nacme = acme_rewards.specs\nform = acme_rewards.specs:format\n"
+
+
+def wheel() -> Path:
+    """A wheel that brings specs of two sorts of entry points."""
+    put("wheel/acme_rewards/specs/format.yaml", number="1.4.0", value=0.5)
+    put("wheel/acme_rewards/specs/tone.yaml", number="0.1.0", value=0.5)
+    Path("wheel/acme_rewards/__init__.py").write_text("raise SystemExit('imported')\n")
+    info = "acme_rewards-1.0.dist-info"
+    files = {
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: acme-rewards\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": ENTRY_POINTS,
+    }
+    path = Path("acme_rewards-1.0-py3-none-any.whl")
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(Path("wheel").rglob("*.*")):
+            archive.write(file, file.relative_to("wheel"))
+        for name, text in files.items():
+            archive.writestr(name, text)
+        record = "".join(f"{name},,\n" for name in [*archive.namelist(), f"{info}/RECORD"])
+        archive.writestr(f"{info}/RECORD", record)
+    return path
+
+
+@pytest.fixture
+def installed(monkeypatch) -> None:
+    """That wheel, installed by pip into a directory of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        "site",
+    ]
+    subprocess.run([*command, "--disable-pip-version-check", str(wheel())], check=True, capture_output=True)
+    monkeypatch.syspath_prepend(str(Path("site").resolve()))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"), [("form", "format"), ("acme/tone", "tone"), ("acme/format", "format")]
+)
+@pytest.mark.usefixtures("installed")
+def test_specs_of_installed_packages_are_included_by_name(spec, expected):
+    """
+    By an entry point for one spec, or for a package of them; the package's own code is not imported for it.
+    """
+    found = RewardSpec.load(put("main.yaml", include=[part(spec)]))
+
+    assert expected == found.included["inner"].name
+    assert 1.5 == found.score(completion="").value
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_spec_that_is_misspelled_names_the_nearest():
+    """
+    Among the entry points that there are.
+    """
+    with pytest.raises(SpecError, match="did you mean 'form'"):
+        RewardSpec.load(put("main.yaml", include=[part("fom")]))
+
+
+@pytest.mark.parametrize(
+    ("text", "takes", "refuses"),
+    [
+        ("^1.2", ["1.2.0", "1.9.3"], ["1.1.9", "2.0.0", "2.0.0-rc.1"]),
+        ("^0.2", ["0.2.0", "0.2.9"], ["0.3.0", "1.0.0"]),
+        ("^0.0.3", ["0.0.3"], ["0.0.4"]),
+        ("~1.2", ["1.2.0", "1.2.9"], ["1.3.0"]),
+        ("~1.2.3", ["1.2.3", "1.2.9"], ["1.2.2", "1.3.0"]),
+        ("~1", ["1.0.0", "1.9.0"], ["2.0.0"]),
+        (">=1.2, <2", ["1.2.0", "1.99.0"], ["2.0.0", "1.1.0"]),
+        (">1.2", ["1.3.0"], ["1.2.9"]),
+        ("<=1.2", ["1.2.9"], ["1.3.0"]),
+        ("1.2.0", ["1.2.0"], ["1.2.1"]),
+        ("=1.2", ["1.2.0", "1.2.7"], ["1.3.0"]),
+        (">=1.2.0-rc.2", ["1.2.0-rc.10", "1.2.0"], ["1.2.0-rc.1"]),
+    ],
+)
+def test_constraints_take_the_versions_they_say(text, takes, refuses):
+    """
+    As other package managers read them; early versions only where one is named.
+    """
+    wanted = constraint(text)
+
+    assert [(one, True) for one in takes] == [(one, wanted.takes(one)) for one in takes]
+    assert [(one, False) for one in refuses] == [(one, wanted.takes(one)) for one in refuses]
+
+
+def test_versions_are_ordered_as_semantic_versions_are():
+    """
+    By numbers, an early one before the one that it leads to.
+    """
+    ordered = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0", "1.2.0", "1.10.0"]
+    mixed = ["1.10.0", "1.0.0-beta.11", "1.0.0", "1.0.0-alpha", "1.2.0", "1.0.0-beta.2", "1.0.0-alpha.1"]
+
+    assert ordered == sorted(mixed, key=version)

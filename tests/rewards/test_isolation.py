@@ -1,0 +1,183 @@
+"""Components in a process of their own, which can be ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from polling import eventually
+from rewards.made import answering
+
+import mttp
+
+GRADERS = """
+import os, re, time
+
+def fine(completion):
+    print("to standard output")
+    said = {"label": "long", "explanation": "counted", "evidence": {"pid": os.getpid()}}
+    return {"value": len(completion), **said}
+
+def stuck(completion):
+    while True:
+        pass
+
+def hog(completion):
+    return bool(re.fullmatch(r"(a+)+b", completion))
+
+def dying(completion):
+    os._exit(7)
+
+class Own:
+    def __repr__(self):
+        return "<my own>"
+
+def odd(completion):
+    return 1.0, {"evidence": [Own(), (1, 2.5)]}
+
+async def slowly(completion):
+    return 0.5
+
+def many(completions):
+    return [float(len(one)) for one in completions]
+"""
+
+SPEC = """
+mttp: reward-spec/1
+name: apart
+version: 1.0.0
+inputs: {{completion: any}}
+components:
+  - {{name: it, kind: rubric, use: "graders:{use}", isolation: process, timeout: {timeout}{more}}}
+"""
+
+
+@pytest.fixture
+def apart(tmp_path: Path):
+    """Makes a spec of one component in a process of its own."""
+
+    def make(use: str, timeout: float = 60.0, more: str = "") -> mttp.RewardSpec:
+        (tmp_path / "graders.py").write_text(GRADERS)
+        file = tmp_path / f"{use}.yaml"
+        file.write_text(SPEC.format(use=use, timeout=timeout, more=more))
+        return mttp.RewardSpec.load(file)
+
+    return make
+
+
+def test_a_worker_answers_as_the_function_would(apart, capfd):
+    """
+    Value and reasons come back, from the same process each time; what it prints is kept off the answers.
+    """
+    made = apart("fine")
+    grades = [made.score(completion="abc").components["it"] for _ in range(2)]
+
+    assert [(3.0, "long", "counted")] * 2 == [(one.value, one.label, one.explanation) for one in grades]
+    assert os.getpid() != grades[0].evidence["pid"] == grades[1].evidence["pid"]
+    assert "to standard output" in capfd.readouterr().err
+
+
+def test_what_never_ends_is_ended(apart):
+    """
+    At its limit the worker is killed; the sample is invalid and says why.
+    """
+    result = apart("stuck", timeout=0.2).score(completion="abc")
+
+    assert (None, "it: timed out after 0.2 s") == (result.value, result.error)
+
+
+def test_what_holds_the_interpreter_is_ended_too(apart):
+    """
+    A regular expression that runs away gives no other thread a turn.
+    """
+    result = apart("hog", timeout=0.3).score(completion="a" * 60)
+
+    assert "it: timed out after 0.3 s" == result.error
+
+
+def test_a_worker_that_dies_is_replaced(apart):
+    """
+    Its sample is invalid, the next one has a new worker.
+    """
+    made = apart("dying")
+
+    assert ["it: the worker ended with exit code 7"] * 2 == [made.score(completion="a").error for _ in "ab"]
+
+
+def test_what_can_t_be_sent_is_said(apart):
+    """
+    A sample that can't be sent is invalid; of evidence comes back what JSON can say.
+    """
+    assert "it: the sample can't be sent to a worker" in apart("fine").score(completion=lambda: 1).error
+    assert ["<my own>", [1, 2.5]] == apart("odd").score(completion="a").components["it"].evidence
+
+
+def test_asynchronous_and_batch_functions_work_apart(apart):
+    """
+    Whatever the function is like, it is called as it would be here.
+    """
+    assert 0.5 == apart("slowly").score(completion="a").value
+    batch = apart("many", more=", arity: batch")
+    assert [1.0, 2.0] == [one.value for one in batch.score_batch([{"completion": "a"}, {"completion": "ab"}])]
+
+
+def test_calls_at_once_have_workers_each(apart):
+    """
+    As many workers as calls are made at once.
+    """
+    results = apart("fine").score_batch([{"completion": "a"}] * 8, concurrency=2)
+
+    assert [1.0] * 8 == [result.value for result in results]
+    assert len({result.components["it"].evidence["pid"] for result in results}) <= 2
+
+
+def test_a_changed_spec_is_not_scored_by(apart, tmp_path):
+    """
+    A worker that would score by other code than this process loaded refuses.
+    """
+    made = apart("fine")
+    _ = made.plan
+    (tmp_path / "graders.py").write_text(GRADERS.replace("len(completion)", "2 * len(completion)"))
+
+    assert "has changed since it was loaded; load it again" in made.score(completion="a").error
+
+
+def test_isolation_needs_a_file():
+    """
+    A worker loads the spec by its path.
+    """
+    with pytest.raises(ValueError, match="isolation: process needs a spec file"):
+        answering(1.0, isolation="process").score()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(("use", "last"), [("fine", "a"), ("hog", "a" * 60)])
+def test_a_worker_ends_with_its_parent(apart, use, last):
+    """
+    However the training process ends, and even where a component holds the interpreter.
+    """
+    made = apart(use, timeout=1.0)
+    program = f"""
+import mttp, os, signal, threading, time
+spec = mttp.RewardSpec.load({str(made.path)!r})
+spec.score(completion="b")
+print(spec.plan.prepared["workers"]._idle[0]._process.pid, flush=True)
+threading.Thread(target=lambda: spec.score(completion={last!r}), daemon=True).start()
+time.sleep(0.2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    worker = int(done.stdout)
+
+    assert eventually(lambda: not _runs(worker))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,211 @@
+"""Rules of a good reward, each broken once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rewards.specimens import GRADERS, SPEC, changed, load
+
+import mttp
+from mttp.rewards.lint import RULES, lint
+
+MATH = 'use: "graders:math_reward", weight: 0.5, range: [0, 1]'
+CHECK = '  - {name: no-tool-abuse, kind: check, use: "graders:no_tool_abuse"}\n'
+RUBRICS = "".join(
+    f'  - {{name: r{n}, kind: rubric, use: "graders:language_reward", weight: 0.0625, range: [0, 1]}}\n'
+    for n in range(4)
+)
+JUDGE = """\
+mttp: reward-spec/1
+name: taste
+version: 1.0.0
+components:
+  - {name: taste, kind: judge, use: "graders:language_reward", range: [0, 1]}
+combine: weighted_sum
+"""
+
+BROKEN = [
+    ("weights", "error", "weight: 0.3", "weight: -0.3", 7, "negative weight"),
+    ("weights", "warning", "weight: 0.3", "weight: 0.4", 5, "add up to 1.1"),
+    ("weights", "warning", 'tool_abuse"', 'tool_abuse", weight: 2', 9, "its weight says nothing"),
+    ("unreachable", "error", "weight: 0.3", "weight: 0", 7, "has the weight 0"),
+    ("unreachable", "error", MATH, MATH.replace("[0, 1]", "[1, 1]"), 6, "can only be 1"),
+    ("unreachable", "error", MATH, f"{MATH}, threshold: 2", 6, "passes from 2 on"),
+    ("unreachable", "warning", "weighted_sum", "lexicographic", 6, "no priority"),
+    ("nothing-gates", "warning", "kind: verifier", "kind: rubric", 10, "no verifier that could fail"),
+    ("large-shaping", "error", "kind: verifier", "kind: shaping", 6, "shaping can pay 0.5, and the goal 0.5"),
+    ("many-criteria", "warning", CHECK, f"{CHECK}{RUBRICS}", 13, "of 6 rubric criteria"),
+    ("bundled-criterion", "warning", "name: format", "name: short-and-sweet", 7, "two things at once"),
+    (
+        "bundled-criterion",
+        "warning",
+        "weight: 0.3",
+        'weight: 0.3, description: "short and sweet"',
+        7,
+        "two things",
+    ),
+    ("no-exploit", "warning", "kind: exploit", "kind: unusual", 11, "no case is an exploit"),
+    (
+        "no-range",
+        "error",
+        f"{MATH}",
+        MATH.replace(", range: [0, 1]", ""),
+        6,
+        "nor that a failed no-tool-abuse",
+    ),
+    (
+        "style-over-substance",
+        "warning",
+        "weight: 0.3",
+        "weight: 0.4",
+        7,
+        "style can pay 0.6, and being right 0.5",
+    ),
+    (
+        "high-floor",
+        "error",
+        "combine: weighted_sum",
+        "combine: weighted_sum\nfloor: 0.25",
+        11,
+        "cheating pays",
+    ),
+    ("unread-code", "error", "graders:language_reward", "graders:anything", 8, "is a lambda"),
+    ("unread-code", "warning", "graders:language_reward", "graders:foreign", 8, "wrapt, which is not listed"),
+    (
+        "impossible-case",
+        "error",
+        'answer: "8"}\n    expect: {value: 1.0}',
+        "answer: 8}\n    expect: {}",
+        14,
+        "quote it",
+    ),
+    ("impossible-case", "error", "value: 1.0", "value: 1.5", 15, "rewards are within [0, 1]"),
+    ("impossible-case", "error", "max: 0.7", "max: -1", 19, "what can't be"),
+    ("impossible-case", "error", "value: 1.0", "failed_checks: [leak]", 15, "name one of: no-tool-abuse"),
+    ("impossible-case", "error", "value: 1.0", "components: {maths: 1}", 15, "which is no component"),
+    ("other-kind", "warning", "graders:language_reward", "graders:decorated", 8, "decorated as a shaping"),
+]
+MORE = (
+    GRADERS
+    + """
+
+import mttp
+import wrapt
+
+anything = lambda completion: 1.0
+
+
+def foreign(completion):
+    return wrapt.x
+
+
+@mttp.shaping
+def decorated(completion):
+    return 1.0
+"""
+)
+
+
+def test_the_specimen_breaks_none():
+    """
+    What the documentation shows as good is found good.
+    """
+    assert [] == lint(load())
+
+
+@pytest.mark.parametrize(
+    ("rule", "severity", "old", "new", "line", "words"),
+    BROKEN,
+    ids=lambda part: str(part)[:20],
+)
+def test_a_broken_rule_is_found_with_its_reason_and_line(rule, severity, old, new, line, words):
+    """
+    And with what to do.
+    """
+    spec = changed(old, new)
+    if rule == "nothing-gates":
+        spec = changed("combine: weighted_sum", "combine: gated", spec)
+    if rule == "large-shaping":
+        spec = changed("weight: 0.5", "weight: 0.6", spec)
+        words = "shaping can pay 0.6"
+    found = [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == rule]
+
+    assert (severity, line) == (found[0].severity, found[0].line)
+    assert words in f"{found[0].reason}; {found[0].fix}"
+    assert found[0].fix
+
+
+def test_a_judge_alone_is_found():
+    """
+    Where nothing deterministic stands beside it.
+    """
+    found = {one.rule for one in lint(load(spec=JUDGE))}
+
+    assert {"lone-judge", "no-exploit"} == found
+
+
+def test_an_include_without_a_version_is_found():
+    """
+    The fix names the version that there is.
+    """
+    inner = changed("gsm8k", "inner", SPEC)
+    Path("specs").mkdir()
+    Path("specs/inner.yaml").write_text(inner)
+    spec = load(spec=changed("combine:", "include: [{spec: inner.yaml, as: inner, weight: 0.1}]\ncombine:"))
+
+    (found,) = [one for one in lint(spec) if one.rule == "unpinned-include"]
+
+    assert (10, 'pin it: version: "^1.2.0"') == (found.line, found.fix)
+
+
+def test_a_range_below_the_floor_would_pay_the_cheat():
+    """
+    A stated range whose lowest value is above what a sample may get, or a floor above the lowest reward.
+    """
+    spec = changed("range: [0, 1]}\n  - {name: format", "range: [-1, 1]}\n  - {name: format")
+
+    assert [] == [one for one in lint(load(spec=spec)) if one.rule == "high-floor"]
+    found = lint(load(spec=changed("combine: weighted_sum", "combine: weighted_sum\nfloor: 0", spec)))
+    assert [("high-floor", 11)] == [(one.rule, one.line) for one in found if one.severity == "error"]
+
+
+def test_opaque_code_may_state_its_version():
+    """
+    Then its author answers for it.
+    """
+    spec = changed('graders:language_reward"', 'graders:anything", version: "1"')
+
+    assert [] == [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == "unread-code"]
+
+
+def test_without_imports_nothing_is_imported():
+    """
+    And everything that needs none is found all the same.
+    """
+    spec = load(
+        spec=changed("weight: 0.3", "weight: 0.4"), graders=GRADERS + "\nraise SystemExit('imported')\n"
+    )
+
+    assert {"weights", "style-over-substance"} == {one.rule for one in lint(spec, imports=False)}
+
+
+def test_every_rule_is_tested():
+    """
+    Here or with the locks.
+    """
+    tested = {case[0] for case in BROKEN} | {"lone-judge", "unpinned-include", "changed-unversioned"}
+
+    assert set(RULES) == tested
+
+
+def test_every_rule_is_documented():
+    """
+    With its id, in the table of the page on reward specs.
+    """
+    page = Path(mttp.__file__).parents[2] / "docs" / "reward-specs.md"
+
+    assert set(RULES) == set(
+        re.findall(r"^\| `([a-z-]+)` \| (?:error|warning)", page.read_text(), re.MULTILINE)
+    )

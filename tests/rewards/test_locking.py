@@ -1,0 +1,115 @@
+"""Locks: what changed under a version that did not."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from rewards.specimens import HELPERS, SPEC, changed, load, write
+
+from mttp.errors import SpecError
+from mttp.rewards.lint import lint
+from mttp.rewards.locking import changes, lock_path, locked, read_lock, write_lock
+from mttp.rewards.spec import RewardSpec
+
+OTHER_CODE = changed("SCALE = 1.0", "SCALE = 2.0", HELPERS)
+OTHER_RULES = changed("weight: 0.3", "weight: 0.4")
+
+
+@pytest.fixture
+def lock() -> None:
+    """The specimen, locked."""
+    write_lock(load())
+
+
+def test_a_lock_reads_back(lock):
+    """
+    Name, version and digests of the spec.
+    """
+    spec = load()
+
+    assert locked(spec) == read_lock(spec.path)
+    assert [] == list(changes(read_lock(spec.path), spec))
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({"helpers": OTHER_CODE}, ("error", "runs other code than in the lock, and is still 1.2.0")),
+        ({"spec": OTHER_RULES}, ("error", "scores by other rules than in the lock, and is still 1.2.0")),
+        ({"spec": changed("1.2.0", "1.3.0", OTHER_RULES)}, ("warning", "is 1.3.0, and 1.2.0 in the lock")),
+        ({"spec": changed("1.2.0", "1.3.0"), "helpers": OTHER_CODE}, ("warning", "is 1.3.0")),
+    ],
+    ids=["code", "rules", "both with another version", "code with another version"],
+)
+def test_a_change_under_an_unchanged_version_is_an_error(lock, texts, expected):
+    """
+    Under another version it only waits for the lock.
+    """
+    (found,) = [one for one in lint(load(**texts)) if one.rule == "changed-unversioned"]
+
+    assert (expected[0], 3) == (found.severity, found.line)
+    assert expected[1] in found.reason
+
+
+def test_a_run_warns_of_it_once(lock, caplog):
+    """
+    However often it is loaded and scores.
+    """
+    for _ in range(3):
+        assert load(helpers=OTHER_CODE).score(completion="", answer="").status == "ok"
+
+    records = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert 1 == len(records)
+    assert "runs other code than in the lock" in records[0].getMessage()
+
+
+def test_comments_need_no_other_version(lock):
+    """
+    Nor do cases, descriptions and layout.
+    """
+    spec = load(spec=changed("max: 0.7", "max: 0.6"), helpers=f"# a comment\n{HELPERS}")
+
+    assert [] == [one for one in lint(spec) if one.rule == "changed-unversioned"]
+
+
+def test_the_locked_version_of_an_include_is_taken():
+    """
+    Though a newer one would do.
+    """
+    include = 'include: [{spec: "shared/style", version: "^1.0", as: style}]\ncombine:'
+    inner = changed("gsm8k", "style", SPEC)
+    main = write(spec=changed("combine:", include))
+    Path("specs/shared").mkdir()
+    Path("specs/shared/old.yaml").write_text(changed("1.2.0", "1.0.0", inner))
+    write_lock(RewardSpec.load(main))
+    Path("specs/shared/new.yaml").write_text(changed("1.2.0", "1.1.0", inner))
+
+    found = [RewardSpec.load(main).included["style"].version]
+    lock_path(main).unlink()
+    found.append(RewardSpec.load(main).included["style"].version)
+
+    assert ["1.0.0", "1.1.0"] == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"mttp": "reward-lock/9"}', '{"mttp": "reward-lock/1", "specs": 3}']
+)
+def test_a_broken_lock_is_an_error(text):
+    """
+    Which says how to get another.
+    """
+    path = write()
+    lock_path(path).write_text(text)
+
+    with pytest.raises(SpecError, match=r"gsm8k\.yaml\.lock: is no lock .* `mttp spec lock` writes another"):
+        RewardSpec.load(path)
+
+
+def test_a_spec_without_a_file_has_no_lock():
+    """
+    There is nowhere to put it.
+    """
+    with pytest.raises(SpecError, match="only a spec in a file"):
+        write_lock(RewardSpec.from_text(SPEC))

@@ -1,0 +1,379 @@
+"""Scorings by specs as they are recorded and read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from rewards.made import answering, component, raising, spec
+
+import mttp
+from mttp.testing import assert_same
+
+SPEC = Path(__file__).parents[2] / "examples" / "specs" / "gsm8k.yaml"
+RIGHT = {"completion": "<think>5+3</think><answer>8</answer>", "answer": "8"}
+
+
+@pytest.fixture
+def gsm8k() -> mttp.RewardSpec:
+    """The example of the documentation."""
+    return mttp.RewardSpec.load(SPEC)
+
+
+def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
+    """
+    What is scored inside an episode is recorded with it; paying it records no second scoring.
+    """
+    with mttp.episode() as ep:
+        result = gsm8k.score(RIGHT)
+        ep.reward(result)
+
+    names = [record.name for record in session.records() if not record.name.startswith("run")]
+    (found,) = mttp.read(session).episodes
+    assert sorted(names) == sorted(
+        ["episode", "reward gsm8k", "grade math", "grade format", "grade language", "grade no-tool-abuse"]
+    )
+    assert (1.0, "episode", 1) == (found.return_, found.return_basis, len(found.rewards))
+    assert result.span_id == found.reward.span_id
+    assert list(result.components.values()) == list(found.reward.grades)
+    assert result.spec == found.reward.spec
+    assert {"math": 1.0, "format": 1.0, "language": 1.0, "no_tool_abuse": 1.0} == found.reward.components
+    assert {"math": 0.5, "format": 0.3, "language": 0.2} == found.reward.weights
+    assert ("pass", (0.0, 1.0), False) == (
+        found.reward.verdict,
+        found.reward.range,
+        found.reward.mismatch,
+    )
+    assert {} == dict(session.stats.faults)
+
+
+def test_a_result_from_elsewhere_is_recorded_when_it_is_paid(session, gsm8k):
+    """
+    A batch is scored outside of its episodes; each result then says the same in its own.
+    """
+    results = gsm8k.score_batch([RIGHT, {**RIGHT, "answer": "9"}])
+    for result in results:
+        with mttp.episode() as ep:
+            ep.reward(result)
+
+    found = mttp.read(session).episodes
+    assert [1.0, 0.5] == [episode.return_ for episode in found]
+    assert [list(result.components.values()) for result in results] == [
+        list(episode.reward.grades) for episode in found
+    ]
+    assert [result.start_time for result in results] == [ep.reward.start_time for ep in found]
+
+
+def test_the_last_scoring_is_the_one_that_is_paid(session, gsm8k):
+    """
+    A result that something else was scored after is recorded anew, so that the last is what counts.
+    """
+    with mttp.episode() as ep:
+        first = gsm8k.score(RIGHT)
+        gsm8k.score({**RIGHT, "answer": "9"})
+        ep.reward(first)
+
+    (found,) = mttp.read(session).episodes
+    assert [1.0, 0.5, 1.0] == [one.value for one in found.rewards]
+    assert (1.0, 1.0) == (found.return_, found.reward.value)
+
+
+def test_a_result_with_something_to_add_is_a_scoring_of_its_own(session, gsm8k):
+    """
+    What was recorded does not say it.
+    """
+    with mttp.episode() as ep:
+        ep.reward(gsm8k.score(RIGHT), grader="me")
+
+    (found,) = mttp.read(session).episodes
+    assert ([None, "me"], "me") == ([one.grader for one in found.rewards], found.reward.grader)
+
+
+def test_a_step_is_scored_and_paid(session):
+    """
+    A scoring of a step is a child of the step that is open.
+    """
+    made = spec(component("near", "shaping", 0.25, scope="step"), component("end", "verifier", 1.0))
+    with mttp.episode() as ep:
+        with ep.step() as step:
+            step.reward(made.score_step())
+        ep.reward(made.score())
+
+    (found,) = mttp.read(session).episodes
+    assert (0.25, [0.25]) == (found.steps[0].reward, [one.value for one in found.steps[0].rewards])
+    assert ["near"] == [grade.name for grade in found.steps[0].rewards[0].grades]
+    assert (1.0, 1.0, 1) == (found.return_, found.reward.value, len(found.rewards))
+
+
+def test_a_step_may_be_paid_what_the_whole_was_scored(session, gsm8k):
+    """
+    An episode of one step: the step has the scoring too, and packs no more.
+    """
+    with mttp.episode(steps="packed") as ep, ep.step() as step:
+        step.reward(gsm8k.score(RIGHT))
+
+    (found,) = mttp.read(session).episodes
+    assert (1.0, 1.0) == (found.steps[0].reward, found.steps[0].rewards[0].value)
+
+
+def test_an_agent_is_scored_apart(session, gsm8k):
+    """
+    Whose turn it is, is scored.
+    """
+    with mttp.episode() as ep, ep.agent("solver") as agent:
+        agent.reward(gsm8k.score(RIGHT))
+
+    (found,) = mttp.read(session).episodes
+    assert (1.0, ()) == (found.agents[0].reward.value, found.rewards)
+
+
+def test_what_a_judge_calls_is_a_child_of_its_grade(session):
+    """
+    While a component runs its span is the current one, whatever is recorded there.
+    """
+    seen = []
+
+    def judge() -> float:
+        seen.append(trace.get_current_span().get_span_context().span_id)
+        return 1.0
+
+    async def patient() -> float:
+        await asyncio.sleep(0)
+        return judge()
+
+    made = spec(component("one", "judge", judge), component("other", "judge", patient))
+    with mttp.episode():
+        made.score()
+        asyncio.run(made.ascore())
+
+    spans = {int(record.span_id, 16): record.name for record in session.records()}
+    assert ["grade one", "grade other", "grade one", "grade other"] == [spans[one] for one in seen]
+
+
+def test_an_invalid_sample_is_recorded_as_one(session):
+    """
+    Status and reasons are read back; there is no number to be found.
+    """
+    made = spec(component("math", "verifier", raising(ValueError("no"))), component("style", "judge", None))
+    with mttp.episode() as ep:
+        ep.reward(made.score())
+
+    (found,) = mttp.read(session).episodes
+    assert (None, "error", None) == (found.reward.value, found.reward.status, found.return_)
+    assert {"math": "error", "style": "abstained"} == found.reward.component_statuses
+    assert "math: ValueError: no; style: abstained" == found.reward.error
+    assert ["ValueError: no", None] == [grade.error for grade in found.reward.grades]
+
+
+def test_parts_of_an_included_spec_are_grades_of_a_grade(session):
+    """
+    The tree of specs is the tree of spans.
+    """
+    inner = spec(component("words", "rubric", 0.5, range=(0, 1)))
+    made = spec(
+        component("math", "verifier", 1.0),
+        include=[{"spec": inner, "as": "style", "version": "1.0.0"}],
+    )
+    with mttp.episode() as ep:
+        ep.reward(result := made.score())
+
+    (found,) = mttp.read(session).episodes
+    assert list(result.components.values()) == list(found.reward.grades)
+    assert ["words"] == [part.name for part in found.reward.grades[1].parts]
+    assert {"math": 1.0, "style": 0.5} == found.reward.components
+
+
+def test_many_components_are_all_there(session):
+    """
+    Beyond what one span should hold, grades are where scores are kept.
+    """
+    made = spec(*[component(f"c-{number}", "rubric", number / 64) for number in range(50)])
+    with mttp.episode() as ep:
+        ep.reward(result := made.score())
+
+    (found,) = mttp.read(session).episodes
+    assert {f"c_{number}": number / 64 for number in range(50)} == found.reward.components
+    assert list(result.components.values()) == list(found.reward.grades)
+
+
+def test_the_spec_is_recorded_once_per_run(gsm8k, tmp_path):
+    """
+    Its document is on the run, however many rewards there are; its digests are on each.
+    """
+    with mttp.configure(tmp_path / "a.jsonl"):
+        for _ in range(3):
+            with mttp.episode() as ep:
+                ep.reward(gsm8k.score(RIGHT))
+
+    recording = mttp.read(tmp_path / "a.jsonl")
+    (document,) = recording.runs[0].spec_documents
+    again = mttp.RewardSpec.from_dict(json.loads(document), folder=SPEC.parent)
+    assert (gsm8k.sha256, gsm8k.code_sha256) == (again.sha256, again.code_sha256)
+    assert [gsm8k.identity] * 3 == [episode.reward.spec for episode in recording]
+    assert 1 == (tmp_path / "a.jsonl").read_text().count("calculator-spam")
+
+
+def test_the_spec_survives_a_process_that_is_killed(tmp_path):
+    """
+    The document is written with the run's marker, not at its end.
+    """
+    program = f"""
+import mttp, os, signal
+session = mttp.configure("file://a.jsonl")
+spec = mttp.RewardSpec.load({str(SPEC)!r})
+session.flush()
+with mttp.episode() as ep:
+    ep.reward(spec.score({RIGHT!r}))
+session.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, cwd=tmp_path)
+
+    recording = mttp.read(tmp_path / "a.jsonl")
+    assert (1, 1) == (len(recording.runs[0].spec_documents), len(recording.episodes))
+
+
+def test_an_unpaid_scoring_is_recorded_and_pays_nothing(session, gsm8k):
+    """
+    Looking is not paying.
+    """
+    with mttp.episode():
+        gsm8k.score(RIGHT)
+
+    (found,) = mttp.read(session).episodes
+    assert (None, None, [1.0]) == (found.return_, found.return_basis, [one.value for one in found.rewards])
+
+
+def test_a_result_can_be_stated_late(session, gsm8k):
+    """
+    What is scored after the end is an annotation with the same grades.
+    """
+    with mttp.episode() as ep:
+        pass
+    result = gsm8k.score(RIGHT)
+    mttp.score(ep, result, grader="second-look")
+
+    (found,) = mttp.read(session).episodes
+    stated = found.annotations[0].reward
+    assert (1.0, "second-look", list(result.components.values())) == (
+        stated.value,
+        stated.grader,
+        list(stated.grades),
+    )
+
+
+def test_a_reward_by_hand_is_recorded_as_a_whole(session):
+    """
+    A scoring that was read, or made elsewhere, is paid as it is.
+    """
+    made = mttp.Reward(value=0.5, components={"a": 1.0}, weights={"a": 0.5}, explanation="why")
+    with mttp.episode() as ep:
+        ep.reward(made, grader="import")
+
+    (found,) = mttp.read(session).episodes
+    assert (0.5, {"a": 1.0}, "why", "import") == (
+        found.return_,
+        found.reward.components,
+        found.reward.explanation,
+        found.reward.grader,
+    )
+
+
+def test_scoring_outside_of_an_episode_records_nothing(session, gsm8k):
+    """
+    Where nothing is current there is nothing to record into, and that is no fault.
+    """
+    result = gsm8k.score(RIGHT)
+
+    assert ("", {}) == (result.span_id, dict(session.stats.faults))
+
+
+def test_recording_changes_no_score(session, monkeypatch):
+    """
+    Faults of the recording are counted; the result is what it would have been.
+    """
+    from mttp.codec import grades
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("codec")
+
+    made = spec(component("math", "verifier", 1.0), component("style", "rubric", 0.5))
+    plain = made.score()
+    monkeypatch.setattr(grades, "encode", broken)
+    with mttp.episode():
+        recorded = made.score()
+
+    assert (plain.value, plain.components) == (recorded.value, recorded.components)
+    assert ("", 1) == (recorded.span_id, session.stats.faults["internal_error"])
+
+
+def test_what_is_recorded_passes_the_check(tmp_path, gsm8k):
+    """
+    Spans of scorings are as the convention says.
+    """
+    inner = spec(component("words", "rubric", 0.5, range=(0, 1)))
+    made = spec(
+        component("style", "judge", mttp.Score(0.5, label="so", explanation="why", evidence=[1])),
+        component("noisy", "judge", 2.0, repeats=3, range=(0, 1), clip=True),
+        component("no", "verifier", raising(ValueError("no"))),
+        include=[{"spec": inner, "as": "inner", "version": "1.0.0"}],
+    )
+    with mttp.configure(tmp_path / "a.jsonl"), mttp.episode() as ep:
+        made.score()
+        ep.reward(gsm8k.score(RIGHT))
+
+    assert [] == list(mttp.check(tmp_path / "a.jsonl"))
+
+
+def test_a_recording_of_rewards_can_be_recorded_again(session, gsm8k):
+    """
+    What was read is a value like any other, grades and all.
+    """
+    with mttp.episode() as ep:
+        ep.reward(gsm8k.score(RIGHT))
+    (first,) = mttp.read(session).episodes
+    session.record(mttp.Episode(rewards=first.rewards, reward=first.reward))
+
+    assert_same(first.reward, mttp.read(session).episodes[1].reward)
+
+
+def test_scoring_loads_no_recorder():
+    """
+    Whoever only scores needs neither OpenTelemetry's SDK nor anything that records or reads.
+    """
+    program = f"import mttp, sys\nmttp.RewardSpec.load({str(SPEC)!r}).score({RIGHT!r})\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    loaded = done.stdout.split()
+    others = ("opentelemetry", "mttp.recorder", "mttp.session", "mttp.reading", "mttp.checking", "numpy")
+    assert [] == [name for name in loaded if name.startswith(others)]
+
+
+def test_recording_loads_no_rewards():
+    """
+    Whoever only records pays nothing for specs.
+    """
+    program = "import mttp, sys\nwith mttp.configure('memory://'), mttp.episode() as e: e.reward(1.0)\n"
+    program += "print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    loaded = [name for name in done.stdout.split() if name.startswith(("mttp.rewards", "pydantic"))]
+    assert ["mttp.rewards", "mttp.rewards.watching"] == loaded
+
+
+def test_answers_come_back_from_a_recording(session):
+    """
+    Label, explanation, evidence and repeats are read as they were given.
+    """
+    answer = mttp.Score(0.5, label="so-so", explanation="日本", evidence={"a": [1, 2.5, None]})
+    with mttp.episode() as ep:
+        ep.reward(result := answering(answer, "judge", repeats=3).score())
+
+    (grade,) = mttp.read(session).episodes[0].reward.grades
+    assert result.components["it"] == grade
+    assert ((0.5, 0.5, 0.5), 0.0, {"a": [1, 2.5, None]}) == (grade.repeats, grade.spread, grade.evidence)

@@ -1,0 +1,202 @@
+"""Reward specs as objects: from files and from functions."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import pytest
+from rewards.specimens import SPEC, load, small, write
+
+import mttp
+from mttp.errors import SpecError
+
+
+@mttp.verifier(range=(0, 1), weight=0.75)
+def right(completion, answer):
+    return completion == answer
+
+
+@mttp.rubric(name="short", range=(0, 1), weight=0.25)
+def is_short(completion):
+    return len(completion) < 9
+
+
+def plain(completion):
+    return 1.0
+
+
+def made(**fields):
+    """A spec of decorated functions."""
+    stated = {
+        "name": "made",
+        "version": "1.0.0",
+        "inputs": {"completion": "string", "answer": "string"},
+        "components": [right, is_short],
+        "combine": "weighted_sum",
+    }
+    return mttp.RewardSpec(**stated | fields)
+
+
+def test_the_contract_runs_as_it_stands():
+    """
+    What the specification shows of a spec and its result.
+    """
+    write()
+    spec = mttp.RewardSpec.load("specs/gsm8k.yaml")
+    result = spec.score(completion="<think>5+3</think><answer>8</answer>", answer="8")
+
+    assert (1.0, "ok", "pass", ()) == (result.value, result.status, result.verdict, result.failed_checks)
+    assert (1.0, 0.5) == (result.components["math"].value, result.components["math"].contribution)
+    assert ("gsm8k", "1.2.0", "full") == (spec.name, spec.version, spec.code_coverage)
+    with mttp.configure(transport="memory://") as session, mttp.episode() as ep:
+        ep.reward(result)
+
+    assert spec.sha256 == mttp.read(session).episodes[0].reward.spec.sha256
+
+
+def test_a_spec_is_made_of_decorated_functions():
+    """
+    Each knows its kind, name, weight and range.
+    """
+    spec = made()
+    result = spec.score(completion="8", answer="8")
+
+    assert [("right", "verifier", 0.75), ("short", "rubric", 0.25)] == [
+        (entry.name, entry.kind, entry.weight) for entry in spec.document.components
+    ]
+    assert (1.0, "full", (0.0, 1.0)) == (result.value, spec.code_coverage, spec.range)
+
+
+def test_a_spec_is_made_of_plain_functions_and_lambdas():
+    """
+    As in a file, with the function under `use`.
+    """
+    components = [
+        right,
+        {"name": "a", "kind": "rubric", "use": plain},
+        {"name": "b", "kind": "rubric", "use": lambda completion: 0.5},
+    ]
+    spec = made(components=components, combine=lambda values, weights: min(values.values()))
+    result = spec.score(completion="8", answer="8")
+
+    assert (0.5, "partial") == (result.value, spec.code_coverage)
+    assert [f"{__name__}:right", f"{__name__}:plain", None] == [
+        entry.use for entry in spec.document.components
+    ]
+
+
+def test_a_spec_is_made_of_specs():
+    """
+    Under the name that they have, unless another is said.
+    """
+    spec = made(include=[{"spec": made(name="inner"), "weight": 0.5}])
+
+    assert 1.5 == spec.score(completion="8", answer="8").value
+    assert ["right", "short", "inner"] == [part.name for part in spec.parts]
+
+
+def test_what_is_made_in_python_reads_back_from_its_file():
+    """
+    Where its functions can be imported: the same document and the same digests.
+    """
+    spec = made()
+    others = [mttp.RewardSpec.from_text(text) for text in (spec.to_yaml(), spec.to_json())]
+
+    assert [spec.document] * 2 == [other.document for other in others]
+    assert [spec.sha256] * 2 == [other.sha256 for other in others]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"components": [3]}, "a component is a function or a mapping, not 3"),
+        ({"components": [plain]}, "lacks `kind`"),
+        ({"components": [right, right]}, "two components 'right'"),
+        ({"version": "1"}, "three numbers"),
+        ({"weights": 1}, "unknown key 'weights'"),
+    ],
+)
+def test_what_no_file_may_say_nobody_may_say(fields, words):
+    """
+    The same faults, without lines.
+    """
+    with pytest.raises(SpecError, match=words):
+        made(**fields)
+
+
+def test_a_component_without_a_function_can_be_read_but_not_scored():
+    """
+    A recorded document of a spec made in Python has no code for a lambda.
+    """
+    component = {"name": "right", "kind": "verifier"}
+    spec = mttp.RewardSpec.from_dict(small(components=[component]))
+
+    assert "opaque" == spec.code_coverage
+    with pytest.raises(SpecError, match="right has no `use`"):
+        spec.score(completion="")
+
+
+def test_partials_are_named_by_what_they_fix_in_the_code():
+    """
+    They have no target of their own, and two of them differ.
+    """
+    specs = [
+        made(components=[{"name": "a", "kind": "rubric", "use": functools.partial(plain, fixed)}])
+        for fixed in ("x", "y")
+    ]
+
+    assert [None, None] == [spec.document.components[0].use for spec in specs]
+    assert specs[0].code_sha256 != specs[1].code_sha256
+
+
+def test_json_files_are_specs_too():
+    """
+    Whatever they are written with.
+    """
+    write()
+    spec = mttp.RewardSpec.from_text(SPEC, folder="specs")
+    Path("specs/gsm8k.json").write_text(json.dumps(spec.to_dict(), ensure_ascii=True, indent="\t"))
+    found = mttp.RewardSpec.load("specs/gsm8k.json")
+
+    assert (spec.sha256, spec.code_sha256) == (found.sha256, found.code_sha256)
+
+
+def test_a_spec_that_is_missing_says_so():
+    """
+    With its path.
+    """
+    with pytest.raises(SpecError, match=r"^nowhere\.yaml: can't be read: No such file"):
+        mttp.RewardSpec.load("nowhere.yaml")
+
+
+def test_a_spec_says_what_it_is():
+    """
+    In a line.
+    """
+    expected = "RewardSpec('gsm8k', '1.2.0', components=['math', 'format', 'language', 'no-tool-abuse'])"
+
+    assert expected == repr(load())
+
+
+def test_cases_may_hold_what_canonical_json_can_not():
+    """
+    They change no score; the recorded document writes them as far as JSON goes.
+    """
+    cases = [{"name": "odd", "kind": "unusual", "input": {"completion": "", "n": 2**60, "x": float("nan")}}]
+    write()
+    spec = mttp.RewardSpec.from_dict(small(cases=cases), folder="specs")
+
+    assert {"completion": "", "n": 2**60, "x": None} == json.loads(spec.plan.document)["cases"][0]["input"]
+
+
+@pytest.mark.parametrize("given", [object(), float("nan"), 2**60])
+def test_parameters_are_plain_data(given):
+    """
+    What canonical JSON can't hold has no digest.
+    """
+    component = {"name": "a", "kind": "rubric", "use": plain, "params": {"given": given}}
+
+    with pytest.raises(SpecError, match="canonical JSON can't"):
+        assert made(components=[component]).sha256
