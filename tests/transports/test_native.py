@@ -229,6 +229,27 @@ def test_the_same_code_records_the_same_on_all_of_them(kind: str) -> None:
     assert {} == dict(session.stats.lost)
 
 
+def test_processes_that_are_started_from_here_write_to_the_same_file() -> None:
+    """
+    Under the same source, in the directory that it was, whatever directory they work in.
+    """
+    found = told(
+        """
+        import json, os, subprocess, sys, mttp
+        code = "import mttp\\nwith mttp.episode(env='child'): pass"
+        with mttp.configure("mttp+file://runs/?source=a%2Cb&suffix=.jsonl.gz"):
+            subprocess.run([sys.executable, "-c", code], check=True, cwd="/", stderr=-3)
+            with mttp.episode(env="parent"):
+                pass
+        with mttp.receive("mttp+file://runs/") as receiver:
+            sources = sorted({message.source for message in receiver})
+        print(json.dumps([sources, sorted(episode.env for episode in mttp.read("runs/"))]))
+        """
+    )
+
+    assert [["a,b"], ["child", "parent"]] == found
+
+
 def test_several_addresses_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A plus in a scheme is no reason not to tell them apart.

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from mttp.cli.output import Json
-from mttp.errors import SendError
+from mttp.errors import ConfigureError, SendError
 from mttp.reading.jsonable import to_json
 from mttp.report.words import count
 
@@ -135,6 +135,8 @@ def _address(given: str) -> str:
     """An address as it is; a file, or standard input and output, by the short name."""
     if given == "-":
         return "mttp+stdio://"
+    if given.startswith("chan:"):
+        raise ConfigureError(f"{given}: the ends of a channel are in one process; name a file or a receiver")
     return given if "://" in given else f"mttp+file://{quote(str(Path(given)))}"
 
 

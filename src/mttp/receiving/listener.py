@@ -25,7 +25,7 @@ __all__ = ["ListeningOrigin", "open"]
 
 MIST_PATH = "/mist"
 CONNECTIONS = 512
-"""So many at once; another one is told to come again."""
+"""So many at once; another one waits until one of them ends."""
 IDLE_SECONDS = 30.0
 """How long a connection may say nothing between two requests."""
 TIMEOUT = 10.0
@@ -117,7 +117,9 @@ class _Server(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Take no more connections, and end those that there are once they have their answer."""
-        self.closing = True
+        with self._changed:
+            self.closing = True
+            self._changed.notify_all()
         self.shutdown()
         self.server_close()
         with self._changed:
@@ -142,18 +144,11 @@ class _Server(ThreadingHTTPServer):
             self._refused[f"http_{status}"] += 1
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin a connection, unless there are too many."""
+        """Begin a connection, once there are not too many."""
         with self._changed:
-            has_room = len(self._connections) < CONNECTIONS
-            if has_room:
-                self._connections.add(request)
-        if has_room:
-            super().process_request(request, client_address)
-            return
-        self.count(HTTPStatus.SERVICE_UNAVAILABLE)
-        with suppress(OSError):
-            request.sendall(_BUSY)
-        self.shutdown_request(request)
+            self._changed.wait_for(lambda: len(self._connections) < CONNECTIONS or self.closing)
+            self._connections.add(request)
+        super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """End a connection."""
@@ -310,8 +305,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 for _method in ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"):
     setattr(_Handler, f"do_{_method}", _Handler._other)
-
-_BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 def _number(text: str, base: int) -> int:
