@@ -272,9 +272,9 @@ def test_what_a_format_can_not_hold_is_named_and_counted(messages: str) -> None:
     result = invoke("convert", messages, "out.parquet")
     invoke("convert", messages, "out.jsonl", "--strict", code=1)
 
-    assert "wrote 2 spans to out.parquet" in result.stdout
-    assert 7 == len(result.stderr.splitlines())
-    assert "mttp: messages.jsonl:2: 1 eval.result message is no span, and left out\n" in result.stderr
+    assert "wrote 4 spans to out.parquet" in result.stdout
+    assert 5 == len(result.stderr.splitlines())
+    assert "1 infer.request message is no span, and left out\n" in result.stderr
 
 
 def test_a_span_that_no_message_can_hold_is_named() -> None:
