@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import util
 
 import pytest
@@ -60,7 +61,7 @@ def test_every_integration_has_the_same_names() -> None:
     """
     Each module of the table offers what the contract promises.
     """
-    for package in integrations.MODULES:
+    for package in integrations.LIBRARIES:
         pytest.importorskip(package)
         module = integrations.load(package)
 
@@ -138,7 +139,9 @@ def test_a_broken_integration_does_not_break_the_import() -> None:
 import logging, mttp
 from mttp import integrations
 logging.basicConfig(format="%(message)s", stream=__import__("sys").stdout)
-integrations.MODULES["gymnasium"] = "mttp.integrations.nowhere"
+import dataclasses
+library = dataclasses.replace(integrations.LIBRARIES["gymnasium"], module="mttp.integrations.nowhere")
+integrations.LIBRARIES = {"gymnasium": library}
 with mttp.configure(transport="memory://"):
     mttp.instrument()
     import gymnasium
@@ -154,9 +157,10 @@ def test_nothing_to_instrument(session: mttp.Session, monkeypatch: pytest.Monkey
     """
     Where no supported library is installed, the message says what to install.
     """
-    monkeypatch.setattr(integrations, "MODULES", {"gymnasium_of_tomorrow": "mttp.integrations.gymnasium"})
+    tomorrow = replace(integrations.LIBRARIES["gymnasium"], extra="tomorrow")
+    monkeypatch.setattr(integrations, "LIBRARIES", {"gymnasium_of_tomorrow": tomorrow})
 
-    with pytest.raises(MissingExtra, match=r"pip install 'mttp\[gymnasium_of_tomorrow\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'mttp\[tomorrow\]'"):
         mttp.instrument()
 
 
@@ -180,7 +184,7 @@ def test_gymnasium_is_found_without_importing_it() -> None:
     """
     Whether a library is installed is asked of the import system.
     """
-    for package in integrations.MODULES:
+    for package in integrations.LIBRARIES:
         assert (util.find_spec(package) is None) == (package not in _installed())
 
 

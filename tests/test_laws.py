@@ -56,6 +56,7 @@ WRITE = {
     "late": 13,
     "integrations": 13,
     "instrumentation": 14,
+    "instrumentors": 15,
 }
 READ = {
     "reading": 4,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
@@ -15,12 +15,13 @@ from typing_extensions import Self
 from mttp import integrations
 from mttp.errors import MissingExtra
 from mttp.integrations.contract import Detach
+from mttp.integrations.options import Options
 
-__all__ = ["instrument", "wrap"]
+__all__ = ["Libraries", "instrument", "instrument_libraries", "wrap"]
 
 _log = logging.getLogger("mttp")
 
-_everything: _Everything | None = None
+_everything: Libraries | None = None
 
 
 def instrument(target: object = None, /, **options: Any) -> Detach:
@@ -29,7 +30,7 @@ def instrument(target: object = None, /, **options: Any) -> Detach:
 
     The target stays the same object of the same class. A library that is not imported yet is not imported:
     it is instrumented when it is.
-    The options are the integration's; for Gymnasium those of `mttp.integrations.gymnasium.options.Options`.
+    The options are those of `mttp.integrations.options.Options`.
     The handle undoes it; instrumenting again gives the same handle back.
 
     Episodes go to the session that is open when they start; where nobody configured one, one is started then.
@@ -38,7 +39,7 @@ def instrument(target: object = None, /, **options: Any) -> Detach:
     installed.
     """
     if target is None:
-        return _attach_everything(options)
+        return _instrument_everything(options)
     return integrations.integration_of(target).attach(target, **options)
 
 
@@ -51,20 +52,29 @@ def wrap(env: Any, /, **options: Any) -> Any:
     return integrations.integration_of(env).wrap(env, **options)
 
 
-def _attach_everything(options: Mapping[str, Any]) -> _Everything:
+def _instrument_everything(options: Mapping[str, Any]) -> Libraries:
     global _everything
-    installed = [name for name in integrations.MODULES if name in sys.modules or find_spec(name) is not None]
-    if not installed:
-        name = next(iter(integrations.MODULES))
-        raise MissingExtra(package=name, extra=name, purpose="mttp.instrument() without a target")
+    found = [name for name in integrations.LIBRARIES if name in sys.modules or find_spec(name) is not None]
+    if not found:
+        library = next(iter(integrations.LIBRARIES.values()))
+        raise MissingExtra(
+            package=library.distribution, extra=library.extra, purpose="mttp.instrument() without a target"
+        )
     if _everything is None or not _everything.attached:
-        _everything = _Everything()
-    _everything.attach(installed, options)
+        _everything = Libraries()
+    _everything.attach(found, options)
     return _everything
 
 
-class _Everything:
-    """All supported libraries: those that are imported at once, the others when they are."""
+def instrument_libraries(packages: Iterable[str], options: Mapping[str, Any]) -> Libraries:
+    """Record what these libraries make from here on, each once it is imported."""
+    libraries = Libraries()
+    libraries.attach(packages, options)
+    return libraries
+
+
+class Libraries:
+    """Supported libraries: those that are imported are instrumented at once, the others when they are."""
 
     def __init__(self) -> None:
         self.attached = True
@@ -72,8 +82,9 @@ class _Everything:
         self._handles: dict[str, Detach | None] = {}
         self._options: Mapping[str, Any] = {}
 
-    def attach(self, packages: list[str], options: Mapping[str, Any]) -> None:
+    def attach(self, packages: Iterable[str], options: Mapping[str, Any]) -> None:
         """Instrument these libraries; one that is instrumented already takes the options that are given."""
+        Options.of(options)
         self._claims += 1
         self._options = options or self._options
         for package in packages:

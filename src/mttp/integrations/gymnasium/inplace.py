@@ -10,11 +10,11 @@ from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
 from mttp.errors import InstrumentError
 from mttp.integrations.gymnasium import workers
-from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.recorder import Recorder
 from mttp.integrations.gymnasium.several import Several
 from mttp.integrations.gymnasium.single import Single
 from mttp.integrations.gymnasium.wrappers import RecordEpisodes, RecordVectorEpisodes
+from mttp.integrations.options import Options
 from mttp.integrations.seams import Handle, Seam
 
 __all__ = ["Attachment", "attach", "wrap"]

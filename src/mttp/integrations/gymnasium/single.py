@@ -7,11 +7,12 @@ from typing import Any
 from gymnasium.wrappers import Autoreset
 
 from mttp.codec.plain import Faults
+from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import facts
 from mttp.integrations.gymnasium.lane import Lane
-from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.randomness import Source
-from mttp.integrations.gymnasium.track import Track, fault
+from mttp.integrations.gymnasium.track import Track
+from mttp.integrations.options import Options
 from mttp.recorder import OpenStep
 
 __all__ = ["Single"]

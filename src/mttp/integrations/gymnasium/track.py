@@ -10,23 +10,16 @@ from mttp import configuration
 from mttp.codec.plain import Faults, Written, to_json
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.lane import Lane
-from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.spaces import Reader
+from mttp.integrations.options import Options
 from mttp.livespan import LiveSpan
 from mttp.recorder import OpenEpisode, OpenStep
 from mttp.session import Session
 
-__all__ = ["MISSING", "Track", "fault"]
+__all__ = ["MISSING", "Track"]
 
 MISSING: Any = object()
 """Stands for an observation that nobody was shown."""
-
-
-def fault(kind: str, detail: str) -> None:
-    """Count a fault in the session that records, if one does."""
-    session = configuration.current_session()
-    if session is not None:
-        session.fault(kind, detail)
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorWrapper
 
 from mttp.integrations.gymnasium import workers
-from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.recorder import Recorder
 from mttp.integrations.gymnasium.several import Several
 from mttp.integrations.gymnasium.single import Single
+from mttp.integrations.options import Options
 
 __all__ = ["RecordEpisodes", "RecordVectorEpisodes"]
 
