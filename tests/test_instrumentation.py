@@ -65,7 +65,7 @@ def test_every_integration_has_the_same_names() -> None:
         pytest.importorskip(package)
         module = integrations.load(package)
 
-        assert all(callable(getattr(module, name)) for name in ("attach", "wrap", "attach_all"))
+        assert all(callable(getattr(module, name)) for name in ("attach", "attach_all"))
 
 
 def test_no_foreign_library_is_imported_to_decide() -> None:

@@ -820,6 +820,12 @@ class Run(_Value):
     """The training library."""
     trainer_version: str | None = None
     """Its version."""
+    policy_architecture: str | None = None
+    """Shape of the policy's network in words, or its class."""
+    policy_parameters: int | None = None
+    """Number of trainable parameters of the policy."""
+    optimizer: str | None = None
+    """The optimizer that changes them."""
     faults: tuple[str, ...] = ()
     """What could not be found out or recorded, `kind: detail` each."""
     omissions: tuple[str, ...] = ()

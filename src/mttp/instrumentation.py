@@ -13,8 +13,8 @@ import wrapt
 from typing_extensions import Self
 
 from mttp import integrations
-from mttp.errors import MissingExtra
-from mttp.integrations.contract import Detach
+from mttp.errors import InstrumentError, MissingExtra
+from mttp.integrations.contract import Detach, Wrap
 from mttp.integrations.options import Options
 
 __all__ = ["Libraries", "instrument", "instrument_libraries", "wrap"]
@@ -49,7 +49,11 @@ def wrap(env: Any, /, **options: Any) -> Any:
 
     What is wrapped already comes back as it is, unless there are options.
     """
-    return integrations.integration_of(env).wrap(env, **options)
+    found: Wrap | None = getattr(integrations.integration_of(env), "wrap", None)
+    if found is None:
+        kind = f"{type(env).__module__}.{type(env).__qualname__}"
+        raise InstrumentError(f"{kind} has no wrappers; mttp.instrument records it as it is")
+    return found(env, **options)
 
 
 def _instrument_everything(options: Mapping[str, Any]) -> Libraries:
