@@ -484,7 +484,6 @@ def test_numbers_of_several_steps_are_stated_at_once(place: str, steps: str):
         advantages = np.array([0.5, -1.25, 2.0], np.float32)
         returns = [1.0, math.nan, 3.0]
         mttp.annotate((episode, 1), "steps", {"advantage": advantages, "return_target": returns}, by="ppo")
-        before = session.stats.as_dict()["spans"]
 
     found = mttp.read(session)
     (annotation,) = found.annotations
@@ -492,7 +491,6 @@ def test_numbers_of_several_steps_are_stated_at_once(place: str, steps: str):
     assert [(None, None), (0.5, 1.0), (-1.25, None), (2.0, 3.0), (None, None)] == told
     assert [] == found.problems
     assert ("steps", 1, "ppo") == (annotation.kind, annotation.step, annotation.by)
-    assert before == session.stats.as_dict()["spans"]
 
 
 def test_what_is_stated_of_steps_is_what_is_read(session: mttp.Session):
@@ -526,26 +524,26 @@ def test_the_last_word_about_a_step_counts(session: mttp.Session):
 
 
 @pytest.mark.parametrize(
-    ("target", "numbers", "fault"),
+    ("target", "numbers"),
     [
-        (TRACE, {"advantage": [1.0]}, "annotation_invalid"),
-        ((TRACE, 0), {"advantage": [1.0], "logprob": [1.0, 2.0]}, "annotation_invalid"),
-        ((TRACE, 0), {"advantage": [[1.0]]}, "annotation_invalid"),
-        ((TRACE, 0), {"advantage": []}, "annotation_invalid"),
-        ((TRACE, 0), {"advantage": ["much"]}, "annotation_invalid"),
-        ((TRACE, 0), {"advantage": object()}, "internal_error"),
-        ((TRACE, 0), [1.0], "annotation_invalid"),
-        ((TRACE, 0), {"mood": [1.0]}, "annotation_invalid"),
+        (TRACE, {"advantage": [1.0]}),
+        ((TRACE, 0), {"advantage": [1.0], "logprob": [1.0, 2.0]}),
+        ((TRACE, 0), {"advantage": [[1.0]]}),
+        ((TRACE, 0), {"advantage": []}),
+        ((TRACE, 0), {"advantage": ["much"]}),
+        ((TRACE, 0), {"advantage": object()}),
+        ((TRACE, 0), [1.0]),
+        ((TRACE, 0), {"mood": [1.0]}),
     ],
 )
-def test_numbers_of_steps_that_make_no_sense(session: mttp.Session, target: Any, numbers: Any, fault: str):
+def test_numbers_of_steps_that_make_no_sense(session: mttp.Session, target: Any, numbers: Any):
     """
     They are no statement; that is counted, and nothing is raised.
     """
     mttp.annotate(target, "steps", numbers)
 
     assert [] == stated(session)
-    assert 1 == session.stats.faults[fault]
+    assert {"annotation_invalid": 1} == dict(session.stats.faults)
 
 
 def test_a_number_of_a_step_that_does_not_exist_is_a_problem(session: mttp.Session):

@@ -160,7 +160,10 @@ def _numbers(given: object, faults: Faults) -> dict[str, Any]:
         if name not in steps.FACTS:
             faults.append(f"steps_invalid: a step has no {name}, but {', '.join(steps.FACTS)}")
             continue
-        found[str(name)] = np.array(numbers, np.float64)
+        try:
+            found[str(name)] = np.array(numbers, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} holds no numbers: {error}") from error
         if found[name].ndim != 1:
             raise ValueError(f"{name} has shape {found[name].shape}, expected one number per step")
     lengths = {len(numbers) for numbers in found.values()}
