@@ -46,6 +46,12 @@ LIBRARIES: Mapping[str, Library] = {
         requires="gymnasium >= 1.1",
         tested="1.1 to 1.4",
     ),
+    "stable_baselines3": Library(
+        module="mttp.integrations.stable_baselines3",
+        extra="sb3",
+        requires="stable-baselines3 >= 2.7",
+        tested="2.7 to 2.9",
+    ),
 }
 """The libraries that can be recorded, by top-level package."""
 

@@ -13,7 +13,7 @@ from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.spaces import Reader
 from mttp.integrations.options import Options
 from mttp.livespan import LiveSpan
-from mttp.recorder import OpenEpisode, OpenStep
+from mttp.recorder import OpenEpisode, OpenStep, inert_episode
 from mttp.session import Session
 
 __all__ = ["MISSING", "Track"]
@@ -63,6 +63,8 @@ class Track:
         action_space: Any,
         has_lane: bool = False,
     ) -> None:
+        self.closing: Mapping[str, Any] = {}
+        """What is stated at the episode's end, besides how it ended."""
         self._has_lane = has_lane
         self._identity = identity
         self._known: dict[str, Any] | None = None
@@ -86,6 +88,11 @@ class Track:
         self._observations, self._actions = (
             Reader(space, max_bytes=options.max_bytes) for space in self._spaces
         )
+
+    @property
+    def episode(self) -> OpenEpisode:
+        """The episode that goes on; an inert one where none does."""
+        return inert_episode() if self._open is None else self._open.episode
 
     @property
     def step(self) -> OpenStep | None:
@@ -206,7 +213,11 @@ class Track:
         if observation is not MISSING and self._options.observations:
             self._show_last(opened.episode, observation)
         opened.episode.end(
-            terminated=bool(terminated), truncated=bool(truncated), outcome=infos.outcome(info), end_time=at
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            outcome=infos.outcome(info),
+            end_time=at,
+            **self.closing,
         )
         self.forget()
 
@@ -234,7 +245,7 @@ class Track:
             return
         if shown is not None:
             opened.episode.final_observation(shown, max_bytes=self._options.max_bytes)
-        opened.episode.end(status="aborted", stop_reason=reason, end_time=at)
+        opened.episode.end(status="aborted", stop_reason=reason, end_time=at, **self.closing)
 
     def forget(self) -> None:
         """Record nothing until the next reset."""
