@@ -24,7 +24,12 @@ except ImportError as error:
         purpose="an instrumentor of OpenTelemetry's kind",
     ) from error
 
-__all__ = ["GymnasiumInstrumentor", "LibraryInstrumentor", "StableBaselines3Instrumentor"]
+__all__ = [
+    "GymnasiumInstrumentor",
+    "LibraryInstrumentor",
+    "OpenAIInstrumentor",
+    "StableBaselines3Instrumentor",
+]
 
 
 class LibraryInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
@@ -59,3 +64,9 @@ class StableBaselines3Instrumentor(LibraryInstrumentor):
     """For Stable-Baselines3."""
 
     package = "stable_baselines3"
+
+
+class OpenAIInstrumentor(LibraryInstrumentor):
+    """For clients of OpenAI's kind."""
+
+    package = "openai"
