@@ -414,11 +414,12 @@ def test_workers_record_nothing(tmp_path: Path, start_method: str) -> None:
     assert all((abs(e.final_observation[[0, 2]]) > (2.4, 0.2095)).any() for e in ended if e.terminated)
 
 
-def test_steps_can_be_packed() -> None:
+@pytest.mark.parametrize("how", ["spans", "packed", "auto"])
+def test_steps_are_spans_or_packed(how: str) -> None:
     """
-    In columns they say the same, what was known late included.
+    In columns they say the same, what was known late included; that is how they are written by default.
     """
-    with mttp.configure("memory://", steps="packed") as session:
+    with mttp.configure("memory://", steps=how) as session:
         model = PPO("MlpPolicy", cartpole(), n_steps=32, batch_size=32, n_epochs=1, **small())
         buffers = Buffers()
         with mttp.instrument(model):
@@ -428,7 +429,24 @@ def test_steps_can_be_packed() -> None:
 
     assert buffers.column("advantages", 0) == [step.advantage for step in found]
     assert buffers.column("values", 0) == [step.value_estimate for step in found]
-    assert {""} == {step.span_id for step in found}
+    assert (how == "spans") == all(step.span_id for step in found)
+
+
+def test_parts_of_a_reward_are_its_components(session: mttp.Session) -> None:
+    """
+    What the environment's info says of them is kept, step by step.
+    """
+    infos = ({"reward_form": 0.25}, {})
+    model = A2C("MlpPolicy", DummyVecEnv([lambda: Scripted(infos=infos)]), n_steps=5, **small())
+    with mttp.instrument(model):
+        model.learn(5)
+
+    found = steps(started(session))
+
+    assert [0.5, -1.25, np.float32(0.1), 0.0, 2.0] == [step.reward for step in found]
+    components = [step.rewards[0].components if step.rewards else {} for step in found]
+    assert [{"form": 0.25}, {}, {"form": 0.25}, {}, {"form": 0.25}] == components
+    assert all(step.value_estimate is not None and step.advantage is not None for step in found)
 
 
 def test_a_hook_that_raises_costs_only_the_recording(

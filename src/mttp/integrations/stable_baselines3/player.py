@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mttp import configuration
@@ -12,6 +13,7 @@ from mttp.integrations.gymnasium.track import MISSING, Track
 from mttp.integrations.options import Options
 from mttp.integrations.stable_baselines3 import environments, facts
 from mttp.integrations.stable_baselines3.rollout import Rollout
+from mttp.integrations.stable_baselines3.strip import Strip
 from mttp.integrations.stable_baselines3.updates import Updates
 from mttp.session import Session
 
@@ -76,6 +78,7 @@ class Player:
                 environments.identity(vector, index, max_bytes=self._options.max_bytes),
                 observation_space=model.observation_space,
                 action_space=model.action_space,
+                lane=partial(Strip, max_bytes=self._options.max_bytes),
             )
             for index in range(vector.num_envs)
         ]
@@ -86,6 +89,8 @@ class Player:
 
     def _begin(self, model: Any, index: int, observations: Any, at: int, **known: Any) -> None:
         track = self._tracks[index]
+        if self._session is not None and self._session.steps == "auto":
+            known = {**known, "steps": "packed"}  # nobody can refer to one of them: no step is ever current
         track.begin(_row(observations, index), began=at, shown=at, **self._updates.policy(), **known)
         track.closing = {"discount": getattr(model, "gamma", None)}
 
@@ -103,31 +108,37 @@ class Player:
         actions = told["clipped_actions"] if "clipped_actions" in told else told["actions"]
         normalized = model.get_vec_normalize_env()
         rewards = told["rewards"] if normalized is None else normalized.get_original_reward()
-        thought = _thought(told)
+        thoughts = _thoughts(told, len(dones))
         self._rollout.next(rewards)
         for index, track in enumerate(self._tracks):
-            track.act(actions[index])
-            if track.step is not None:
-                if thought:
-                    value, logprob = thought[index]
-                    track.step.record(value_estimate=value, logprob=logprob)
-                self._rollout.add(index, track.episode, track.step.index)
-            self._react(model, index, observations, rewards[index], bool(dones[index]), infos[index], at)
+            info, is_over = infos[index], bool(dones[index])
+            truncated = is_over and bool(info.get("TimeLimit.truncated", False))
+            came = rewards[index], is_over and not truncated, truncated, info
+            self._take(index, track, actions[index], came, thoughts[index], at)
+            if is_over:
+                track.closing = {**track.closing, **self._updates.closing()}
+                track.finish(info.get("terminal_observation", MISSING), *came[1:], at=at)
+                self._updates.played()
+                self._begin(model, index, observations, at)
+            else:
+                track.show(_row(observations, index), at=at)
         self._shown = observations
 
-    def _react(
-        self, model: Any, index: int, observations: Any, reward: Any, is_over: bool, info: Any, at: int
+    def _take(
+        self, index: int, track: Track, action: Any, came: tuple[Any, ...], thought: Any, at: int
     ) -> None:
-        track = self._tracks[index]
-        if not is_over:
-            track.react(_row(observations, index), reward, False, False, info, at=at)
-            return
-        truncated = bool(info.get("TimeLimit.truncated", False))
-        last = info.get("terminal_observation", MISSING)
-        track.closing = {**track.closing, **self._updates.closing()}
-        track.react(last, reward, not truncated, truncated, info, at=at)
-        self._updates.played()
-        self._begin(model, index, observations, at)
+        """Record one environment's step, in whichever way its episode's are."""
+        if track.lane is None or not track.lives:
+            track.act(action)
+        episode = track.episode
+        if track.lane is not None:
+            self._rollout.add(index, episode, track.lane.count)
+            track.lane.take(action, *came, thought, at=at)
+        elif track.step is not None:
+            if thought is not None:
+                track.step.record(value_estimate=thought[0], logprob=thought[1])
+            self._rollout.add(index, episode, track.step.index)
+            track.pay(track.step, *came, at=at)
 
     def collected(self, model: Any) -> None:
         """A rollout is over, and what it was worth is computed."""
@@ -174,9 +185,9 @@ def _row(observations: Any, index: int) -> Any:
     return observations[index]
 
 
-def _thought(told: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Value and log probability of each environment's step; none where the algorithm has none."""
+def _thoughts(told: Mapping[str, Any], count: int) -> Sequence[tuple[float, float] | None]:
+    """Value and log probability of each environment's step; None where the algorithm has none."""
     values, logprobs = told.get("values"), told.get("log_probs")
     if values is None or logprobs is None:
-        return []
+        return [None] * count
     return list(zip(values.flatten().tolist(), logprobs.flatten().tolist(), strict=True))
