@@ -4,7 +4,7 @@ What recording adds to a training step of the libraries that are recorded.
 A training step of PPO is a rollout of 512 steps of CartPole-v1 and an update of 10 epochs, and one of DQN is
 4 steps and a gradient step; both with the library's own network, on one thread of a processor.
 The model trains bare and instrumented, from the same seed, to a file at default settings, and must end in the
-same weights. Of the figures, `cpu_ms` is CPU time of everything per training step with the final flush inside,
+same weights. Of the figures, `cpu_ms` is CPU time of everything per training step, the final flush inside,
 and `wall_ms` is wall time.
 """
 
