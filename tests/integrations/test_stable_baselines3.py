@@ -616,6 +616,25 @@ def test_what_is_no_model_is_refused() -> None:
         mttp.wrap(A2C("MlpPolicy", cartpole(), **small()))
 
 
+@pytest.mark.parametrize(
+    ("example", "arguments"), [("ppo_sb3.py", ("--steps", "1024")), ("ppo_cleanrl.py", ("--updates", "2"))]
+)
+def test_the_examples_train_and_are_recorded(
+    tmp_path: Path, example: str, arguments: tuple[str, ...]
+) -> None:
+    """
+    A little of each, on one processor.
+    """
+    script = Path(__file__).parents[2] / "examples" / example
+    path = str(tmp_path / "run.jsonl")
+    subprocess.run([sys.executable, script, "--out", path, *arguments], check=True, capture_output=True)
+
+    recording = mttp.read(path)
+    assert [] == recording.problems
+    assert 900 < sum(episode.length for episode in recording) <= 1024
+    assert recording.updates
+
+
 def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> None:
     """
     The script knows nothing of recording; each episode is there once, though Gymnasium is recorded too.
