@@ -619,11 +619,9 @@ def test_what_is_no_model_is_refused() -> None:
 @pytest.mark.parametrize(
     ("example", "arguments"), [("ppo_sb3.py", ("--steps", "1024")), ("ppo_cleanrl.py", ("--updates", "2"))]
 )
-def test_the_examples_train_and_are_recorded(
-    tmp_path: Path, example: str, arguments: tuple[str, ...]
-) -> None:
+def test_the_examples_train_and_are_recorded(tmp_path: Path, example: str, arguments: Any) -> None:
     """
-    A little of each, on one processor.
+    A little of each; where a vector resets in a step of its own, that is none.
     """
     script = Path(__file__).parents[2] / "examples" / example
     path = str(tmp_path / "run.jsonl")
