@@ -516,6 +516,27 @@ def test_everything_is_put_back(session: mttp.Session) -> None:
     assert before is vars(BaseAlgorithm)["_init_callback"]
 
 
+def test_a_model_that_is_named_outlasts_everything(session: mttp.Session) -> None:
+    """
+    Each handle takes off what it put on, in whichever order.
+    """
+    one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    handle = mttp.instrument(one, policy="one")
+    with mttp.instrument(policy="every"):
+        one.learn(8)
+        other.learn(8)
+    one.learn(8)
+    other.learn(8)
+    handle.detach()
+    one.learn(8)
+
+    lengths = dict.fromkeys(("one", "every"), 0)
+    for episode in mttp.read(session):
+        lengths[episode.policy or ""] += episode.length
+    assert {"one": 16, "every": 8} == lengths
+
+
 def test_a_model_is_saved_while_it_is_recorded(session: mttp.Session, tmp_path: Path) -> None:
     """
     By a callback even, in the middle of a training; what is loaded is an ordinary model.
