@@ -24,6 +24,7 @@ FILES = (
     "importing",
     "cartpole",
     "scoring",
+    "integrations",
 )
 
 if __name__ == "__main__":

@@ -56,9 +56,10 @@ WRITE = {
     "carriers": 13,
     "learning": 13,
     "late": 13,
-    "integrations": 13,
-    "instrumentation": 14,
     "sending": 9,
+    "integrations": 14,
+    "instrumentation": 15,
+    "instrumentors": 16,
 }
 READ = {
     "reading": 4,
@@ -66,12 +67,12 @@ READ = {
     "report": 6,
 }
 BOTH = {
-    "receiving": 15,
-    "evaluating": 15,
-    "checks": 15,
-    "testing": 15,
-    "cli": 16,
-    "__main__": 17,
+    "receiving": 17,
+    "evaluating": 17,
+    "checks": 17,
+    "testing": 17,
+    "cli": 18,
+    "__main__": 19,
 }
 LAYERS = VOCABULARY | WRITE | READ | BOTH
 SIBLINGS = ("transports", "cli")

@@ -335,3 +335,73 @@ def test_a_launcher_is_recognized_by_its_variables() -> None:
     assert {"rank": 1, "world_size": 2, "run_id": "slurm-9"} == provenance.launch(slurm)
     assert {"rank": 0, "world_size": 4, "run_id": "job"} == provenance.launch(slurm | torch)
     assert {} == provenance.launch({})
+
+
+def test_what_is_known_of_a_run_later_is_stated_later() -> None:
+    """
+    A trainer is made after the session is open, and its facts are the run's all the same.
+    """
+    with mttp.configure("memory://") as session:
+        session.describe(
+            config={"gamma": 0.99},
+            algorithm="ppo",
+            trainer="stable-baselines3",
+            trainer_version="2.9.2",
+            seed=7,
+            policy_architecture="MlpPolicy(64, 64)",
+            policy_parameters=9155,
+            optimizer="Adam",
+        )
+
+    (found,) = mttp.read(session).runs
+    assert ({"gamma": 0.99}, "ppo", 7) == (found.config, found.algorithm, found.seed)
+    assert ("stable-baselines3", "2.9.2") == (found.trainer, found.trainer_version)
+    assert ("MlpPolicy(64, 64)", 9155, "Adam") == (
+        found.policy_architecture,
+        found.policy_parameters,
+        found.optimizer,
+    )
+
+
+def test_what_was_stated_of_a_run_stays() -> None:
+    """
+    The user's word counts, and of two trainers in one run the first's.
+    """
+    with mttp.configure("memory://", algorithm="mine", config={"own": 1}) as session:
+        session.describe(algorithm="ppo", config={"gamma": 0.99}, optimizer="Adam")
+        session.describe(optimizer="SGD", policy_parameters=3)
+
+    (found,) = mttp.read(session).runs
+    assert ("mine", {"own": 1}) == (found.algorithm, found.config)
+    assert ("Adam", 3) == (found.optimizer, found.policy_parameters)
+
+
+def test_what_is_known_of_a_run_survives_its_process(tmp_path: Path) -> None:
+    """
+    What was stated is in the next marker of the run, and does not wait for its end.
+    """
+    with mttp.configure(tmp_path / "run.jsonl") as session:
+        with mttp.episode():
+            pass
+        session.flush()
+        session.describe(optimizer="Adam")
+        with mttp.episode():
+            pass
+        session.flush()
+
+        (found,) = mttp.read(tmp_path / "run.jsonl").runs
+
+    assert (False, "Adam") == (found.complete, found.optimizer)
+
+
+def test_a_description_that_can_t_be_kept_raises_nothing() -> None:
+    """
+    It is said in the middle of a training.
+    """
+    with mttp.configure("memory://") as session:
+        session.describe(policy_parameters=2**70, config=object())
+    session.describe(optimizer="Adam")
+
+    (found,) = mttp.read(session).runs
+    assert None is found.optimizer
+    assert "int_out_of_range" in " ".join(found.faults)

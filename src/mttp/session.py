@@ -105,6 +105,11 @@ class Session:
         """The transport, or the first of several; None where nothing is recorded."""
         return self.transports[0] if self.transports else None
 
+    @property
+    def steps(self) -> str:
+        """How steps are written, where an episode does not say: spans, packed or auto."""
+        return self._share.steps
+
     # What users call.
 
     @property
@@ -197,6 +202,40 @@ class Session:
         except Exception as error:
             self._share.fault("internal_error", f"record: {error!r}")
             return inert_episode()
+
+    def describe(
+        self,
+        *,
+        config: object = None,
+        algorithm: str | None = None,
+        trainer: str | None = None,
+        trainer_version: str | None = None,
+        seed: int | str | None = None,
+        policy_architecture: str | None = None,
+        policy_parameters: int | None = None,
+        optimizer: str | None = None,
+    ) -> None:
+        """
+        State facts about the run that are known only now; what was stated of it before stays.
+
+        `config` is anything that JSON can say, `policy_parameters` the number of trainable ones.
+        """
+        if self._closed:
+            return
+        facts = {
+            "algorithm": algorithm,
+            "trainer": trainer,
+            "trainer_version": trainer_version,
+            "seed": seed,
+            "policy_architecture": policy_architecture,
+            "policy_parameters": policy_parameters,
+            "optimizer": optimizer,
+        }
+        try:
+            faults: Faults = []
+            self._share.describe(runs.encode(faults, **facts) | _config(config, faults), faults)
+        except Exception as error:
+            self._share.fault("internal_error", f"describe: {error!r}")
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """

@@ -88,11 +88,12 @@ class Share:
         self._is_over = False
         self._detection: provenance.Detection | None = None
         self._run: LiveSpan | None = None
-        self._is_known = False
+        self._is_known = self._is_news = False
+        self._described: dict[str, Any] = {}
+        self._faults: Faults = []
         self._finished = 0
         self._parts = 0
         self._documents: dict[str, None] = {}
-        self._told = 0
 
     def flush(self, timeout: float) -> bool:
         """Have everything written that has ended; whether all was taken within `timeout` seconds."""
@@ -116,6 +117,14 @@ class Share:
         if not written and self.origin.observers is not None:
             self.ending()  # no transport, but span processors that see it
         return all(written)
+
+    def describe(self, facts: Mapping[str, Any], faults: Faults) -> None:
+        """Take facts about the run that became known, as attributes; what was stated before stays."""
+        with self._looking:
+            self._described = dict(facts) | self._described
+            self._faults += faults
+            self._is_news = True
+        self.wake()
 
     # What the recorder calls.
 
@@ -195,6 +204,7 @@ class Share:
         """Take note of a reward spec whose rewards are recorded: the run keeps its document once."""
         if document not in self._documents:
             self._documents[document] = None
+            self._is_news = True
             self.wake()
 
     def gathers(self, steps: Gathering) -> None:
@@ -266,12 +276,13 @@ class Share:
         elif not self._is_known and self._detection.over:
             self._learn()
             self._mark_run()
-        elif self._told < len(self._documents):
+        elif self._is_news:
             self._mark_run()
 
     def _mark_run(self) -> None:
         """Keep what is known of the run so far; of several markers the last says most."""
         root = self._run_span()
+        self._is_news = False
         self._tell_documents(root)
         values, sink = dict(root.values), _To(self, self.pipelines)
         self.span(names.RUN_START, parent=root.identity, values=values, sink=sink).end(root.started)
@@ -314,10 +325,8 @@ class Share:
 
     def _tell_documents(self, root: LiveSpan) -> None:
         """Have the run say which reward specs have paid so far."""
-        documents = list(self._documents)
-        if len(documents) > self._told:
-            root.values |= root.checked(_documents, documents)
-            self._told = len(documents)
+        if self._documents:
+            root.values |= root.checked(_documents, list(self._documents))
 
     # The run's own spans.
 
@@ -330,7 +339,11 @@ class Share:
             title = f"{names.RUN} {name}" if name else names.RUN
             self._run = self.span(title, values=values, sink=_To(self, self.pipelines))
             self._run.note(faults)
-        return self._run
+        root = self._run
+        root.values |= {key: said for key, said in self._described.items() if key not in root.values}
+        root.note(self._faults)
+        self._faults = []
+        return root
 
     def _learn(self) -> LiveSpan:
         """The run's span with what was found out about its surroundings; what was stated stays."""

@@ -32,6 +32,9 @@ _PLAIN = {
     "algorithm": a.ALGORITHM,
     "trainer": a.TRAINER_NAME,
     "trainer_version": a.TRAINER_VERSION,
+    "policy_architecture": a.POLICY_ARCHITECTURE,
+    "policy_parameters": a.POLICY_PARAMETERS,
+    "optimizer": a.OPTIMIZER_NAME,
 }
 _LISTS = {"accelerators": a.RUN_ACCELERATORS, "spec_documents": a.SPEC_DOCUMENTS}
 _PYTHON = (a.PROCESS_RUNTIME_NAME, a.PROCESS_RUNTIME_VERSION)

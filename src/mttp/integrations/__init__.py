@@ -7,6 +7,8 @@ It is chosen by the packages that a target's classes come from, so that nothing 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -15,23 +17,64 @@ from mttp.errors import InstrumentError
 if TYPE_CHECKING:
     from mttp.integrations.contract import Integration
 
-__all__ = ["MODULES", "integration_of", "load"]
+__all__ = ["LIBRARIES", "Library", "integration_of", "load"]
 
-MODULES = {"gymnasium": "mttp.integrations.gymnasium"}
-"""The module that knows a library, by the library's top-level package."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """What is known of a library without importing it."""
+
+    module: str
+    """The module of ours that knows it."""
+    extra: str
+    """The extra of ours that brings it."""
+    requires: str
+    """The distribution and the versions that can be recorded, as pip understands it."""
+    tested: str
+    """The versions that the tests have seen."""
+
+    @property
+    def distribution(self) -> str:
+        """The name that it is installed by."""
+        return self.requires.partition(">")[0].strip()
+
+
+LIBRARIES: Mapping[str, Library] = {
+    "gymnasium": Library(
+        module="mttp.integrations.gymnasium",
+        extra="gymnasium",
+        requires="gymnasium >= 1.1",
+        tested="1.1 to 1.4",
+    ),
+    "stable_baselines3": Library(
+        module="mttp.integrations.stable_baselines3",
+        extra="sb3",
+        requires="stable-baselines3 >= 2.7",
+        tested="2.7 to 2.9",
+    ),
+    "openai": Library(
+        module="mttp.integrations.openai",
+        extra="openai",
+        requires="openai >= 1.66",
+        tested="1.109 to 3.52",
+    ),
+}
+"""The libraries that can be recorded, by top-level package."""
 
 
 def load(package: str) -> Integration:
     """The integration for a library; it imports the library."""
-    return cast("Integration", import_module(MODULES[package]))
+    return cast("Integration", import_module(LIBRARIES[package].module))
 
 
 def integration_of(target: object) -> Integration:
-    """The integration that knows the target's class; raises InstrumentError where there is none."""
+    """The integration that knows the target's class, or functions; raises InstrumentError for all else."""
     packages = _packages(type(target))
     for package in packages:
-        if package in MODULES:
+        if package in LIBRARIES:
             return load(package)
+    if callable(target) and not isinstance(target, type):
+        return cast("Integration", import_module("mttp.integrations.functions"))
     raise InstrumentError(_unknown(target, packages))
 
 
@@ -41,7 +84,7 @@ def _packages(kind: type) -> list[str]:
 
 
 def _unknown(target: object, packages: list[str]) -> str:
-    supported = ", ".join(sorted(MODULES))
+    supported = ", ".join(sorted(LIBRARIES))
     if isinstance(target, type):
         return f"{target.__qualname__} is a class; instrument an instance of it (supported: {supported})"
     kind = type(target)

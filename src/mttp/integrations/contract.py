@@ -1,4 +1,14 @@
-"""What every integration promises."""
+"""
+What every integration promises.
+
+An integration is a module (a package where it needs several) that knows one library, and a row in
+`integrations.LIBRARIES`. It finds out what to call by `seams`, counts what fails in its hooks by `faults`,
+and looks at `covering` for who else records.
+
+What it attaches to outlives sessions, so that none is given: an environment goes on after a session was
+closed, and a fork, a test or a second run has a session of its own. Each episode goes to the one that is
+open when it starts (`configuration.recording_session()`), which is started then where nobody configured one.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +46,7 @@ class Attach(Protocol):
 
 
 class Wrap(Protocol):
-    """The target in a wrapper of the library's own kind, which records."""
+    """The target in a wrapper of the library's own kind, which records; for libraries that have such."""
 
     def __call__(self, target: Any, /, **options: Any) -> Any:
         """Raises InstrumentError where the target can't be wrapped."""
@@ -50,8 +60,7 @@ class AttachAll(Protocol):
 
 
 class Integration(Protocol):
-    """A module that knows one library."""
+    """A module that knows one library; it may have `wrap`, too."""
 
     attach: Attach
-    wrap: Wrap
     attach_all: AttachAll

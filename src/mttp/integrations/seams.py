@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from types import MethodType, TracebackType
 from typing import Any, TypeAlias
 
 import wrapt
 from typing_extensions import Self
 
+from mttp import integrations
 from mttp.errors import InstrumentError
 
 __all__ = ["Around", "Handle", "Place", "Seam", "install"]
+
+_log = logging.getLogger("mttp")
 
 Around: TypeAlias = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
 """What runs instead: it is given what it replaces, the instance, and the call's arguments."""
@@ -72,9 +79,24 @@ class Place:
         if not self.holds:
             return
         if self.original is None:
-            del vars(self.owner)[self.name]
+            _remove(self.owner, self.name)
         else:
-            vars(self.owner)[self.name] = self.original
+            _put(self.owner, self.name, self.original)
+
+
+def _put(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute, past what an instance's class makes of that; only a class has to be asked."""
+    if isinstance(owner, type):
+        setattr(owner, name, value)
+    else:
+        vars(owner)[name] = value
+
+
+def _remove(owner: Any, name: str) -> None:
+    if isinstance(owner, type):
+        delattr(owner, name)
+    else:
+        del vars(owner)[name]
 
 
 def install(owner: Any, name: str, seam: Seam) -> Place:
@@ -83,8 +105,8 @@ def install(owner: Any, name: str, seam: Seam) -> Place:
     if attributes is None:
         raise InstrumentError(f"{type(owner).__qualname__} has no __dict__ to put a recording {name} in")
     place = Place(owner, name, seam, attributes.get(name))
-    attributes[name] = seam
-    if getattr(owner, name) is not seam:
+    _put(owner, name, seam)
+    if not isinstance(owner, type) and getattr(owner, name) is not seam:
         place.restore()
         owned = f"{name!r} of {type(owner).__qualname__}"
         raise InstrumentError(f"{owned} is a property, and can't be replaced; use mttp.wrap instead")
@@ -97,6 +119,7 @@ class Handle:
     def __init__(self, on_detach: Callable[[], None]) -> None:
         self._on_detach = on_detach
         self._places: dict[str, Place] = {}
+        self._missing: dict[str, bool] = {}
         self._attached = True
         self._claims = 1
 
@@ -113,6 +136,22 @@ class Handle:
         except BaseException:
             self._restore()
             raise
+
+    def expect(self, library: str, seams: Iterable[tuple[str, Any, str, Around]]) -> None:
+        """
+        Put seams, `(label, owner, attribute, around)` each, where a library has what they are put over.
+
+        What it has no more under that name is not recorded, which is said once; the other seams are there.
+        """
+        for label, owner, name, around in seams:
+            is_class = isinstance(owner, type)
+            found = inspect.getattr_static(owner, name, None) if is_class else getattr(owner, name, None)
+            if found is not None:
+                self._places[label] = install(owner, name, Seam(found, around, self))
+            else:
+                self._missing[label] = False
+        if self._missing:
+            _warn(library, tuple(self._missing))
 
     def cover(self, label: str, owner: Any, name: str, like: str) -> None:
         """Put the seam that is known as `like` over another name of the same function."""
@@ -136,7 +175,7 @@ class Handle:
 
     def status(self) -> dict[str, bool]:
         """Each seam by name, and whether it holds: whether calls pass through it."""
-        return {label: place.holds for label, place in self._places.items()}
+        return {label: place.holds for label, place in self._places.items()} | self._missing
 
     def __enter__(self) -> Self:
         return self
@@ -151,3 +190,20 @@ class Handle:
     def __repr__(self) -> str:
         held = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
         return f"<{'attached' if self._attached else 'detached'}: {held}>"
+
+
+@functools.cache
+def _warn(library: str, missing: tuple[str, ...]) -> None:
+    """Say, once, which parts of a library are not recorded since it has them no more."""
+    known = integrations.LIBRARIES[library]
+    try:
+        found = version(known.distribution)
+    except PackageNotFoundError:
+        found = "of unknown version"
+    _log.warning(
+        "mttp: %s %s has no %s: what passed through there is not recorded, the rest is (tested: %s)",
+        known.distribution,
+        found,
+        ", ".join(missing),
+        known.tested,
+    )

@@ -10,11 +10,11 @@ from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
 from mttp.errors import InstrumentError
 from mttp.integrations.gymnasium import workers
-from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.recorder import Recorder
 from mttp.integrations.gymnasium.several import Several
 from mttp.integrations.gymnasium.single import Single
 from mttp.integrations.gymnasium.wrappers import RecordEpisodes, RecordVectorEpisodes
+from mttp.integrations.options import Options
 from mttp.integrations.seams import Handle, Seam
 
 __all__ = ["Attachment", "attach", "wrap"]
@@ -34,6 +34,11 @@ class Attachment(Handle):
         names = _METHODS + _HALVES if isinstance(env, AsyncVectorEnv) else _METHODS
         workers.mute(env, muted=True)
         self.install(env, [(name, name, getattr(recorder, name)) for name in names])
+
+    @property
+    def recorder(self) -> Recorder:
+        """What its methods are surrounded with."""
+        return self._recorder
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""

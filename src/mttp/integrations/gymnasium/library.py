@@ -10,10 +10,9 @@ from typing import Any
 import gymnasium
 from gymnasium.envs import registration
 
-from mttp.codec.plain import scalar_text
+from mttp.integrations.faults import failed
 from mttp.integrations.gymnasium.inplace import Attachment, attach
-from mttp.integrations.gymnasium.options import Options
-from mttp.integrations.gymnasium.track import fault
+from mttp.integrations.options import Options
 from mttp.integrations.seams import Handle
 
 __all__ = ["Library", "attach_all"]
@@ -67,8 +66,7 @@ class Library(Handle):
         try:
             self._made.add(attach(env, **self._options))
         except Exception as error:
-            name = type(env).__name__
-            fault("integration_error", f"gymnasium: {name} is not recorded: {scalar_text(error)}")
+            failed("gymnasium", f"{type(env).__name__} is not recorded", error)
 
 
 def attach_all(**options: Any) -> Library:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from opentelemetry import context as otel_context
 
 from mttp.clock import Clock
-from mttp.codec.plain import scalar_text
+from mttp.integrations.covering import EVERYTHING, WITHIN_KEY, Covers, is_suppressed, within
+from mttp.integrations.faults import failed
 from mttp.integrations.gymnasium import workers
 from mttp.integrations.gymnasium.lane import Lane
-from mttp.integrations.gymnasium.options import Options
-from mttp.integrations.gymnasium.track import fault
+from mttp.integrations.options import Options
 from mttp.recorder.handle import detach
 
-__all__ = ["EVERYTHING", "Recorder", "Scene"]
-
-EVERYTHING: Any = object()
-"""The key of a scene that speaks for every environment that is called within it."""
-
-_WITHIN_KEY = otel_context.create_key("mttp-gymnasium-within")
-"""Where the OpenTelemetry context holds the recorders whose environments are being called."""
+__all__ = ["Recorder", "Scene"]
 
 _T = TypeVar("_T")
 
@@ -73,11 +67,22 @@ class Recorder:
         self._is_muted = workers.switch(owner)
         self._clock = Clock()
         self._active = True
+        self._is_silenced = False
         self._lane: Lane | None = None
+
+    @property
+    def key(self) -> Any:
+        """The base environment, or EVERYTHING where it is a vector's."""
+        return self._scene.key
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
         self._scene.use(options)
+
+    def silence(self, *, silent: bool) -> None:
+        """Record nothing, since somebody else does, or record again from the next reset on."""
+        self._leave("recorded_elsewhere")
+        self._is_silenced, self._lane = silent, None
 
     def stop(self) -> None:
         """Record nothing from here on."""
@@ -121,7 +126,7 @@ class Recorder:
         lane = self._scene.lane
         if lane is None:
             return self._tell(self._scene.reacts, wrapped, args, kwargs)
-        lane.enter({_WITHIN_KEY: (*_within(), self)}, self._clock)
+        lane.enter({WITHIN_KEY: (*within(), self)}, self._clock)
         self._lane = lane if self._is_muted is bool else None  # else each step has to be asked about
         return lane.step(lambda _: wrapped(*args, **kwargs), _action(args, kwargs), self._failed)
 
@@ -161,17 +166,21 @@ class Recorder:
 
     def _is_silent(self) -> bool:
         """Whether this call is another recorder's to record, or nobody's."""
-        within = _within()
-        if self in within:  # the environment calls itself
+        others = within()
+        if self in others:  # the environment calls itself
             return True
-        if self._active and not self._is_muted() and not (within and self._is_covered(within)):
+        if is_suppressed():
+            self._leave("suppressed")
+            return True
+        if self._is_silenced:
+            return True
+        if self._active and not self._is_muted() and not (others and self._is_covered(others)):
             return False
         self._leave("detached")
         return True
 
-    def _is_covered(self, within: tuple[Recorder, ...]) -> bool:
-        keys = [other._scene.key for other in within]
-        return any(key is EVERYTHING or key is self._scene.key for key in keys)
+    def _is_covered(self, others: tuple[Covers, ...]) -> bool:
+        return any(other.key is EVERYTHING or other.key is self.key for other in others)
 
     def _tell(
         self,
@@ -185,7 +194,7 @@ class Recorder:
         return result
 
     def _call(self, wrapped: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
-        marked = otel_context.set_value(_WITHIN_KEY, (*_within(), self))
+        marked = otel_context.set_value(WITHIN_KEY, (*within(), self))
         token = otel_context.attach(marked)
         try:
             try:
@@ -206,15 +215,10 @@ class Recorder:
             self._failed(tell.__name__, error)
 
     def _failed(self, what: str, error: Exception) -> None:
-        with contextlib.suppress(Exception):
-            fault("integration_error", f"gymnasium: {what}: {scalar_text(error)}")
+        failed("gymnasium", what, error)
         with contextlib.suppress(Exception):
             self._scene.leaves("recording_failed", at=self._clock.now())
 
 
 def _action(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return args[0] if args else next(iter(kwargs.values()), None)
-
-
-def _within() -> tuple[Recorder, ...]:
-    return cast("tuple[Recorder, ...]", otel_context.get_current().get(_WITHIN_KEY, ()))

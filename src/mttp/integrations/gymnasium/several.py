@@ -10,11 +10,12 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
 from mttp.codec.plain import Faults
+from mttp.integrations.covering import EVERYTHING
+from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import facts, infos
-from mttp.integrations.gymnasium.options import Options
-from mttp.integrations.gymnasium.recorder import EVERYTHING
 from mttp.integrations.gymnasium.seeding import Seeding
-from mttp.integrations.gymnasium.track import MISSING, Track, fault
+from mttp.integrations.gymnasium.track import MISSING, Track
+from mttp.integrations.options import Options
 
 __all__ = ["Several"]
 

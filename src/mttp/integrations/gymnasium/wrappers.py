@@ -9,10 +9,10 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorWrapper
 
 from mttp.integrations.gymnasium import workers
-from mttp.integrations.gymnasium.options import Options
 from mttp.integrations.gymnasium.recorder import Recorder
 from mttp.integrations.gymnasium.several import Several
 from mttp.integrations.gymnasium.single import Single
+from mttp.integrations.options import Options
 
 __all__ = ["RecordEpisodes", "RecordVectorEpisodes"]
 
@@ -29,6 +29,11 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
         RecordConstructorArgs.__init__(self, **options)
         gymnasium.Wrapper.__init__(self, env)
         self._recorder = Recorder(Single(env, chosen), self)
+
+    @property
+    def recorder(self) -> Recorder:
+        """What runs around its methods."""
+        return self._recorder
 
     def reset(self, **kwargs: Any) -> Any:
         """Reset the environment."""

@@ -1,4 +1,4 @@
-"""What the user decides about the recording of an environment."""
+"""What the user decides about recording, whichever library it is of: one word means one thing everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of `instrument` and `wrap` for Gymnasium environments."""
+    """The options of `instrument` and `wrap`; a library for which one says nothing ignores it."""
 
     observations: bool = True
     """Whether observations are recorded."""
