@@ -54,9 +54,9 @@ WRITE = {
     "carriers": 13,
     "learning": 13,
     "late": 13,
-    "integrations": 13,
-    "instrumentation": 14,
-    "instrumentors": 15,
+    "integrations": 14,
+    "instrumentation": 15,
+    "instrumentors": 16,
 }
 READ = {
     "reading": 4,
@@ -64,9 +64,9 @@ READ = {
     "report": 6,
 }
 BOTH = {
-    "testing": 15,
-    "cli": 16,
-    "__main__": 17,
+    "testing": 17,
+    "cli": 18,
+    "__main__": 19,
 }
 LAYERS = VOCABULARY | WRITE | READ | BOTH
 SIBLINGS = ("transports", "cli")

@@ -1,0 +1,110 @@
+"""What completions were paid: each reward function's part, and their sum before anything is normalized."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mttp.codec.plain import number, scalar_text
+from mttp.episodes import Reward
+from mttp.integrations.trl.batch import Answer, Batch
+
+__all__ = ["Scoring", "combined"]
+
+Array = np.ndarray[Any, Any]
+
+
+def combined(rewards: Array, weights: Array) -> Array:
+    """
+    The weighted sums as TRL takes them, shape [completions].
+
+    A function that pays no number counts for nothing; where none does, the sum is NaN and not zero.
+    """
+    total: Array = np.nansum(rewards * weights, axis=1)
+    total[np.isnan(rewards).all(axis=1)] = np.nan
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """The rewards of one process's completions, as values."""
+
+    batch: Batch
+    names: Sequence[str]
+    """Of the reward functions."""
+    weights: Array
+    """Theirs, float32."""
+    first: int
+    """Which of all processes' completions is this process's first."""
+    end: int
+    """When scoring was over, in nanoseconds since the Unix epoch."""
+
+    def total(self, row: int) -> float:
+        """What a completion was paid in all; NaN where no function paid a number, or none was known."""
+        if self.batch.rewards is None:
+            return math.nan
+        place = self.first + row
+        return float(combined(self.batch.rewards[place : place + 1], self.weights)[0])
+
+    def reward(self, row: int) -> Reward:
+        """The whole scoring of a completion."""
+        scores: dict[str, float] = {}
+        statuses: dict[str, str] = {}
+        for position, name in enumerate(self.names):
+            value, status = self._part(row, position)
+            if value is None:
+                statuses[name] = status
+            else:
+                scores[name] = value
+        total = self.total(row)
+        facts: dict[str, Any] = {"value": total}
+        if math.isnan(total):
+            facts = {"status": _overall(statuses), "error": self._error()}
+        return Reward(
+            components=scores,
+            component_statuses=statuses,
+            weights={name: float(weight) for name, weight in zip(self.names, self.weights, strict=True)},
+            start_time=self.batch.scoring,
+            end_time=self.end,
+            **facts,
+        )
+
+    def _part(self, row: int, position: int) -> tuple[float | None, str]:
+        """What one function pays: the number that TRL has of it, else what its answer means."""
+        answer = self.batch.answers.get(position, Answer())
+        if self.batch.rewards is not None:
+            paid = float(self.batch.rewards[self.first + row, position])
+            return (paid, "ok") if math.isfinite(paid) else (None, _meaning(answer, row, "error"))
+        given = _given(answer, row)
+        found = number(given)
+        if found is not None and math.isfinite(found):
+            return found, "ok"
+        return None, "error" if answer.error is not None else _meaning(answer, row, "missing")
+
+    def _error(self) -> str | None:
+        """What a reward function raised, where one did."""
+        raised = (answer.error for answer in self.batch.answers.values() if answer.error is not None)
+        return next((scalar_text(error) for error in raised), None)
+
+
+def _given(answer: Answer, row: int) -> Any:
+    return answer.values[row] if answer.values is not None and row < len(answer.values) else None
+
+
+def _meaning(answer: Answer, row: int, unknown: str) -> str:
+    """What it means that there is no number: None is an abstention, anything else an error."""
+    if answer.values is None or row >= len(answer.values):
+        return unknown
+    return "abstained" if answer.values[row] is None else "error"
+
+
+def _overall(statuses: dict[str, str]) -> str:
+    found = set(statuses.values())
+    for status in ("error", "abstained"):
+        if status in found:
+            return status
+    return "missing"

@@ -1,0 +1,58 @@
+"""A language model of a few thousand weights, made on the spot, for trainers to teach; it needs torch."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CHAT", "make", "tokenizer"]
+
+CHARACTERS = string.digits + string.ascii_letters + string.punctuation + " \n"
+SPECIAL = ("<pad>", "<eos>", "<unk>")
+CHAT = (
+    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}<eos>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def tokenizer() -> Any:
+    """A token per character."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *CHARACTERS])}
+    characters = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    characters.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    characters.decoder = decoders.Fuse()
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=characters, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    )
+    made.chat_template = CHAT
+    return made
+
+
+def make(path: Path) -> str:
+    """A model and its tokenizer, saved; where they are."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    tokens = tokenizer()
+    config = Qwen2Config(
+        vocab_size=len(tokens),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        pad_token_id=tokens.pad_token_id,
+        eos_token_id=tokens.eos_token_id,
+        bos_token_id=None,
+    )
+    model = Qwen2ForCausalLM(config)
+    model.save_pretrained(path)
+    tokens.save_pretrained(path)
+    return str(path)
