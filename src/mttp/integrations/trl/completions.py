@@ -139,7 +139,7 @@ class Completions:
         return steps(completion, trained_reward=trained)
 
     def _sampled(self, row: int, count: int) -> Array:
-        """1 for each token that the policy sampled; TRL blots that out where the loss leaves a completion out."""
+        """1 for each token that the policy sampled; what the loss leaves out, TRL has no such mask of."""
         if self.batch.tool_mask is not None:
             return np.asarray(self.batch.tool_mask[row], np.int64)
         found = self.tensors.sampled(row, count)

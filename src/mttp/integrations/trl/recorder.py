@@ -18,6 +18,7 @@ from mttp.integrations.trl import groups, trainers
 from mttp.integrations.trl.batch import Answer, Batch, Use
 from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
+from mttp.integrations.trl.scoring import answered
 from mttp.recorder import OpenEpisode
 from mttp.session import Session
 
@@ -65,24 +66,27 @@ class Recorder:
 
     def calculate_rewards(self, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
         """Scoring: all that was generated is known, and by the end what the functions pay."""
+        alone = self._batch is None  # what TRL does around it goes by another name
+        if alone:
+            self._batch = guard("trl", self._begin)
         guard("trl", self._generated, *args, **kwargs)
         rewards = wrapped(*args, **kwargs)
         guard("trl", self._scored, rewards)
+        if alone:
+            guard("trl", self._finish, {})
         return rewards
 
     def tool_call_loop(self, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
         """Turns in which tools are called: TRL has made a table of them for each completion by now."""
         guard("trl", self._surround_tools)
         found = wrapped(*args, **kwargs)
-        if self._batch is not None:
-            self._batch.tool_mask = found[0]
+        guard("trl", self._turned, found)
         return found
 
     def token_logprobs(self, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
         """Log probabilities of a batch's tokens: of the policy first, then of the reference."""
         found = wrapped(*args, **kwargs)
-        if self._batch is not None:
-            guard("trl", self._batch.logprobs.append, found[0])
+        guard("trl", self._computed, found)
         return found
 
     def reward(self, position: int, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
@@ -91,6 +95,8 @@ class Recorder:
         if batch is None:
             return wrapped(*args, **kwargs)
         answer = batch.answers[position] = Answer()
+        if batch.scoring is None:  # what TRL does around it goes by another name
+            guard("trl", self._asked, **kwargs)
         try:
             found = wrapped(*args, **(guard("trl", _listening, batch, kwargs) or kwargs))
         except BaseException as error:
@@ -121,9 +127,23 @@ class Recorder:
             batch.inputs, batch.prompts, batch.completions = inputs, prompts, completions
             batch.completion_ids = completion_ids_list
 
+    def _asked(self, *, prompts: Any, completions: Any, completion_ids: Any, **columns: Any) -> None:
+        """A reward function was given the batch: lists beside it are columns of the dataset."""
+        lists = {name: column for name, column in columns.items() if isinstance(column, list)}
+        inputs = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        self._generated(inputs, prompts, completions, completion_ids)
+
     def _scored(self, rewards: Any) -> None:
         if self._batch is not None:
             self._batch.rewards = trainers.matrix(rewards)
+
+    def _turned(self, found: Any) -> None:
+        if self._batch is not None:
+            self._batch.tool_mask = found[0]
+
+    def _computed(self, found: Any) -> None:
+        if self._batch is not None:
+            self._batch.logprobs.append(found[0])
 
     def _surround_tools(self) -> None:
         batch = self._batch
@@ -140,6 +160,8 @@ class Recorder:
         if batch is None or session is None or not batch.completion_ids:
             return
         end = time.time_ns()
+        if batch.rewards is None and error is None:
+            batch.rewards = answered(batch, len(self._trainer.reward_funcs))
         completions = Completions(
             self._trainer,
             batch,
@@ -155,7 +177,7 @@ class Recorder:
         if error is not None:
             return
         recorded = groups.record(self._trainer, completions, episodes)
-        if batch.is_training:
+        if batch.is_training and result:
             result[ROWS] = result["completion_ids"].new_tensor(list(range(completions.count)))
             self._recorded(recorded)
 

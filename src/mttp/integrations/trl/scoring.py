@@ -13,7 +13,7 @@ from mttp.codec.plain import number, scalar_text
 from mttp.episodes import Reward
 from mttp.integrations.trl.batch import Answer, Batch
 
-__all__ = ["Scoring", "combined"]
+__all__ = ["Scoring", "answered", "combined"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,6 +27,15 @@ def combined(rewards: Array, weights: Array) -> Array:
     total: Array = np.nansum(rewards * weights, axis=1)
     total[np.isnan(rewards).all(axis=1)] = np.nan
     return total
+
+
+def answered(batch: Batch, functions: int) -> Array | None:
+    """What the functions answered as TRL keeps it, shape [completions, functions]; None where one's is not known."""
+    answers = [batch.answers.get(position, Answer()).values for position in range(functions)]
+    if not all(values is not None and len(values) == len(batch.completions) for values in answers):
+        return None
+    numbers = [[number(value) for value in values or ()] for values in answers]
+    return np.array(numbers, np.float32).T
 
 
 @dataclass(frozen=True, slots=True)

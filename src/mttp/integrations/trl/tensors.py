@@ -38,10 +38,10 @@ class Tensors:
         for name, given in zip(("trainer_logprobs", "ref_logprobs"), logprobs, strict=False):
             self._logprobs[name] = matrix(given)
 
-    def prompt(self, row: int) -> Array:
-        """A prompt's token ids, without the padding on their left."""
+    def prompt(self, row: int) -> Array | None:
+        """A prompt's token ids, without the padding on their left; None where they are not known."""
         ids, mask = self._prompts
-        return np.empty(0, np.int64) if ids is None or mask is None else ids[row][mask[row].astype(bool)]
+        return None if ids is None or mask is None else ids[row][mask[row].astype(bool)]
 
     def sampled(self, row: int, count: int) -> Array:
         """1 for each token that the policy sampled, 0 for those of tools."""

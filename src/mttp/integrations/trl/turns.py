@@ -37,7 +37,8 @@ class Completion:
     """Text, or messages."""
     text: Any
     """What came of it: text, or the messages of the policy and of tools in turn."""
-    prompt_ids: Array
+    prompt_ids: Array | None
+    """None where they are not known."""
     ids: Array
     sampled: Array
     """1 where the policy sampled the token, 0 where a tool or an environment put it there."""
@@ -179,10 +180,12 @@ def _seen(use: Use) -> dict[str, Any]:
 def _tokens(completion: Completion, turns: Sequence[_Turn], index: int) -> Tokens:
     """A turn's own tokens; the conversation so far is that of the turn before."""
     (begin, sampled, end), ids = turns[index].place, completion.ids
-    prompt = ids[begin:sampled]
+    prompt: Array | None = ids[begin:sampled]
     parent = None
-    if index == 0:
-        prompt = np.concatenate([completion.prompt_ids, prompt])
+    if completion.prompt_ids is None:
+        prompt = None
+    elif index == 0:
+        prompt = np.concatenate([completion.prompt_ids, ids[begin:sampled]])
     else:
         parent = (index - 1, len(completion.prompt_ids) + begin)
     arrays: dict[str, Any] = {name: array[sampled:end] for name, array in completion.arrays.items()}
