@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test lint types semconv semconv-check bench bench-quick bench-install clean
+.PHONY: help demo test test-integrations lint types semconv semconv-check bench bench-quick bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -27,6 +27,9 @@ demo: $(VENV)/.demo  ## Train a small agent, record its episodes, read them back
 
 test: $(VENV)/.dev  ## Run the tests.
 	$(BIN)/python -m pytest -n auto
+
+test-integrations:  ## Run the tests of libraries that need an environment of their own.
+	PYTHON=$(PYTHON) .ci/integrations
 
 lint: $(VENV)/.dev  ## Check style.
 	$(BIN)/ruff check .
@@ -54,4 +57,4 @@ bench-quick: bench-install  ## Measure everything a little: two minutes.
 	$(BIN)/python benchmarks --quick --json .bench/figures.json
 
 clean:  ## Forget the environment and the caches.
-	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .integrations .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

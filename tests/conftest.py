@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
@@ -18,10 +19,13 @@ os.environ.setdefault("HYPOTHESIS_NO_NPM", "1")
 
 def pytest_report_header() -> list[str]:
     """The versions that a failure may hang on."""
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    names = ("opentelemetry-sdk", "pydantic", "wrapt", "numpy", "msgspec", "gymnasium", "pyarrow")
-    return ["versions: " + ", ".join(f"{name} {version(name)}" for name in names)]
+    found = []
+    for name in ("opentelemetry-sdk", "pydantic", "wrapt", "numpy", "msgspec", "gymnasium", "pyarrow"):
+        with contextlib.suppress(PackageNotFoundError):
+            found.append(f"{name} {version(name)}")
+    return ["versions: " + ", ".join(found)]
 
 
 @pytest.fixture(autouse=True)

@@ -65,6 +65,7 @@ EVERYTHING = Episode(
             truncated=False,
             value_estimate=0.1,
             return_target=0.2,
+            advantage=0.1,
             logprob=-1.5,
             tokens=Tokens(
                 ids=[11, 12, 2**31],

@@ -471,3 +471,90 @@ def test_statements_survive_parquet(tmp_path: Path):
     assert (one.groups, one.updates, one.annotations) == (other.groups, other.updates, other.annotations)
     assert [found.annotations for found in one] == [found.annotations for found in other]
     assert (1, 1, 4) == (len(one.groups), len(one.updates), len(one.annotations))
+
+
+@pytest.mark.parametrize("place", ["memory://", "file://run.jsonl"])
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_numbers_of_several_steps_are_stated_at_once(place: str, steps: str):
+    """
+    What a trainer computes when a rollout is over is one span, and reads as if the steps had said it.
+    """
+    with mttp.configure(place, steps=steps) as session:
+        episode = play(steps=5)
+        advantages = np.array([0.5, -1.25, 2.0], np.float32)
+        returns = [1.0, math.nan, 3.0]
+        mttp.annotate((episode, 1), "steps", {"advantage": advantages, "return_target": returns}, by="ppo")
+
+    found = mttp.read(session)
+    (annotation,) = found.annotations
+    told = [(step.advantage, step.return_target) for step in found.episodes[0].steps]
+    assert [(None, None), (0.5, 1.0), (-1.25, None), (2.0, 3.0), (None, None)] == told
+    assert [] == found.problems
+    assert ("steps", 1, "ppo") == (annotation.kind, annotation.step, annotation.by)
+
+
+def test_what_is_stated_of_steps_is_what_is_read(session: mttp.Session):
+    """
+    The statement itself comes back with its numbers, NaN where nothing was stated.
+    """
+    episode = play(steps=2)
+    numbers = {"advantage": np.array([1.0, math.nan]), "logprob": np.array([-0.5, -0.25])}
+
+    mttp.annotate((episode, 0), "steps", numbers)
+
+    expected = Annotation(
+        kind="steps", key="steps", step=0, value=numbers, episode=episode.trace_id, run_id=session.run_id
+    )
+    (found,) = stated(session)
+    assert [] == differences(expected, replace(found, revision=0))
+
+
+def test_the_last_word_about_a_step_counts(session: mttp.Session):
+    """
+    The higher revision wins over what the step itself says, which is kept.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.record(value_estimate=0.5)
+    mttp.annotate((episode, 0), "steps", {"value_estimate": [2.0]}, revision=2)
+    mttp.annotate((episode, 0), "steps", {"value_estimate": [1.0]}, revision=1)
+
+    (found,) = mttp.read(session).episodes[0].steps
+
+    assert (2.0, {"mttp.step.value_estimate": 0.5}) == (found.value_estimate, found.extra)
+
+
+@pytest.mark.parametrize(
+    ("target", "numbers"),
+    [
+        (TRACE, {"advantage": [1.0]}),
+        ((TRACE, 0), {"advantage": [1.0], "logprob": [1.0, 2.0]}),
+        ((TRACE, 0), {"advantage": [[1.0]]}),
+        ((TRACE, 0), {"advantage": []}),
+        ((TRACE, 0), {"advantage": ["much"]}),
+        ((TRACE, 0), {"advantage": object()}),
+        ((TRACE, 0), [1.0]),
+        ((TRACE, 0), {"mood": [1.0]}),
+    ],
+)
+def test_numbers_of_steps_that_make_no_sense(session: mttp.Session, target: Any, numbers: Any):
+    """
+    They are no statement; that is counted, and nothing is raised.
+    """
+    mttp.annotate(target, "steps", numbers)
+
+    assert [] == stated(session)
+    assert {"annotation_invalid": 1} == dict(session.stats.faults)
+
+
+def test_a_number_of_a_step_that_does_not_exist_is_a_problem(session: mttp.Session):
+    """
+    What is stated of the steps that there are is folded in.
+    """
+    episode = play(steps=1)
+    mttp.annotate((episode, 0), "steps", {"advantage": [1.0, 2.0, 3.0]})
+
+    found = mttp.read(session)
+
+    assert [1.0] == [step.advantage for step in found.episodes[0].steps]
+    (problem,) = found.problems
+    assert ("unknown_target", True) == (problem.kind, "2 of the steps from 0 on" in problem.message)

@@ -176,6 +176,7 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
         trained_reward=value.trained_reward,
         value_estimate=value.value_estimate,
         return_target=value.return_target,
+        advantage=value.advantage,
         logprob=value.logprob,
         terminated=value.terminated,
         truncated=value.truncated,

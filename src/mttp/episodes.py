@@ -353,15 +353,23 @@ class Annotation(_Value):
     """A statement about an episode or a step, made apart from it: meanwhile, after its end, or days later."""
 
     kind: str = "fact"
-    """score, outcome, advantage, label, comment, preference, or fact where the key is the user's own."""
+    """score, outcome, advantage, label, comment, preference, steps, or fact where the key is your own."""
     key: str = ""
     """What it states: the kind itself, or a name of the user's own."""
     value: Any = None
-    """What it states that to be; None for a preference, and for a score that is no number."""
+    """
+    What it states that to be; None for a preference, and for a score that is no number.
+
+    Of the kind steps it is numbers by name, shape [steps] each, NaN where nothing is stated.
+    """
     episode: str = ""
     """Trace id of the episode that it is about; of a preference, of the chosen one."""
     step: int | None = None
-    """Index of the step that it is about; None for the whole episode, or where only the span is known."""
+    """
+    Index of the step that it is about, or of the first of several.
+
+    None for the whole episode, and where only the span is known.
+    """
     step_span_id: str = ""
     """Span of that step, 16 hex digits, where it is known."""
     by: str | None = None
@@ -437,6 +445,8 @@ class Step(_Value):
     """The critic's value of the observation."""
     return_target: float | None = None
     """What the critic is trained towards."""
+    advantage: float | None = None
+    """How much better the action turned out than the critic expected, as the trainer computed it."""
     logprob: float | None = None
     """Log probability (nats) of the action."""
     tokens: Tokens | None = None

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from mttp.codec import annotations as codec
-from mttp.codec import rewards
-from mttp.codec.plain import Faults, name_key, nanoseconds, number, plain, scalar_text, text
+from mttp.codec import rewards, steps
+from mttp.codec.plain import Faults, mapped, name_key, nanoseconds, number, plain, scalar_text, text
 from mttp.configuration import recording_session
 from mttp.episodes import Annotation, Spec
 from mttp.recorder import targets
@@ -96,6 +98,9 @@ def annotate(
 
     `key` is "outcome" (success, failure or unknown), "advantage" (a number), "label" (a word), "comment",
     "score" (whose grader is `by`), or a name of your own, whose fact is read among the metadata.
+    With "steps" it is numbers of several steps, from the target's on: what a trainer computes once a rollout
+    is over. Their value maps "advantage", "return_target", "trained_reward", "value_estimate" or "logprob" to
+    one number per step each, shape [steps], NaN where nothing is stated.
     """
     _state(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
 
@@ -124,6 +129,8 @@ def _score(faults: Faults, value: object, scoring: Mapping[str, Any]) -> Annotat
 
 def _fact(faults: Faults, key: object, value: object, explanation: str | None, by: str | None) -> Annotation:
     kind = codec.kind(str(key))
+    if kind == codec.OF_STEPS:
+        return Annotation(kind=kind, key=kind, value=_numbers(value, faults), explanation=explanation)
     if kind == "score":
         return _score(faults, value, {"grader": by, "explanation": explanation})
     name = name_key(key) if kind == "fact" else kind
@@ -144,6 +151,25 @@ def _value(kind: str, value: object, faults: Faults) -> Any:
     if kind == "advantage" or (kind == "outcome" and said not in codec.OUTCOMES):
         faults.append(f"{kind}_invalid: {said:.80}")
     return said
+
+
+def _numbers(given: object, faults: Faults) -> dict[str, Any]:
+    """One number per step by name; a fact that there is not is a fault."""
+    found = {}
+    for name, numbers in mapped("steps", given, faults).items():
+        if name not in steps.FACTS:
+            faults.append(f"steps_invalid: a step has no {name}, but {', '.join(steps.FACTS)}")
+            continue
+        try:
+            found[str(name)] = np.array(numbers, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} holds no numbers: {error}") from error
+        if found[name].ndim != 1:
+            raise ValueError(f"{name} has shape {found[name].shape}, expected one number per step")
+    lengths = {len(numbers) for numbers in found.values()}
+    if len(lengths) != 1 or lengths == {0}:
+        raise ValueError(f"steps need one number each, and got {sorted(lengths) or 'none'}")
+    return found
 
 
 def _preference(faults: Faults, rejected: object, explanation: str | None) -> Annotation:
@@ -209,6 +235,8 @@ def _apart(preference: Annotation, chosen: Target) -> Annotation:
 def _record(
     session: Session, meant: Target, annotation: Annotation, faults: Faults, revision: object, time: object
 ) -> None:
+    if annotation.kind == codec.OF_STEPS and meant.step is None:
+        raise ValueError("numbers of several steps need the first of them: (episode, its index)")
     now = _now()
     given = nanoseconds(time, faults)
     start = now if given is None else given

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import rewards, templates
+import numpy as np
+
+from mttp.codec import blocks, rewards, steps, templates
+from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, Plain, plain, text
 from mttp.episodes import Annotation, Reward
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "kind"]
+__all__ = ["OF_STEPS", "OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "kind"]
 
 PREFERENCE = "preference"
+OF_STEPS = "steps"
 STATED = {
     "score": a.REWARD_VALUE,
     "outcome": a.EPISODE_OUTCOME,
@@ -33,15 +37,15 @@ _IDS = {"episode": a.ANNOTATION_TARGET_TRACE_ID, "step_span_id": a.ANNOTATION_TA
 KEYS = frozenset(
     {*_TEXTS.values(), *_IDS.values(), *rewards.KEYS, a.STEP_INDEX, a.FAULTS}
     | {a.ANNOTATION_KIND, a.ANNOTATION_KEY, a.ANNOTATION_VALUE, a.ANNOTATION_REVISION}
-    | {a.ANNOTATION_REJECTED_TRACE_IDS}
+    | {a.ANNOTATION_REJECTED_TRACE_IDS, a.STEPS_FIRST_INDEX, a.STEPS_COUNT, a.STEPS_LAYOUT}
 )
 """Every attribute of an annotation, but for the templates."""
-TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
+TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT, a.STEPS_COLUMN)
 
 
 def kind(key: str) -> str:
     """The kind of a statement of `key`."""
-    return key if key in STATED or key == PREFERENCE else "fact"
+    return key if key in STATED or key in (PREFERENCE, OF_STEPS) else "fact"
 
 
 def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
@@ -60,6 +64,8 @@ def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
         for name, key in _TEXTS.items()
         if (value := getattr(annotation, name)) is not None
     }
+    if annotation.kind == OF_STEPS:
+        return attributes | _columns(annotation)
     if annotation.step is not None:
         attributes[a.STEP_INDEX] = annotation.step
     if annotation.kind == PREFERENCE:
@@ -72,16 +78,39 @@ def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
     return attributes
 
 
+def _columns(annotation: Annotation) -> dict[str, Plain]:
+    """What is stated of several steps, each fact of those of which it is no NaN."""
+    columns = {}
+    for name, numbers in annotation.value.items():
+        known = np.flatnonzero(~np.isnan(numbers))
+        columns[steps.FACTS[name]] = Column(
+            numbers[known], None if len(known) == len(numbers) else known.tolist()
+        )
+    count = max(map(len, annotation.value.values()))
+    return {a.STEPS_FIRST_INDEX: annotation.step, a.STEPS_COUNT: count, **blocks.laid_out(columns)}
+
+
+def _of_steps(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers by name, one per step."""
+    rows = blocks.rows(found)
+    return {
+        name: np.array([row.get(key, np.nan) for row in rows])
+        for name, key in steps.FACTS.items()
+        if f"{a.STEPS_COLUMN}.{key}" in found
+    }
+
+
 def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
     """The statement that this span holds, its components' grades among the other spans of the trace."""
     found: Mapping[str, Any] = record.attributes
     stated = found.get(a.ANNOTATION_KIND, "fact")
     reward = _reward(record, others) if stated == "score" else None
+    is_of_steps = stated == OF_STEPS and blocks.is_block(found)
     return Annotation(
         kind=stated,
         key=_key(stated, found.get(a.ANNOTATION_KEY)),
-        value=found.get(a.ANNOTATION_VALUE),
-        step=found.get(a.STEP_INDEX),
+        value=_of_steps(found) if is_of_steps else found.get(a.ANNOTATION_VALUE),
+        step=found.get(a.STEPS_FIRST_INDEX if is_of_steps else a.STEP_INDEX),
         revision=found.get(a.ANNOTATION_REVISION, 0),
         reward=reward,
         rejected=tuple(found.get(a.ANNOTATION_REJECTED_TRACE_IDS) or ()),

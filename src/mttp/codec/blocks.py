@@ -28,6 +28,7 @@ __all__ = [
     "encode",
     "entries",
     "is_block",
+    "laid_out",
     "longest",
     "pack",
     "rows",
@@ -99,7 +100,7 @@ def encode(
         a.STEPS_START_TIMES: np.array(start_times, np.int64),
         a.STEPS_END_TIMES: np.array(end_times, np.int64),
         **_paid(given, len(start_times)),
-        **_laid_out(given),
+        **laid_out(given),
     }
 
 
@@ -121,7 +122,8 @@ def entries(given: Mapping[str, Column], key: str, count: int) -> list[Any]:
     return found * (count if column.at == SAME else 1)
 
 
-def _laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
+def laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
+    """The columns themselves, and what they are."""
     stored = {key: _stored(column.entries) for key, column in given.items()}
     kept = dict(given)
     for value_key, *keys in content.BY_VALUE.values():
@@ -289,4 +291,4 @@ def _count(entry: Plain) -> int:
 def with_rows(values: Mapping[str, Plain], kept: Sequence[Mapping[str, Plain]]) -> dict[str, Plain]:
     """The block's attributes with others for its steps."""
     said = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
-    return {**said, **_laid_out(columns(kept))}
+    return {**said, **laid_out(columns(kept))}

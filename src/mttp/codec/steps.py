@@ -11,18 +11,20 @@ from mttp.episodes import Call, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["KEYS", "decode", "facts", "paid", "place", "plain"]
+__all__ = ["FACTS", "KEYS", "decode", "facts", "paid", "place", "plain"]
 
-_FACTS = {
+FACTS = {
     "trained_reward": a.STEP_TRAINED_REWARD,
     "value_estimate": a.STEP_VALUE_ESTIMATE,
     "return_target": a.STEP_RETURN_TARGET,
+    "advantage": a.STEP_ADVANTAGE,
     "logprob": a.STEP_LOGPROB,
 }
+"""Attributes of the numbers that a trainer knows about a step, by name."""
 _FLAGS = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
 REWARD_KEYS = frozenset({a.STEP_REWARD, a.STEP_REWARD_STATUS, a.STEP_REWARD_RAW})
 KEYS = frozenset(
-    {*_FACTS.values(), *_FLAGS.values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
+    {*FACTS.values(), *_FLAGS.values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, *REWARD_KEYS}
     | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
@@ -55,7 +57,7 @@ def facts(**given: Any) -> dict[str, Plain]:
     attributes: dict[str, Plain] = {
         key: bool(given[name]) for name, key in _FLAGS.items() if given.get(name) is not None
     }
-    for name, key in _FACTS.items():
+    for name, key in FACTS.items():
         if given.get(name) is not None and (found := number(given[name])) is not None:
             attributes[key] = found
     return attributes
@@ -64,7 +66,7 @@ def facts(**given: Any) -> dict[str, Plain]:
 def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
     """The step that this span, its scorings and its calls hold."""
     found: Mapping[str, Any] = record.attributes
-    stated: dict[str, Any] = {name: found.get(key) for name, key in (_FACTS | _FLAGS).items()}
+    stated: dict[str, Any] = {name: found.get(key) for name, key in (FACTS | _FLAGS).items()}
     return Step(
         index=found.get(a.STEP_INDEX, 0),
         agent=found.get(a.AGENT_ID),

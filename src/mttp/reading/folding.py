@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from mttp.codec import annotations as codec
+from mttp.codec import steps
 from mttp.episodes import Annotation, Episode, Group, Step, Update
 from mttp.reading.problems import Kind
 from mttp.semconv import attributes as a
@@ -165,7 +166,8 @@ def _stated(
     episode: Episode, about: Sequence[Annotation], change: Mapping[str, Any], add_problem: _AddProblem
 ) -> dict[str, Any]:
     """What annotations change of an episode, over what groups and updates do."""
-    on_steps = _by_step(episode, about, add_problem)
+    columns = [annotation for annotation in about if annotation.kind == codec.OF_STEPS]
+    on_steps = _by_step(episode, [one for one in about if one.kind != codec.OF_STEPS], add_problem)
     stepped = {id(annotation) for found in on_steps.values() for annotation in found}
     kept = tuple(annotation for annotation in about if id(annotation) not in stepped)
     whole = _latest(annotation for annotation in kept if not annotation.on_step)
@@ -181,12 +183,34 @@ def _stated(
     score = whole.get(("score", "score"))
     if score is not None and score.reward is not None and _is_unpaid(episode):
         said["reward"] = score.reward
-    if on_steps:
+    if on_steps or columns:
+        numbers = _numbers(episode, columns, add_problem)
         said["steps"] = tuple(
-            _step(step, on_steps[position]) if position in on_steps else step
+            _step(step, on_steps.get(position, ()), numbers.get(position, {}))
+            if position in on_steps or position in numbers
+            else step
             for position, step in enumerate(episode.steps)
         )
     return {**change, **said}
+
+
+def _numbers(
+    episode: Episode, about: Sequence[Annotation], add_problem: _AddProblem
+) -> dict[int, dict[str, float]]:
+    """Numbers that were stated of several steps at once, by the position of the step."""
+    indices = {step.index: position for position, step in enumerate(episode.steps) if step.agent is None}
+    found: defaultdict[int, dict[str, float]] = defaultdict(dict)
+    for annotation in sorted(about, key=lambda annotation: annotation.order):
+        first = annotation.step or 0
+        for name, numbers in (annotation.value or {}).items():
+            for index, number in enumerate(numbers.tolist(), first):
+                if number == number and index in indices:
+                    found[indices[index]][name] = number
+        count = max(map(len, (annotation.value or {}).values()), default=0)
+        if missing := [index for index in range(first, first + count) if index not in indices]:
+            what = f"{len(missing)} of the steps from {first} on of episode {episode.trace_id}"
+            _unknown(annotation, what, add_problem)
+    return found
 
 
 def _latest(annotations: Iterable[Annotation]) -> dict[tuple[str, str], Annotation]:
@@ -245,5 +269,10 @@ def _by_step(
     return found
 
 
-def _step(step: Step, about: Sequence[Annotation]) -> Step:
-    return replace(step, annotations=tuple(about), **_facts(step, _latest(about)))
+def _step(step: Step, about: Sequence[Annotation], numbers: Mapping[str, float]) -> Step:
+    """The step with what was stated of it later, and in `extra` what it said of that itself."""
+    said = {**_facts(step, _latest(about)), **numbers}
+    before = {steps.FACTS[name]: kept for name in numbers if (kept := getattr(step, name)) is not None}
+    if before:
+        said["extra"] = {**said.get("extra", step.extra), **before}
+    return replace(step, annotations=tuple(about), **said)

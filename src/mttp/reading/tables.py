@@ -128,6 +128,7 @@ STEPS: dict[str, str] = {
     "truncated": "bool",
     "value_estimate": "double",
     "return_target": "double",
+    "advantage": "double",
     "logprob": "double",
     "scores": "map<string, double>",
     **_NOTES,

@@ -173,6 +173,7 @@ class OpenStep(Measured):
         trained_reward: float | None = None,
         value_estimate: float | None = None,
         return_target: float | None = None,
+        advantage: float | None = None,
         logprob: float | None = None,
         terminated: bool | None = None,
         truncated: bool | None = None,
@@ -190,6 +191,7 @@ class OpenStep(Measured):
                 trained_reward=trained_reward,
                 value_estimate=value_estimate,
                 return_target=return_target,
+                advantage=advantage,
                 logprob=logprob,
                 **flags,
             )

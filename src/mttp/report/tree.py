@@ -31,7 +31,7 @@ _IDENTITY = (
     "cost_usd",
 )
 _OF_AGENT = ("name", "policy", "policy_version_start", "policy_version_end", "advantage")
-_OF_STEP = ("trained_reward", "value_estimate", "return_target", "logprob", "reward_raw")
+_OF_STEP = ("trained_reward", "value_estimate", "return_target", "advantage", "logprob", "reward_raw")
 
 
 def tree(episode: Episode, *, limit: int | None = None) -> Tree:

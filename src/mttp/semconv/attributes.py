@@ -370,6 +370,9 @@ SPEC_SHA256: Final = "mttp.spec.sha256"
 SPEC_VERSION: Final = "mttp.spec.version"
 """Version of the reward spec."""
 
+STEP_ADVANTAGE: Final = "mttp.step.advantage"
+"""How much better the action turned out than the critic expected, as the trainer computed it."""
+
 STEP_INDEX: Final = "mttp.step.index"
 """Position of the step in the episode, or among the steps of its agent, counted from 0."""
 
@@ -404,13 +407,13 @@ STEPS_COLUMN: Final = "mttp.steps.column"
 """One attribute of the packed steps, by that attribute's key; its entries in order of index."""
 
 STEPS_COUNT: Final = "mttp.steps.count"
-"""Number of steps in a packed block, at most 1,000."""
+"""Number of steps in a packed block, at most 1,000, or that a late statement is about."""
 
 STEPS_END_TIMES: Final = "mttp.steps.end_times"
 """End of each packed step, in nanoseconds since the Unix epoch."""
 
 STEPS_FIRST_INDEX: Final = "mttp.steps.first_index"
-"""Index of the first step in a packed block."""
+"""Index of the first step in a packed block, or that a late statement is about."""
 
 STEPS_LAYOUT: Final = "mttp.steps.layout"
 """What the columns of a packed block are, as a JSON list of `[attribute, dtype, shape, steps]`."""

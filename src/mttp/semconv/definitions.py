@@ -454,6 +454,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.omissions",
                 "mttp.run.id",
                 "mttp.segment.id",
+                "mttp.step.advantage",
                 "mttp.step.index",
                 "mttp.step.logprob",
                 "mttp.step.return_target",
@@ -944,6 +945,30 @@ SPANS: Final[dict[str, Span]] = {
                     }
                 ),
             ),
+            "mttp.steps.count": (
+                "mttp.annotation.kind",
+                frozenset(
+                    {
+                        "steps",
+                    }
+                ),
+            ),
+            "mttp.steps.first_index": (
+                "mttp.annotation.kind",
+                frozenset(
+                    {
+                        "steps",
+                    }
+                ),
+            ),
+            "mttp.steps.layout": (
+                "mttp.annotation.kind",
+                frozenset(
+                    {
+                        "steps",
+                    }
+                ),
+            ),
         },
         attributes=frozenset(
             {
@@ -987,6 +1012,10 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.spec.sha256",
                 "mttp.spec.version",
                 "mttp.step.index",
+                "mttp.steps.column",
+                "mttp.steps.count",
+                "mttp.steps.first_index",
+                "mttp.steps.layout",
                 "mttp.task.id",
                 "gen_ai.evaluation.explanation",
                 "gen_ai.evaluation.name",
@@ -1077,6 +1106,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
             "outcome",
             "fact",
             "eval",
+            "steps",
             "comment",
         }
     ),

@@ -122,6 +122,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.spec.name": "string",
     "mttp.spec.sha256": "string",
     "mttp.spec.version": "string",
+    "mttp.step.advantage": "double",
     "mttp.step.index": "int",
     "mttp.step.logprob": "double",
     "mttp.step.return_target": "double",

@@ -30,6 +30,9 @@ class AnnotationKind:
     EVAL: Final = "eval"
     """The result of an evaluation."""
 
+    STEPS: Final = "steps"
+    """Numbers of several steps, in columns, that were computed after these had ended."""
+
     COMMENT: Final = "comment"
     """Free text."""
 
