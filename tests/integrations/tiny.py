@@ -9,10 +9,12 @@ from typing import Any
 __all__ = ["CHAT", "make", "tokenizer"]
 
 CHARACTERS = string.digits + string.ascii_letters + string.punctuation + " \n"
-SPECIAL = ("<pad>", "<eos>", "<unk>")
+SPECIAL = ("<pad>", "<|im_end|>", "<unk>")
 CHAT = (
-    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}<eos>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
@@ -23,10 +25,10 @@ def tokenizer() -> Any:
 
     vocabulary = {token: index for index, token in enumerate([*SPECIAL, *CHARACTERS])}
     characters = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    characters.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    characters.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     characters.decoder = decoders.Fuse()
     made = PreTrainedTokenizerFast(
-        tokenizer_object=characters, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+        tokenizer_object=characters, pad_token="<pad>", eos_token="<|im_end|>", unk_token="<unk>"
     )
     made.chat_template = CHAT
     return made
@@ -47,7 +49,7 @@ def make(path: Path) -> str:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=256,
+        max_position_embeddings=4096,
         pad_token_id=tokens.pad_token_id,
         eos_token_id=tokens.eos_token_id,
         bos_token_id=None,

@@ -30,7 +30,7 @@ def combined(rewards: Array, weights: Array) -> Array:
 
 
 def answered(batch: Batch, functions: int) -> Array | None:
-    """What the functions answered as TRL keeps it, shape [completions, functions]; None where one's is not known."""
+    """The answers as TRL keeps them, shape [completions, functions]; None where not all are known."""
     answers = [batch.answers.get(position, Answer()).values for position in range(functions)]
     if not all(values is not None and len(values) == len(batch.completions) for values in answers):
         return None
