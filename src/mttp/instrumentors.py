@@ -24,7 +24,7 @@ except ImportError as error:
         purpose="an instrumentor of OpenTelemetry's kind",
     ) from error
 
-__all__ = ["GymnasiumInstrumentor", "LibraryInstrumentor"]
+__all__ = ["GymnasiumInstrumentor", "LibraryInstrumentor", "TrlInstrumentor"]
 
 
 class LibraryInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
@@ -53,3 +53,9 @@ class GymnasiumInstrumentor(LibraryInstrumentor):
     """For Gymnasium."""
 
     package = "gymnasium"
+
+
+class TrlInstrumentor(LibraryInstrumentor):
+    """For TRL."""
+
+    package = "trl"

@@ -110,7 +110,7 @@ def trainer(
         reward_funcs=[length, digits] if functions is None else functions,
         args=config(**settings | options),
         train_dataset=rows() if data is None else data,
-        **(given or {}),
+        **{"processing_class": tiny.tokenizer(), **(given or {})},
     )
 
 
@@ -534,11 +534,9 @@ async def look_up(word: str) -> str:
     raise KeyError(word)
 
 
-def conversations(model: str) -> tuple[Any, Any]:
+def conversations() -> tuple[Any, Any]:
     """A tokenizer that can render calls of tools, and prompts that are messages."""
-    from transformers import AutoTokenizer
-
-    tokens = AutoTokenizer.from_pretrained(model)
+    tokens = tiny.tokenizer()
     tokens.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text()
     prompt = [{"role": "user", "content": "What is 6 times 7?"}]
     return tokens, Dataset.from_list([{"prompt": prompt}] * 8)
@@ -548,7 +546,7 @@ def test_turns_with_tools_are_steps(session: mttp.Session, model: str) -> None:
     """
     Each turn has what it was shown, what it said, its own tokens, and the calls with their answers.
     """
-    tokens, data = conversations(model)
+    tokens, data = conversations()
 
     def says(turn: int, row: int) -> str:
         if turn == 0 and row == 0:
@@ -634,7 +632,7 @@ def test_an_environment_answers_in_steps(session: mttp.Session, model: str) -> N
     """
     What reset shows is in the prompt, its methods are tools, and its own reward is a part of the whole.
     """
-    tokens, data = conversations(model)
+    tokens, data = conversations()
 
     def says(turn: int, row: int) -> str:
         if turn == 0 and row < 4:
@@ -760,7 +758,7 @@ def test_a_hook_that_raises_changes_nothing(
         recorded = weights(model, instrumented=True)
 
     assert same(plain, recorded)
-    assert {"integration_error": 3} == dict(session.stats.faults)
+    assert {"integration_error"} == session.stats.faults.keys()
     assert 1 == len([record for record in caplog.records if "a bug of ours" in record.getMessage()])
 
 
