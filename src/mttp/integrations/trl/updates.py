@@ -19,7 +19,12 @@ from mttp.integrations.trl.recorder import ROWS
 
 __all__ = ["Updates"]
 
-_NAMED = {"kl": "kl", "entropy": "entropy", "clip_ratio/region_mean": "clip_fraction"}
+_NAMED = {
+    "kl": "kl",
+    "entropy": "entropy",
+    "clip_ratio/region_mean": "clip_fraction",
+    "clip_ratio": "clip_fraction",
+}
 """What an update says in words of the convention, by TRL's; the rest are its metrics."""
 
 
