@@ -23,6 +23,7 @@ FILES = (
     "size",
     "importing",
     "cartpole",
+    "completions",
 )
 
 if __name__ == "__main__":

@@ -67,17 +67,18 @@ class Completions:
         """
         limits = getattr(self._trainer, "reward_clip_range", None)
         diverges = trainers.family(self._trainer) == "rloo" and self._trainer.beta != 0.0
-        if not (limits or diverges) or self.batch.rewards is None or self.tensors.mask is None:
+        if not (limits or diverges) or self.scoring.totals is None or self.tensors.mask is None:
             return None
-        rewards = np.array([self.scoring.total(row) for row in range(self.count)], np.float32)
-        rewards = np.clip(rewards, *limits) if limits else rewards
+        paid = self.scoring.totals
+        rewards: Array = np.clip(paid, *limits) if limits else paid
         if not diverges:
             return rewards
         if len(self.batch.logprobs) < 2:
             return None
         policy, reference = (trainers.matrix(found) for found in self.batch.logprobs)
         divergence = ((policy - reference) * self.tensors.mask).sum(axis=1)
-        return np.asarray(rewards - np.float32(self._trainer.beta) * divergence)
+        trained: Array = rewards - np.float32(self._trainer.beta) * divergence
+        return trained
 
     def advantage(self, row: int) -> float | None:
         """The advantage of a completion; None where there is none, or one per token."""
@@ -91,9 +92,9 @@ class Completions:
     def episodes(self, error: BaseException | None = None) -> Iterator[Episode]:
         """An episode per completion; `error` is what ended them before they were scored."""
         ending = {} if error is None else _ended_by(error)
-        return (replace(self._episode(row), **ending) for row in range(self.count))
+        return (self._episode(row, ending) for row in range(self.count))
 
-    def _episode(self, row: int) -> Episode:
+    def _episode(self, row: int, ending: Mapping[str, Any]) -> Episode:
         batch, options = self.batch, self._options
         ids, version = batch.completion_ids[row], str(batch.version)
         columns = batch.inputs[row] if row < len(batch.inputs) else {}
@@ -114,9 +115,10 @@ class Completions:
             terminated=not truncated,
             truncated=truncated,
             advantage=self.advantage(row),
-            steps=tuple(map(self._kept, self._steps(row, prompt, truncated=truncated))),
+            steps=self._kept(self._steps(row, prompt, truncated=truncated)),
             reward=self.scoring.reward(row),
             omissions=tuple(f"{name}: not recorded" for name in _IMAGES if columns.get(name) is not None),
+            **ending,
         )
 
     def _steps(self, row: int, prompt: Any, *, truncated: bool) -> tuple[Step, ...]:
@@ -138,20 +140,26 @@ class Completions:
         trained = None if self.trained is None else float(self.trained[row])
         return steps(completion, trained_reward=trained)
 
-    def _sampled(self, row: int, count: int) -> Array:
+    def _sampled(self, row: int, count: int) -> Array | None:
         """1 for each token that the policy sampled; what the loss leaves out, TRL has no such mask of."""
         if self.batch.tool_mask is not None:
             return np.asarray(self.batch.tool_mask[row], np.int64)
         found = self.tensors.sampled(row, count)
-        return found if found.any() else np.ones(count, np.int64)
+        return found if found is not None and found.any() else None
 
-    def _kept(self, step: Step) -> Step:
-        """What the user wants of a step: of a text that is not wanted, the tokens are not kept either."""
-        if not self._options.observations:
-            step = replace(step, observation=None, tokens=replace(cast(Tokens, step.tokens), prompt_ids=None))
-        if not self._options.actions:
-            step = replace(step, action=None, tokens=replace(cast(Tokens, step.tokens), ids=None))
-        return step
+    def _kept(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """What the user wants of steps: of a text that is not wanted, the tokens are not kept either."""
+        for wanted, text, ids in (
+            (self._options.observations, "observation", "prompt_ids"),
+            (self._options.actions, "action", "ids"),
+        ):
+            if not wanted:
+                left: list[dict[str, Any]] = [
+                    {text: None, "tokens": replace(cast(Tokens, step.tokens), **{ids: None})}  # type: ignore[arg-type]  # one of its arrays
+                    for step in found
+                ]
+                found = tuple(replace(step, **changes) for step, changes in zip(found, left, strict=True))
+        return found
 
     def _extras(self, row: int) -> dict[str, Any]:
         return {name: values[row] for name, values in self.batch.extras.items() if row < len(values)}

@@ -14,7 +14,7 @@ from mttp.episodes import Episode
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
 from mttp.integrations.options import Options
-from mttp.integrations.trl import groups, trainers
+from mttp.integrations.trl import facts, groups, trainers
 from mttp.integrations.trl.batch import Answer, Batch, Use
 from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
@@ -185,6 +185,7 @@ class Recorder:
         if self._launch is None:
             process, processes = trainers.processes(self._trainer)
             self._launch = Launch(session.run_id, process=process, processes=processes)
+            guard("trl", lambda: session.describe(**facts.of(self._trainer)))
         return self._launch
 
 

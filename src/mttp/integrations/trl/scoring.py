@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,55 +37,55 @@ def answered(batch: Batch, functions: int) -> Array | None:
     return np.array(numbers, np.float32).T
 
 
-@dataclass(frozen=True, slots=True)
 class Scoring:
-    """The rewards of one process's completions, as values."""
+    """
+    The rewards of one process's completions, as values.
 
-    batch: Batch
-    names: Sequence[str]
-    """Of the reward functions."""
-    weights: Array
-    """Theirs, float32."""
-    first: int
-    """Which of all processes' completions is this process's first."""
-    end: int
-    """When scoring was over, in nanoseconds since the Unix epoch."""
+    `first` says which of all processes' completions is this process's first, `end` when scoring was over.
+    """
 
-    def total(self, row: int) -> float:
-        """What a completion was paid in all; NaN where no function paid a number, or none was known."""
-        if self.batch.rewards is None:
-            return math.nan
-        place = self.first + row
-        return float(combined(self.batch.rewards[place : place + 1], self.weights)[0])
+    def __init__(self, batch: Batch, names: Sequence[str], weights: Array, *, first: int, end: int) -> None:
+        self.weights = weights
+        """Of the reward functions, float32."""
+        self.totals: Array | None = None
+        """What this process's completions were paid in all, NaN where no function paid a number."""
+        self._batch = batch
+        self._names = names
+        self._first = first
+        self._end = end
+        self._weights = {name: float(weight) for name, weight in zip(names, weights, strict=True)}
+        if batch.rewards is not None:
+            self._rewards = batch.rewards[first : first + len(batch.completions)]
+            self.totals = combined(self._rewards, weights)
 
     def reward(self, row: int) -> Reward:
         """The whole scoring of a completion."""
         scores: dict[str, float] = {}
         statuses: dict[str, str] = {}
-        for position, name in enumerate(self.names):
+        for position, name in enumerate(self._names):
             value, status = self._part(row, position)
             if value is None:
                 statuses[name] = status
             else:
                 scores[name] = value
-        total = self.total(row)
+        total = math.nan if self.totals is None else float(self.totals[row])
         facts: dict[str, Any] = {"value": total}
         if math.isnan(total):
             facts = {"status": _overall(statuses), "error": self._error()}
         return Reward(
             components=scores,
             component_statuses=statuses,
-            weights={name: float(weight) for name, weight in zip(self.names, self.weights, strict=True)},
-            start_time=self.batch.scoring,
-            end_time=self.end,
+            weights=self._weights,
+            start_time=self._batch.scoring,
+            end_time=self._end,
             **facts,
         )
 
     def _part(self, row: int, position: int) -> tuple[float | None, str]:
         """What one function pays: the number that TRL has of it, else what its answer means."""
-        answer = self.batch.answers.get(position, Answer())
-        if self.batch.rewards is not None:
-            paid = float(self.batch.rewards[self.first + row, position])
+        answer = self._batch.answers.get(position, Answer())
+        if self.totals is not None:
+            paid = float(self._rewards[row, position])
             return (paid, "ok") if math.isfinite(paid) else (None, _meaning(answer, row, "error"))
         given = _given(answer, row)
         found = number(given)
@@ -96,7 +95,7 @@ class Scoring:
 
     def _error(self) -> str | None:
         """What a reward function raised, where one did."""
-        raised = (answer.error for answer in self.batch.answers.values() if answer.error is not None)
+        raised = (answer.error for answer in self._batch.answers.values() if answer.error is not None)
         return next((scalar_text(error) for error in raised), None)
 
 

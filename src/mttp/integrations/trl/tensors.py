@@ -43,15 +43,17 @@ class Tensors:
         ids, mask = self._prompts
         return None if ids is None or mask is None else ids[row][mask[row].astype(bool)]
 
-    def sampled(self, row: int, count: int) -> Array:
-        """1 for each token that the policy sampled, 0 for those of tools."""
-        return np.ones(count, np.int64) if self._tools is None else self._tools[row, :count]
+    def sampled(self, row: int, count: int) -> Array | None:
+        """1 for each token that the policy sampled, 0 for those of tools; None where there are no tools."""
+        return None if self._tools is None else self._tools[row, :count]
 
     def arrays(self, row: int, count: int) -> dict[str, Array]:
         """What there is per completion token, by the names that `mttp.Tokens` has."""
         found = {name: values[row, :count] for name, values in self._logprobs.items()}
         if self.mask is not None:
-            found["masks"] = self.mask[row, :count] * self.sampled(row, count)
+            found["masks"] = self.mask[row, :count]
+            if self._tools is not None:
+                found["masks"] = found["masks"] * self._tools[row, :count]
         if self.advantages is not None and self.advantages.ndim == 2:
             found["advantages"] = self.advantages[row, :count]
         return found

@@ -40,8 +40,8 @@ class Completion:
     prompt_ids: Array | None
     """None where they are not known."""
     ids: Array
-    sampled: Array
-    """1 where the policy sampled the token, 0 where a tool or an environment put it there."""
+    sampled: Array | None
+    """1 where the policy sampled the token, 0 where a tool put it there; None where it sampled all."""
     arrays: Mapping[str, Array]
     """The other arrays, by the names that `mttp.Tokens` has."""
     version: str
@@ -94,7 +94,7 @@ def steps(completion: Completion, *, trained_reward: float | None = None) -> tup
 
 def _turns(completion: Completion) -> Iterator[_Turn]:
     """The turns; one alone where what was said can't be told apart."""
-    places = _places(completion.sampled)
+    places = _places(completion.sampled, len(completion.ids))
     said = _spoken(completion.text)
     if len(places) > 1 and len(said) <= 1:
         yield from _decoded(completion, places)
@@ -112,8 +112,10 @@ def _turns(completion: Completion) -> Iterator[_Turn]:
         yield _Turn(shown, None, places[-1])
 
 
-def _places(sampled: Array) -> list[_Place]:
+def _places(sampled: Array | None, count: int) -> list[_Place]:
     """A place per turn; in the last one nothing may have been sampled any more."""
+    if sampled is None:
+        return [_Place(0, 0, count)]
     edges = np.flatnonzero(np.diff(sampled.astype(np.int8), prepend=0, append=0))
     begins, ends = edges[::2].tolist(), edges[1::2].tolist()
     found = list(map(_Place, [0, *ends], begins, ends))
