@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import wrapt
-from typing_extensions import Self
+from typing_extensions import ParamSpec, Self
 
 from mttp import integrations
 from mttp.errors import InstrumentError, MissingExtra
@@ -24,7 +25,38 @@ _log = logging.getLogger("mttp")
 _everything: Libraries | None = None
 
 
-def instrument(target: object = None, /, **options: Any) -> Detach:
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_R_co = TypeVar("_R_co", covariant=True)
+
+
+class _Recorded(Detach, Protocol[_P, _R_co]):
+    """A function that is recorded."""
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
+        """Call it."""
+
+
+class _Decorator(Protocol):
+    """What records the function that it is given."""
+
+    def __call__(self, target: Callable[_P, _T], /) -> _Recorded[_P, _T]:
+        """The function, recorded."""
+
+
+@overload
+def instrument(target: Callable[_P, _T], /, **options: Any) -> _Recorded[_P, _T]: ...
+
+
+@overload
+def instrument(*, records: Literal["episode", "reward"], **options: Any) -> _Decorator: ...
+
+
+@overload
+def instrument(target: object = None, /, **options: Any) -> Detach: ...
+
+
+def instrument(target: Any = None, /, **options: Any) -> Any:
     """
     Record what `target` does from here on; without one, whatever the supported libraries make from here on.
 
@@ -33,11 +65,18 @@ def instrument(target: object = None, /, **options: Any) -> Detach:
     The options are those of `mttp.integrations.options.Options`.
     The handle undoes it; instrumenting again gives the same handle back.
 
+    A function comes back recorded, to be called in place of the original: a call is an episode or, where an
+    episode goes on, what it returns is a reward. `records="episode"` or `records="reward"` says which it is,
+    and makes `instrument` a decorator where no function is given; its options are those of
+    `mttp.integrations.functions.FunctionOptions`.
+
     Episodes go to the session that is open when they start; where nobody configured one, one is started then.
 
     Raises InstrumentError for a target that nothing here knows, MissingExtra where no supported library is
     installed.
     """
+    if target is None and "records" in options:
+        return partial(instrument, **options)
     if target is None:
         return _instrument_everything(options)
     return integrations.integration_of(target).attach(target, **options)

@@ -24,7 +24,13 @@ except ImportError as error:
         purpose="an instrumentor of OpenTelemetry's kind",
     ) from error
 
-__all__ = ["GymnasiumInstrumentor", "LibraryInstrumentor", "TrlInstrumentor"]
+__all__ = [
+    "GymnasiumInstrumentor",
+    "LibraryInstrumentor",
+    "OpenAIInstrumentor",
+    "StableBaselines3Instrumentor",
+    "TrlInstrumentor",
+]
 
 
 class LibraryInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
@@ -59,3 +65,15 @@ class TrlInstrumentor(LibraryInstrumentor):
     """For TRL."""
 
     package = "trl"
+
+
+class StableBaselines3Instrumentor(LibraryInstrumentor):
+    """For Stable-Baselines3."""
+
+    package = "stable_baselines3"
+
+
+class OpenAIInstrumentor(LibraryInstrumentor):
+    """For clients of OpenAI's kind."""
+
+    package = "openai"

@@ -101,6 +101,11 @@ class Session:
         """The transport, or the first of several; None where nothing is recorded."""
         return self.transports[0] if self.transports else None
 
+    @property
+    def steps(self) -> str:
+        """How steps are written, where an episode does not say: spans, packed or auto."""
+        return self._share.steps
+
     # What users call.
 
     @property

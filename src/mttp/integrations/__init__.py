@@ -52,6 +52,18 @@ LIBRARIES: Mapping[str, Library] = {
         requires="trl >= 1.12",
         tested="1.12 and 1.16",
     ),
+    "stable_baselines3": Library(
+        module="mttp.integrations.stable_baselines3",
+        extra="sb3",
+        requires="stable-baselines3 >= 2.7",
+        tested="2.7 to 2.9",
+    ),
+    "openai": Library(
+        module="mttp.integrations.openai",
+        extra="openai",
+        requires="openai >= 1.66",
+        tested="1.109 to 3.52",
+    ),
 }
 """The libraries that can be recorded, by top-level package."""
 
@@ -62,11 +74,13 @@ def load(package: str) -> Integration:
 
 
 def integration_of(target: object) -> Integration:
-    """The integration that knows the target's class; raises InstrumentError where there is none."""
+    """The integration that knows the target's class, or functions; raises InstrumentError for all else."""
     packages = _packages(type(target))
     for package in packages:
         if package in LIBRARIES:
             return load(package)
+    if callable(target) and not isinstance(target, type):
+        return cast("Integration", import_module("mttp.integrations.functions"))
     raise InstrumentError(_unknown(target, packages))
 
 

@@ -144,8 +144,8 @@ class Handle:
         What it has no more under that name is not recorded, which is said once; the other seams are there.
         """
         for label, owner, name, around in seams:
-            of = inspect.getattr_static if isinstance(owner, type) else getattr
-            found = of(owner, name, None)
+            is_class = isinstance(owner, type)
+            found = inspect.getattr_static(owner, name, None) if is_class else getattr(owner, name, None)
             if callable(found):
                 self._places[label] = install(owner, name, Seam(found, around, self))
             else:

@@ -11,7 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorWrapper
 from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium.spaces import describe
 
-__all__ = ["layers", "of_env", "of_member", "members"]
+__all__ = ["layers", "of_env", "of_member", "of_spec", "members", "spaces"]
 
 _OF_THE_VECTOR = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 """Arguments of `make_vec` that say nothing about a single environment."""
@@ -32,7 +32,7 @@ def of_env(env: Any, *, max_bytes: int, faults: Faults) -> dict[str, Any]:
         "env_version": lambda: _version(env.unwrapped.spec),
         "env_kwargs": lambda: _kwargs(env),
         "env_wrappers": lambda: _wrappers(env),
-        "env_spaces": lambda: _spaces(env.observation_space, env.action_space, max_bytes),
+        "env_spaces": lambda: spaces(env.observation_space, env.action_space, max_bytes),
     }
     return _found(facts, faults)
 
@@ -47,9 +47,16 @@ def of_member(vector: Any, index: int, *, max_bytes: int, faults: Faults) -> dic
         "env_version": lambda: _version(vector.unwrapped.spec or member.unwrapped.spec),
         "env_kwargs": lambda: _kwargs(member),
         "env_wrappers": lambda: _vector_wrappers(vector) + (_wrappers(member) if inner else []),
-        "env_spaces": lambda: _spaces(vector.single_observation_space, vector.single_action_space, max_bytes),
+        "env_spaces": lambda: spaces(vector.single_observation_space, vector.single_action_space, max_bytes),
     }
     return _found(facts, faults)
+
+
+def of_spec(spec: Any) -> dict[str, Any]:
+    """What is known of an environment that is out of reach, but for its spec; nothing without one."""
+    if spec is None:
+        return {}
+    return {"env": str(spec.id), "env_version": _version(spec), "env_kwargs": _made_with(spec)}
 
 
 def members(vector: Any) -> list[Any]:
@@ -83,13 +90,17 @@ def _kwargs(env: Any) -> dict[str, Any]:
     spec = env.unwrapped.spec
     if spec is None:
         return {}
-    kwargs = {name: value for name, value in spec.kwargs.items() if name not in _OF_THE_VECTOR}
+    kwargs = _made_with(spec)
     registered = gymnasium.registry.get(spec.id)
     if isinstance(env, gymnasium.Env) and registered is not None:
         limit = _time_limit(env)
         if limit != registered.max_episode_steps:
             kwargs["max_episode_steps"] = -1 if limit is None else limit
     return kwargs
+
+
+def _made_with(spec: Any) -> dict[str, Any]:
+    return {name: value for name, value in spec.kwargs.items() if name not in _OF_THE_VECTOR}
 
 
 def _time_limit(env: Any) -> int | None:
@@ -108,7 +119,8 @@ def _vector_wrappers(vector: Any) -> list[str]:
     return names
 
 
-def _spaces(observation: Any, action: Any, max_bytes: int) -> dict[str, Any]:
+def spaces(observation: Any, action: Any, max_bytes: int) -> dict[str, Any]:
+    """Both spaces as plain data."""
     return {
         "observation": describe(observation, max_bytes=max_bytes),
         "action": describe(action, max_bytes=max_bytes),

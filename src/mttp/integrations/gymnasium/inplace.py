@@ -35,6 +35,11 @@ class Attachment(Handle):
         workers.mute(env, muted=True)
         self.install(env, [(name, name, getattr(recorder, name)) for name in names])
 
+    @property
+    def recorder(self) -> Recorder:
+        """What its methods are surrounded with."""
+        return self._recorder
+
     def use(self, options: Options) -> None:
         """Take other options from here on."""
         self._recorder.use(options)

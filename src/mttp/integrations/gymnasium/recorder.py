@@ -67,6 +67,7 @@ class Recorder:
         self._is_muted = workers.switch(owner)
         self._clock = Clock()
         self._active = True
+        self._is_silenced = False
         self._lane: Lane | None = None
 
     @property
@@ -77,6 +78,11 @@ class Recorder:
     def use(self, options: Options) -> None:
         """Take other options from here on."""
         self._scene.use(options)
+
+    def silence(self, *, silent: bool) -> None:
+        """Record nothing, since somebody else does, or record again from the next reset on."""
+        self._leave("recorded_elsewhere")
+        self._is_silenced, self._lane = silent, None
 
     def stop(self) -> None:
         """Record nothing from here on."""
@@ -165,6 +171,8 @@ class Recorder:
             return True
         if is_suppressed():
             self._leave("suppressed")
+            return True
+        if self._is_silenced:
             return True
         if self._active and not self._is_muted() and not (others and self._is_covered(others)):
             return False

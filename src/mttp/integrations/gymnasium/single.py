@@ -13,7 +13,7 @@ from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.gymnasium.track import Track
 from mttp.integrations.options import Options
-from mttp.recorder import OpenStep
+from mttp.recorder import OpenEpisode, OpenStep
 
 __all__ = ["Single"]
 
@@ -38,13 +38,13 @@ class Single:
             self._identity,
             observation_space=getattr(env, "observation_space", None),
             action_space=getattr(env, "action_space", None),
-            has_lane=True,
+            lane=_lane,
         )
 
     @property
     def lane(self) -> Lane | None:
         """What takes the steps of an episode that is packed."""
-        return self._track.lane
+        return self._track.lane  # type: ignore[no-any-return]  # made by the function below
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -114,3 +114,18 @@ class Single:
     def leaves(self, reason: str, *, at: int) -> None:
         """Whatever goes on is left unfinished."""
         self._track.abort(reason, at)
+
+
+def _lane(track: Track, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> Lane:
+    options = track.options
+    return Lane(
+        track,
+        episode,
+        observation,
+        faults,
+        at=at,
+        max_bytes=options.max_bytes,
+        session=track.session,
+        is_quick=track.is_quick,
+        has_actions=options.actions,
+    )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from mttp import configuration
 from mttp.codec.plain import Faults, Written, to_json
 from mttp.integrations.gymnasium import infos
-from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.spaces import Reader
 from mttp.integrations.options import Options
 from mttp.livespan import LiveSpan
-from mttp.recorder import OpenEpisode, OpenStep
+from mttp.recorder import OpenEpisode, OpenStep, inert_episode
 from mttp.session import Session
 
 __all__ = ["MISSING", "Track"]
 
+MakeLane: TypeAlias = Callable[..., Any]
+"""Called with a track, its episode, the observation that is shown, its faults and `at` when."""
 MISSING: Any = object()
 """Stands for an observation that nobody was shown."""
 
@@ -51,7 +52,7 @@ class Track:
 
     `begin` after a reset, then `act` before and `react` after each step; `abort` leaves one unfinished.
     `identity` says what the environment is, and is asked once.
-    Who `has_lane` lets that take the steps of packed episodes.
+    `lane` makes what takes the steps of packed episodes, where the caller lets it.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class Track:
         *,
         observation_space: Any,
         action_space: Any,
-        has_lane: bool = False,
+        lane: MakeLane | None = None,
     ) -> None:
-        self._has_lane = has_lane
+        self.closing: Mapping[str, Any] = {}
+        """What is stated at the episode's end, besides how it ended."""
+        self._make_lane = lane
         self._identity = identity
         self._known: dict[str, Any] | None = None
         self._spaces = observation_space, action_space
@@ -71,7 +74,7 @@ class Track:
         self._shown: _Shown | None = None
         self._open: _Open | None = None
         self._step: OpenStep | None = None
-        self.lane: Lane | None = None
+        self.lane: Any = None
         """What takes the steps of an episode that is packed."""
         self.over = False
         """Whether the episode has ended, and nothing was reset since."""
@@ -86,6 +89,11 @@ class Track:
         self._observations, self._actions = (
             Reader(space, max_bytes=options.max_bytes) for space in self._spaces
         )
+
+    @property
+    def episode(self) -> OpenEpisode:
+        """The episode that goes on; an inert one where none does."""
+        return inert_episode() if self._open is None else self._open.episode
 
     @property
     def step(self) -> OpenStep | None:
@@ -106,6 +114,13 @@ class Track:
             return
         self._start = {"start_time": began, **facts}
         self._show(observation, shown)
+
+    def show(self, observation: Any, *, at: int) -> None:
+        """An observation is there, which the policy acts on next."""
+        if self.lane is not None:
+            self.lane.show(observation, at=at)
+        else:
+            self._show(observation, at)
 
     def _show(self, observation: Any, at: int) -> None:
         faults: Faults = []
@@ -130,25 +145,34 @@ class Track:
         if not self._open.lives():
             self.forget()
             return
-        if self.lane is None and self._has_lane and self._open.episode.packs:
-            self.lane = self._lane(self._open, self._shown)
+        if self.lane is None and self._make_lane is not None and self._open.episode.packs:
+            shown = self._shown
+            self.lane = self._make_lane(self, self._open.episode, shown.value, shown.faults, at=shown.at)
         if self.lane is None:
             faults = self._shown.faults
             given = self._actions.read(action, faults) if self._options.actions else None
             self.enter(self._shown.value, given, faults, at=self._shown.at)
 
-    def _lane(self, opened: _Open, shown: _Shown) -> Lane:
-        return Lane(
-            self,
-            opened.episode,
-            shown.value,
-            shown.faults,
-            at=shown.at,
-            max_bytes=self._options.max_bytes,
-            session=opened.session,
-            is_quick=self._options.observations and self._observations.as_it_is,
-            has_actions=self._options.actions,
-        )
+    @property
+    def session(self) -> Session:
+        """Where the episode that goes on is recorded."""
+        assert self._open is not None
+        return self._open.session
+
+    @property
+    def options(self) -> Options:
+        """What the user decided."""
+        return self._options
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether an observation needs but a copy."""
+        return self._options.observations and self._observations.as_it_is
+
+    @property
+    def lives(self) -> bool:
+        """Whether an episode goes on that can take anything."""
+        return self._open is not None and self._open.lives()
 
     def enter(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
         """Open a step that began at that time."""
@@ -206,7 +230,11 @@ class Track:
         if observation is not MISSING and self._options.observations:
             self._show_last(opened.episode, observation)
         opened.episode.end(
-            terminated=bool(terminated), truncated=bool(truncated), outcome=infos.outcome(info), end_time=at
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            outcome=infos.outcome(info),
+            end_time=at,
+            **self.closing,
         )
         self.forget()
 
@@ -234,7 +262,7 @@ class Track:
             return
         if shown is not None:
             opened.episode.final_observation(shown, max_bytes=self._options.max_bytes)
-        opened.episode.end(status="aborted", stop_reason=reason, end_time=at)
+        opened.episode.end(status="aborted", stop_reason=reason, end_time=at, **self.closing)
 
     def forget(self) -> None:
         """Record nothing until the next reset."""

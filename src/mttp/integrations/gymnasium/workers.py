@@ -10,9 +10,9 @@ from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv
 
-__all__ = ["forget", "mute", "switch"]
+__all__ = ["MUTED", "forget", "mute", "switch"]
 
-_MUTED = "_mttp_muted"
+MUTED = "_mttp_muted"
 """Attribute of a recorded environment in a child process."""
 
 
@@ -20,18 +20,18 @@ def switch(env: Any) -> Callable[[], bool]:
     """Tells whether an environment was muted, as it can be in a child process; it is marked for that."""
     if multiprocessing.parent_process() is None:
         return bool
-    vars(env).setdefault(_MUTED, False)
+    vars(env).setdefault(MUTED, False)
     return partial(_is_muted, weakref.ref(env))
 
 
 def _is_muted(reference: Callable[[], Any]) -> bool:
     env = reference()
-    return env is not None and bool(vars(env).get(_MUTED))
+    return env is not None and bool(vars(env).get(MUTED))
 
 
 def forget(env: Any) -> None:
     """Take the mark off."""
-    vars(env).pop(_MUTED, None)
+    vars(env).pop(MUTED, None)
 
 
 def mute(vector: Any, *, muted: bool) -> None:
@@ -39,5 +39,5 @@ def mute(vector: Any, *, muted: bool) -> None:
     base = vector.unwrapped
     if not isinstance(base, AsyncVectorEnv) or base.worker is not None or base.closed:
         return
-    if any(base.call("has_wrapper_attr", _MUTED)):
-        base.set_attr(_MUTED, muted)
+    if any(base.call("has_wrapper_attr", MUTED)):
+        base.set_attr(MUTED, muted)

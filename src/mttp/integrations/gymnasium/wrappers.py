@@ -30,6 +30,11 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
         gymnasium.Wrapper.__init__(self, env)
         self._recorder = Recorder(Single(env, chosen), self)
 
+    @property
+    def recorder(self) -> Recorder:
+        """What runs around its methods."""
+        return self._recorder
+
     def reset(self, **kwargs: Any) -> Any:
         """Reset the environment."""
         return self._recorder.reset(self.env.reset, self, (), kwargs)

@@ -1,0 +1,29 @@
+"""Keeping silent about an environment that a trainer records, whose steps it knows more about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mttp.integrations.gymnasium import facts
+from mttp.integrations.gymnasium.inplace import Attachment
+from mttp.integrations.gymnasium.recorder import Recorder
+from mttp.integrations.gymnasium.wrappers import RecordEpisodes
+from mttp.integrations.seams import Seam
+
+__all__ = ["silence"]
+
+
+def silence(env: Any, *, silent: bool) -> None:
+    """Have every recorder in an environment's stack keep silent, or record again from the next reset on."""
+    for recorder in _recorders(env):
+        recorder.silence(silent=silent)
+
+
+def _recorders(env: Any) -> Iterator[Recorder]:
+    for layer in facts.layers(env):
+        seam = vars(layer).get("step")
+        if isinstance(seam, Seam) and isinstance(seam.handle, Attachment):
+            yield seam.handle.recorder
+        if isinstance(layer, RecordEpisodes):
+            yield layer.recorder

@@ -1,0 +1,222 @@
+"""
+Clients of OpenAI's kind, whichever server they talk to: each call within a step becomes a model call.
+
+Outside an episode nothing is recorded. Within an episode but outside a step, a call is a step of its own.
+Where OpenTelemetry's own instrumentation is at work its spans are the calls, and ours adds what it does not
+know: token ids and log probabilities, where the server returns them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+from mttp.errors import InstrumentError, MissingExtra
+from mttp.integrations.covering import is_suppressed
+from mttp.integrations.faults import guard
+from mttp.integrations.options import Options
+from mttp.integrations.seams import Handle, Seam
+from mttp.recorder import OpenCall, OpenStep, current_episode, current_step
+
+try:
+    import openai
+    from openai.resources import completions as _text
+    from openai.resources.chat import completions as _chat
+except ImportError as error:
+    raise MissingExtra(package="openai>=1.66", extra="openai", purpose="recording model calls") from error
+
+__all__ = ["attach", "attach_all"]
+
+_LIBRARY = "openai"
+_PARAMETERS = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed")
+_OPERATIONS = {"messages": "chat", "prompt": "text_completion"}
+"""What a call is, by the argument that it has."""
+_OFFICIAL = ("opentelemetry.instrumentation.genai.openai", "opentelemetry.instrumentation.openai_v2")
+
+_ASKING: ContextVar[bool] = ContextVar("mttp-openai-asking", default=False)
+"""Whether a call is recorded already, by another of its surroundings."""
+
+_everything: Client | None = None
+
+
+class Client(Handle):
+    """The methods that ask a model, of one client or of all, surrounded."""
+
+    def __init__(self, places: list[tuple[str, Any]], options: Options) -> None:
+        super().__init__(lambda: None)
+        self._options = options
+        self.expect(_LIBRARY, [(label, owner, "create", self._around(owner)) for label, owner in places])
+
+    def use(self, options: Options) -> None:
+        """Take other options from here on."""
+        self._options = options
+
+    def _around(self, owner: Any) -> Callable[..., Any]:
+        kind = owner if isinstance(owner, type) else type(owner)
+        return self._create_async if kind.__name__.startswith("Async") else self._create
+
+    def _create(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        asked = guard(_LIBRARY, self._asked, kwargs)
+        if asked is None:
+            return wrapped(*args, **kwargs)
+        with asked.going_on():
+            answer = wrapped(*args, **kwargs)
+            guard(_LIBRARY, asked.answered, answer)
+            return answer
+
+    async def _create_async(
+        self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        asked = guard(_LIBRARY, self._asked, kwargs)
+        if asked is None:
+            return await wrapped(*args, **kwargs)
+        with asked.going_on():
+            answer = await wrapped(*args, **kwargs)
+            guard(_LIBRARY, asked.answered, answer)
+            return answer
+
+    def _asked(self, given: Mapping[str, Any]) -> _Asked | None:
+        """What is recorded of a call; None where nothing is."""
+        if not self.attached or _ASKING.get() or is_suppressed() or not current_episode():
+            return None
+        return _Asked(given, self._options)
+
+
+class _Asked:
+    """One call, from the question to the answer."""
+
+    def __init__(self, given: Mapping[str, Any], options: Options) -> None:
+        self._given = given
+        self._options = options
+        self._step: OpenStep = current_step()
+        self._call: OpenCall | None = None
+        self._is_ours = not self._step
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """While the model answers; what is raised goes on, and ends the call in error."""
+        token = _ASKING.set(True)
+        try:
+            with self._in_step(), self._called():
+                yield
+        finally:
+            _ASKING.reset(token)
+
+    def _in_step(self) -> AbstractContextManager[object]:
+        if not self._is_ours:
+            return nullcontext()
+        self._step = current_episode().step()
+        if self._options.observations:
+            self._step.observation(self._question())
+        return self._step
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        if _is_official_at_work():
+            yield
+            return
+        parameters = {name: self._given[name] for name in _PARAMETERS if _is_stated(self._given.get(name))}
+        if "max_completion_tokens" in parameters:
+            parameters["max_tokens"] = parameters.pop("max_completion_tokens")
+        operation = next((word for name, word in _OPERATIONS.items() if name in self._given), "chat")
+        with self._step.model_call(
+            self._given.get("model"), operation=operation, provider="openai", **parameters
+        ) as self._call:
+            yield
+
+    def _question(self) -> Any:
+        return next((self._given[name] for name in _OPERATIONS if name in self._given), None)
+
+    def answered(self, answer: Any) -> None:
+        """The model answered; a stream has yet to, and of it no more is known than that it began."""
+        choices = getattr(answer, "choices", None) or []
+        usage = getattr(answer, "usage", None)
+        if self._call is not None:
+            self._call.response(
+                model=getattr(answer, "model", None),
+                id=getattr(answer, "id", None),
+                finish_reasons=[choice.finish_reason for choice in choices if choice.finish_reason],
+                input_tokens=getattr(usage, "prompt_tokens", None),
+                output_tokens=getattr(usage, "completion_tokens", None),
+            )
+        if len(choices) == 1:
+            if self._is_ours and self._options.actions:
+                self._step.action(_said(choices[0]))
+            self._take_tokens(answer, choices[0])
+
+    def _take_tokens(self, answer: Any, choice: Any) -> None:
+        """
+        Token ids and log probabilities, as vLLM returns them (`return_token_ids`, `logprobs`).
+
+        Log probabilities without the ids that they are of are no token block.
+        """
+        ids = getattr(choice, "token_ids", None)
+        if ids is None:
+            return
+        prompt_ids = getattr(answer, "prompt_token_ids", None)
+        prompt_ids = getattr(choice, "prompt_token_ids", None) if prompt_ids is None else prompt_ids
+        self._step.tokens(ids, logprobs=_logprobs(choice), prompt_ids=prompt_ids)
+
+
+def _logprobs(choice: Any) -> list[float] | None:
+    """One per token, of a chat's answer or a text's."""
+    found = getattr(choice, "logprobs", None)
+    content = getattr(found, "content", None)
+    if content is not None:
+        return [token.logprob for token in content]
+    return getattr(found, "token_logprobs", None)
+
+
+def _said(choice: Any) -> Any:
+    message = getattr(choice, "message", None)
+    return message.model_dump(exclude_none=True) if message is not None else getattr(choice, "text", None)
+
+
+def _is_stated(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_official_at_work() -> bool:
+    """Whether OpenTelemetry's own instrumentation records these calls."""
+    for name in _OFFICIAL:
+        kind = getattr(sys.modules.get(name), "OpenAIInstrumentor", None)
+        if kind is not None and kind().is_instrumented_by_opentelemetry:
+            return True
+    return False
+
+
+def attach(target: Any, /, **options: Any) -> Client:
+    """
+    Record what a client asks within episodes.
+
+    A client that is recorded already keeps its handle, and takes the options that are given.
+    """
+    chosen = Options.of(options)
+    if not isinstance(target, (openai.OpenAI, openai.AsyncOpenAI)):
+        kind = f"{type(target).__module__}.{type(target).__qualname__}"
+        raise InstrumentError(f"{kind} is no client; instrument an OpenAI or an AsyncOpenAI")
+    found = vars(target.chat.completions).get("create")
+    if isinstance(found, Seam) and isinstance(found.handle, Client):
+        if options:
+            found.handle.use(chosen)
+        return found.handle.claim()
+    return Client(
+        [("chat.completions.create", target.chat.completions), ("completions.create", target.completions)],
+        chosen,
+    )
+
+
+def attach_all(**options: Any) -> Client:
+    """Record what all clients ask within episodes; called again, it gives the same handle back."""
+    global _everything
+    chosen = Options.of(options)
+    if _everything is None or not _everything.attached:
+        kinds = (_chat.Completions, _chat.AsyncCompletions, _text.Completions, _text.AsyncCompletions)
+        places = [(f"{kind.__module__}.{kind.__name__}.create", kind) for kind in kinds]
+        _everything = Client(places, chosen)
+    elif options:
+        _everything.use(chosen)
+    return _everything

@@ -1,0 +1,143 @@
+"""Which models are recorded: those that were named, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import CallbackList
+
+from mttp.errors import InstrumentError
+from mttp.integrations.covering import is_suppressed
+from mttp.integrations.faults import guard
+from mttp.integrations.options import Options
+from mttp.integrations.seams import Handle
+from mttp.integrations.stable_baselines3.player import LIBRARY, Player
+from mttp.integrations.stable_baselines3.watch import Watch
+
+__all__ = ["attach", "attach_all"]
+
+_library: Library | None = None
+
+
+class Library(Handle):
+    """
+    Where every `learn` makes its callback, surrounded: ours is put ahead of the user's.
+
+    The seam is over the class, since whatever stands in a model is saved with it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._stop)
+        self._models: WeakKeyDictionary[Any, Attachment] = WeakKeyDictionary()
+        self._players: WeakKeyDictionary[Any, Player] = WeakKeyDictionary()
+        self._everything: Options | None = None
+        self.expect(
+            LIBRARY, [("BaseAlgorithm._init_callback", BaseAlgorithm, "_init_callback", self._init_callback)]
+        )
+
+    def attach(self, model: Any, options: Options | None) -> Attachment:
+        """Record this model; without options those that it has stay."""
+        found = self._models.get(model)
+        if found is None:
+            found = self._models[model] = Attachment(self, model)
+        else:
+            found.claim()
+        self._use(model, options or found.options)
+        found.options = options or found.options
+        return found
+
+    def attach_all(self, options: Options | None) -> None:
+        """Record every model; without options those that there are stay."""
+        self._everything = options or self._everything or Options()
+
+    def release(self, model: Any) -> None:
+        """Record this model no more, unless all are; one that is None is gone."""
+        if model is not None:
+            self._models.pop(model, None)
+        if self._everything is not None:
+            return
+        player = None if model is None else self._players.pop(model, None)
+        if player is not None:
+            player.stop()
+        if not self._models:
+            self.detach()
+
+    def _stop(self) -> None:
+        for player in list(self._players.values()):
+            player.stop()
+        self._players.clear()
+        self._everything = None
+
+    def _use(self, model: Any, options: Options) -> None:
+        player = self._players.get(model)
+        if player is not None:
+            player.use(options)
+
+    def _options(self, model: Any) -> Options | None:
+        found = self._models.get(model)
+        return self._everything if found is None else found.options
+
+    def _init_callback(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+        callback = wrapped(*args, **kwargs)
+        return guard(LIBRARY, self._watched, model, callback) or callback
+
+    def _watched(self, model: Any, callback: Any) -> Any:
+        """The user's callback with ours ahead of it; None where the model is not recorded."""
+        options = self._options(model)
+        if options is None or not self.attached or is_suppressed():
+            return None
+        player = self._players.get(model)
+        if player is None:
+            player = self._players[model] = Player(options)
+        watch = Watch(player)
+        watch.init_callback(model)
+        both = CallbackList([watch, callback])
+        both.model = model  # and not `init_callback`, which the user's has seen
+        return both
+
+
+class Attachment(Handle):
+    """A model that is recorded."""
+
+    def __init__(self, library: Library, model: Any) -> None:
+        mine = ref(model)
+        super().__init__(lambda: library.release(mine()))
+        self._library = library
+        self.options = Options()
+
+    def status(self) -> dict[str, bool]:
+        """Each seam by name, and whether it holds: whether calls pass through it."""
+        return {label: held and self.attached for label, held in self._library.status().items()}
+
+
+def attach(target: Any, /, **options: Any) -> Attachment:
+    """
+    Record what a model learns from here on; the options are those of `Options`.
+
+    A model that is recorded already keeps its handle, and takes the options that are given.
+    """
+    if not isinstance(target, BaseAlgorithm):
+        kind = f"{type(target).__module__}.{type(target).__qualname__}"
+        raise InstrumentError(
+            f"{kind} is no algorithm of Stable-Baselines3; instrument the model that learns"
+        )
+    chosen = Options.of(options)
+    return _current().attach(target, chosen if options else None)
+
+
+def attach_all(**options: Any) -> Library:
+    """Record what every model learns from here on; called again, it gives the same handle back."""
+    chosen = Options.of(options)
+    library = _current()
+    library.attach_all(chosen if options else None)
+    return library
+
+
+def _current() -> Library:
+    global _library
+    if _library is None or not _library.attached:
+        _library = Library()
+    return _library

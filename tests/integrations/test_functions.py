@@ -1,0 +1,304 @@
+"""Functions of the user's own: rollouts that are episodes, and rewards that they are paid."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import pickle
+from typing import Any
+
+import pytest
+from integrations.specimen import PLAYS, Play, only, started, told
+
+import mttp
+from mttp.errors import InstrumentError
+
+
+def play(found: Play) -> float:
+    """Act a play out, by hand."""
+    for turn in found.turns:
+        with mttp.step() as step:
+            step.observation(turn.observation)
+            step.action(turn.action)
+            step.reward(turn.reward)
+            step.end(terminated=turn.terminated, truncated=turn.truncated)
+    mttp.current_episode().final_observation(found.last)
+    return found.total
+
+
+@mttp.instrument(records="reward")
+def exact(answer: str, expected: str) -> float | None:
+    """Whether they are the same; nobody can tell of an empty one."""
+    return float(answer == expected) if answer else None
+
+
+def test_a_call_of_a_rollout_is_an_episode(session: mttp.Session) -> None:
+    """
+    What is played within is told, by whichever loop.
+    """
+    rollout = mttp.instrument(play, inputs=False, policy="p")
+
+    assert [found.total for found in PLAYS] == [rollout(found) for found in PLAYS]
+
+    episodes = started(session)
+    assert list(PLAYS) == [told(episode) for episode in episodes]
+    assert {("play", "p", "completed")} == {(e.env, e.policy, e.status) for e in episodes}
+
+
+def test_arguments_are_the_episode_s_inputs(session: mttp.Session) -> None:
+    """
+    By name; task and group may be found in them.
+    """
+
+    def rollout(prompt: str, *, answer: str = "4") -> None:
+        """Play."""
+
+    recorded = mttp.instrument(
+        rollout, env="toy", task=lambda prompt, **_: f"task/{prompt}", group=lambda *_, **__: "g1"
+    )
+    recorded("2+2=?", answer="5")
+
+    episode = only(session)
+    assert ("toy", "task/2+2=?", "g1") == (episode.env, episode.task, episode.group)
+    assert {"prompt": "2+2=?", "answer": "5"} == episode.inputs
+
+
+def test_a_rollout_looks_like_the_original() -> None:
+    """
+    Name, documentation and signature; it can be pickled where the original can.
+    """
+    assert ("exact", True) == (exact.__name__, "nobody can tell" in (exact.__doc__ or ""))
+    assert ["answer", "expected"] == list(inspect.signature(exact).parameters)
+    assert exact is pickle.loads(pickle.dumps(exact))
+
+
+def test_a_reward_is_paid_to_the_current_episode_or_step(session: mttp.Session) -> None:
+    """
+    By its name as the grader; None means that it declines, and is no zero.
+    """
+
+    @mttp.instrument
+    def rollout() -> None:
+        with mttp.step():
+            exact("4", "4")
+        exact("", "4")
+
+    rollout()
+
+    episode = only(session)
+    assert (1.0, "exact") == (episode.steps[0].reward, episode.steps[0].rewards[0].grader)
+    assert ("abstained", None, "exact") == (
+        episode.reward.status,
+        episode.reward.value,
+        episode.reward.grader,
+    )
+
+
+def test_what_an_episode_s_function_calls_is_a_reward(session: mttp.Session) -> None:
+    """
+    A function that is instrumented without a word scores where an episode goes on.
+    """
+    scored = mttp.instrument(lambda: 0.5)
+
+    @mttp.instrument(records="episode")
+    def rollout() -> float:
+        return scored()
+
+    assert 0.5 == rollout()
+
+    assert 0.5 == only(session).return_
+
+
+def test_a_reward_is_paid_later_to_the_episode_that_it_is_given(session: mttp.Session) -> None:
+    """
+    One that has ended is scored: that is a statement of its own.
+    """
+
+    @mttp.instrument(records="reward")
+    def judge(episode: mttp.OpenEpisode) -> float:
+        return 0.25
+
+    @mttp.instrument(records="reward")
+    def batch(episodes: list[mttp.OpenEpisode], scale: float) -> list[float]:
+        return [scale * position for position, _ in enumerate(episodes)]
+
+    episodes = []
+    for _ in range(2):
+        with mttp.episode() as episode:
+            pass
+        episodes.append(episode)
+    judge(episodes[0])
+    batch(episodes, scale=2.0)
+
+    scores = [{name: scoring.value for name, scoring in e.scores.items()} for e in started(session)]
+    assert [{"judge": 0.25, "batch": 0.0}, {"batch": 2.0}] == scores
+
+
+def test_a_reward_without_an_episode_is_counted(session: mttp.Session) -> None:
+    """
+    What it returns is the caller's all the same.
+    """
+    assert 1.0 == exact("4", "4")
+
+    assert {"reward_without_episode": 1} == dict(session.stats.faults)
+    assert [] == mttp.read(session).episodes
+
+
+def test_rewards_of_another_number_than_of_episodes_are_nobody_s(session: mttp.Session) -> None:
+    """
+    They are never spread over them.
+    """
+    with mttp.episode() as one, mttp.episode() as other:
+        assert [1.0] == mttp.instrument(lambda _: [1.0], records="reward")([one, other])
+
+    assert {"rewards_unaligned": 1} == dict(session.stats.faults)
+
+
+def test_a_function_that_raises_ends_in_error(session: mttp.Session) -> None:
+    """
+    The exception is the caller's; a reward that could not be computed is an error, and no zero.
+    """
+
+    @mttp.instrument(records="reward")
+    def broken() -> float:
+        raise ValueError("no")
+
+    @mttp.instrument(records="episode")
+    def rollout() -> None:
+        broken()
+
+    with pytest.raises(ValueError, match="no"):
+        rollout()
+
+    episode = only(session)
+    assert ("error", "ValueError") == (episode.status, episode.error_type)
+    assert ("error", None) == (episode.reward.status, episode.reward.value)
+    assert "no" in str(episode.reward.error)
+
+
+def test_functions_may_be_coroutines(session: mttp.Session) -> None:
+    """
+    A hundred at once, each with its own episode and reward.
+    """
+
+    @mttp.instrument(records="reward")
+    async def score(number: int) -> float:
+        await asyncio.sleep(0)
+        return float(number)
+
+    @mttp.instrument(records="episode")
+    async def rollout(number: int) -> int:
+        await asyncio.sleep(0)
+        await score(number)
+        return number
+
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*map(rollout, range(100)))
+
+    assert inspect.iscoroutinefunction(rollout)
+    assert list(range(100)) == asyncio.run(all_of_them())
+
+    assert {(float(n), n) for n in range(100)} == {
+        (e.return_, e.inputs["number"]) for e in mttp.read(session)
+    }
+
+
+def test_methods_are_functions(session: mttp.Session) -> None:
+    """
+    A decorated method knows its instance, which is no input.
+    """
+
+    class Agent:
+        @mttp.instrument(records="episode")
+        def rollout(self, task: str) -> str:
+            return task + self.suffix
+
+        suffix = "!"
+
+    assert "go!" == Agent().rollout("go")
+
+    assert {"task": "go"} == only(session).inputs
+
+
+def test_an_object_that_can_be_called_is_a_function(session: mttp.Session) -> None:
+    """
+    Reward models often are; the grader is named after the class.
+    """
+
+    class Judge:
+        def __call__(self, answer: str) -> float:
+            return 0.75
+
+    with mttp.episode():
+        assert 0.75 == mttp.instrument(Judge())("4")
+
+    assert ("Judge", 0.75) == (only(session).reward.grader, only(session).return_)
+
+
+def test_detaching_a_function(session: mttp.Session) -> None:
+    """
+    It is called as before, and records nothing; instrumented again it records again.
+    """
+    rollout = mttp.instrument(play, inputs=False)
+    assert {"play": True} == rollout.status()
+    assert rollout is mttp.instrument(rollout)
+
+    with rollout:
+        rollout(PLAYS[0])
+    assert {"play": False} == rollout.status()
+    rollout(Play(()))
+    mttp.instrument(rollout, inputs=False)(PLAYS[1])
+
+    assert list(PLAYS) == [told(episode) for episode in started(session)]
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        (play, {"records": "score"}, "records='score' is none of episode, reward"),
+        (play, {"recrods": "reward"}, "there is no option 'recrods'"),
+    ],
+)
+def test_wrong_options_are_refused(target: Any, options: Any, message: str) -> None:
+    """
+    At once, and not in the training loop.
+    """
+    with pytest.raises(InstrumentError, match=message):
+        mttp.instrument(target, **options)
+
+
+def test_a_generator_is_refused() -> None:
+    """
+    It returns before it has played.
+    """
+
+    def rollout() -> Any:
+        yield 1
+
+    with pytest.raises(InstrumentError, match="rollout is a generator"):
+        mttp.instrument(rollout)
+
+
+@pytest.mark.parametrize("value", [math.nan, "much", [1.0, 2.0]])
+def test_a_reward_that_is_no_number_is_an_error(session: mttp.Session, value: Any) -> None:
+    """
+    As every reward is.
+    """
+    with mttp.episode():
+        assert value is mttp.instrument(lambda: value)()
+
+    assert ("error", None) == (only(session).reward.status, only(session).return_)
+
+
+def test_an_option_that_raises_costs_only_the_recording(session: mttp.Session) -> None:
+    """
+    The function is called, once, and its episode is missing.
+    """
+    calls: list[int] = []
+
+    recorded = mttp.instrument(calls.append, task=lambda _: 1 / 0, records="episode")
+    recorded(1)
+
+    assert [1] == calls
+    assert {"integration_error": 1} == dict(session.stats.faults)

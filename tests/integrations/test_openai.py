@@ -1,0 +1,188 @@
+"""Clients of OpenAI's kind: their calls within a step, and what a server tells of tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+openai = pytest.importorskip("openai")
+
+from integrations.models import QUESTION, serving  # noqa: E402
+from integrations.specimen import only  # noqa: E402
+
+import mttp  # noqa: E402
+from mttp.errors import InstrumentError  # noqa: E402
+
+
+@pytest.fixture
+def client() -> Any:
+    """A client of a server on this machine."""
+    with serving() as address, openai.OpenAI(base_url=address, api_key="none", max_retries=0) as opened:
+        yield opened
+
+
+def ask(client: Any, **more: Any) -> Any:
+    """Have the model answer."""
+    return client.chat.completions.create(model="tiny", messages=QUESTION, **more)
+
+
+def test_a_call_within_a_step_is_a_model_call(session: mttp.Session, client: Any) -> None:
+    """
+    With what was asked for, who answered, why it stopped, and usage.
+    """
+    with mttp.instrument(client), mttp.episode(), mttp.step():
+        answer = ask(client, temperature=0.5, max_completion_tokens=8)
+
+    assert "4" == answer.choices[0].message.content
+    (call,) = only(session).steps[0].calls
+    assert ("chat", "tiny", "openai") == (call.operation, call.name, call.provider)
+    assert {"temperature": 0.5, "max_tokens": 8} == call.parameters
+    assert ("tiny-2026", "chatcmpl-1", ("stop",), 11, 2) == (
+        call.response_model,
+        call.id,
+        call.finish_reasons,
+        call.input_tokens,
+        call.output_tokens,
+    )
+
+
+def test_token_ids_and_log_probabilities_are_the_step_s(session: mttp.Session, client: Any) -> None:
+    """
+    Where the server returns them, as vLLM does when it is asked to.
+    """
+    with mttp.instrument(client), mttp.episode(), mttp.step():
+        ask(client, logprobs=True, extra_body={"return_token_ids": True})
+
+    tokens = only(session).steps[0].tokens
+    assert tokens is not None
+    assert ([7, 8], [1, 2, 3], [-0.25, -0.5]) == (
+        tokens.ids.tolist(),
+        tokens.prompt_ids.tolist(),
+        tokens.logprobs.tolist(),
+    )
+
+
+def test_a_completion_of_text_is_a_call_too(session: mttp.Session, client: Any) -> None:
+    """
+    Its log probabilities stand elsewhere.
+    """
+    with mttp.instrument(client), mttp.episode(), mttp.step():
+        client.completions.create(model="tiny", prompt="2+2=", extra_body={"return_token_ids": True})
+
+    (step,) = only(session).steps
+    assert "text_completion" == step.calls[0].operation
+    assert [-0.125, -0.0625] == step.tokens.logprobs.tolist()
+
+
+def test_a_call_outside_a_step_is_a_step(session: mttp.Session, client: Any) -> None:
+    """
+    What the model was asked is what it saw, and its answer is what it did.
+    """
+    with mttp.instrument(client), mttp.episode():
+        ask(client)
+
+    (step,) = only(session).steps
+    assert QUESTION == step.observation
+    assert {"role": "assistant", "content": "4"} == step.action
+    assert 1 == len(step.calls)
+
+
+def test_texts_can_be_left_out(session: mttp.Session, client: Any) -> None:
+    """
+    By the options that say so for everything else.
+    """
+    with mttp.instrument(client, observations=False, actions=False), mttp.episode():
+        ask(client)
+
+    (step,) = only(session).steps
+    assert (None, None) == (step.observation, step.action)
+
+
+def test_outside_an_episode_nothing_is_recorded(session: mttp.Session, client: Any) -> None:
+    """
+    A client serves other purposes, too.
+    """
+    with mttp.instrument(client):
+        ask(client)
+
+    assert [] == mttp.read(session).episodes
+
+
+def test_a_call_that_fails_ends_in_error(session: mttp.Session, client: Any) -> None:
+    """
+    The client's exception is the caller's.
+    """
+    with mttp.instrument(client), mttp.episode(), mttp.step(), pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(model="broken", messages=QUESTION)
+
+    (call,) = only(session).steps[0].calls
+    assert "openai.BadRequestError" == call.error_type
+
+
+def test_an_asynchronous_client(session: mttp.Session) -> None:
+    """
+    Several calls at once, each in a step of its own.
+    """
+
+    async def play(client: Any) -> None:
+        with mttp.episode():
+            await asyncio.gather(ask(client), ask(client))
+
+    async def main(address: str) -> None:
+        async with openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0) as client:
+            with mttp.instrument(client):
+                await play(client)
+
+    with serving() as address:
+        asyncio.run(main(address))
+
+    assert [1, 1] == [len(step.calls) for step in only(session).steps]
+
+
+def test_all_clients(session: mttp.Session, client: Any) -> None:
+    """
+    `instrument()` records every client, and puts the library back.
+    """
+    with mttp.instrument(), mttp.episode():
+        ask(client)
+    with mttp.episode():
+        ask(client)
+
+    assert [1, 0] == sorted((len(episode.steps) for episode in mttp.read(session)), reverse=True)
+
+
+def test_a_client_is_recorded_once(session: mttp.Session, client: Any) -> None:
+    """
+    Even where it is instrumented by itself, twice, and with all others.
+    """
+    with mttp.instrument(), mttp.instrument(client), mttp.instrument(client), mttp.episode():
+        ask(client)
+
+    (step,) = only(session).steps
+    assert 1 == len(step.calls)
+
+
+def test_the_official_instrumentation_records_the_call_itself(session: mttp.Session, client: Any) -> None:
+    """
+    Where it is at work the call is its span, and ours adds the tokens alone.
+    """
+    official = pytest.importorskip("opentelemetry.instrumentation.genai.openai").OpenAIInstrumentor()
+    official.instrument()
+    try:
+        with mttp.instrument(client), mttp.episode(), mttp.step():
+            ask(client, logprobs=True, extra_body={"return_token_ids": True})
+    finally:
+        official.uninstrument()
+
+    (step,) = only(session).steps
+    assert ([7, 8], 1) == (step.tokens.ids.tolist(), len(step.calls))
+
+
+def test_what_is_no_client_is_refused(client: Any) -> None:
+    """
+    The message says what can be instrumented.
+    """
+    with pytest.raises(InstrumentError, match="Completions is no client; instrument an OpenAI"):
+        mttp.instrument(client.chat.completions)

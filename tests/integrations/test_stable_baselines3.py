@@ -1,0 +1,648 @@
+"""Stable-Baselines3: what is recorded of a training equals what the library itself knows of it."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("stable_baselines3")
+
+import gymnasium  # noqa: E402 - comes with it
+from gymnasium import spaces  # noqa: E402
+from gymnasium.wrappers import TimeLimit  # noqa: E402
+from integrations.specimen import PLAYS, plain, started  # noqa: E402
+from integrations.toys import Scripted  # noqa: E402
+from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
+from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
+from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.monitor import Monitor  # noqa: E402
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
+
+import mttp  # noqa: E402
+from mttp.errors import InstrumentError  # noqa: E402
+from mttp.integrations.stable_baselines3.player import Player  # noqa: E402
+
+ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def small() -> dict[str, Any]:
+    """Arguments of a small model; the library changes some of them."""
+    return {"policy_kwargs": {"net_arch": [8]}, "device": "cpu", "seed": 3}
+
+
+class Buffers(BaseCallback):  # type: ignore[misc]  # a foreign class
+    """A user's callback that keeps what the rollout buffer held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rollouts: list[dict[str, Any]] = []
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        names = ("rewards", "values", "log_probs", "advantages", "returns", "actions", "observations")
+        self.rollouts.append({name: getattr(self.model.rollout_buffer, name).copy() for name in names})
+
+    def column(self, name: str, env: int) -> list[Any]:
+        """What the buffers held of one environment, over all rollouts."""
+        return [plain(row) for rollout in self.rollouts for row in rollout[name][:, env]]
+
+
+class Dicts(gymnasium.Env[Any, Any]):
+    """Shows dicts, for four steps."""
+
+    observation_space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at = 0
+        return self._shown(), {}
+
+    def _shown(self) -> Any:
+        return {"a": np.full(2, self.at / 4, np.float32), "b": self.at % 3}
+
+    def step(self, action: Any) -> Any:
+        self.at += 1
+        return self._shown(), 1.0, self.at == 4, False, {}
+
+
+def cartpole(limit: int = 20) -> Any:
+    """An environment that ends soon."""
+    return Monitor(TimeLimit(gymnasium.make("CartPole-v1"), limit))
+
+
+def in_env(session: mttp.Session, index: int) -> list[mttp.Episode]:
+    """The episodes of one environment, in order."""
+    return [episode for episode in started(session) if episode.env_index == index]
+
+
+def steps(episodes: list[mttp.Episode]) -> list[mttp.Step]:
+    """All their steps, in order."""
+    return [step for episode in episodes for step in episode.steps]
+
+
+@pytest.mark.parametrize("name", ON_POLICY)
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_an_on_policy_algorithm_s_numbers_are_its_buffer_s(
+    session: mttp.Session, name: str, num_envs: int
+) -> None:
+    """
+    Observations, actions, values, log probabilities, advantages and return targets, of every environment.
+    """
+    kind, arguments = ON_POLICY[name]
+    model = kind("MlpPolicy", make_vec_env(cartpole, num_envs), **arguments, **small())
+    buffers = Buffers()
+
+    with mttp.instrument(model):
+        model.learn(3 * num_envs * arguments["n_steps"], callback=buffers)
+
+    for env in range(num_envs):
+        found = steps(in_env(session, env))
+        assert buffers.column("observations", env) == [plain(step.observation) for step in found]
+        assert [int(action[0]) for action in buffers.column("actions", env)] == [
+            step.action for step in found
+        ]
+        for column, field in (
+            ("values", "value_estimate"),
+            ("log_probs", "logprob"),
+            ("advantages", "advantage"),
+            ("returns", "return_target"),
+        ):
+            assert buffers.column(column, env) == [getattr(step, field) for step in found]
+        trained = [step.reward if step.trained_reward is None else step.trained_reward for step in found]
+        assert buffers.column("rewards", env) == trained
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (DQN, {"learning_starts": 20, "buffer_size": 500, "train_freq": 4}),
+        (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 1}),
+    ],
+)
+def test_episodes_are_the_monitor_s(session: mttp.Session, kind: Any, arguments: Any) -> None:
+    """
+    Its rewards, returns and lengths, episode by episode; the one that went on at the end is there too.
+    """
+    env = cartpole()
+    model = kind("MlpPolicy", env, **arguments, **small())
+
+    with mttp.instrument(model):
+        model.learn(128)
+    session.close()
+
+    episodes = in_env(session, 0)
+    whole = [episode for episode in episodes if episode.status == "completed"]
+    assert env.get_episode_lengths() == [episode.length for episode in whole]
+    assert env.get_episode_rewards() == [episode.return_ for episode in whole]
+    assert {"aborted"} >= {episode.status for episode in episodes[len(whole) :]}
+    assert 128 == sum(episode.length for episode in episodes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (PPO, {"n_steps": 10, "batch_size": 10, "n_epochs": 1}),
+        (A2C, {"n_steps": 10}),
+        (DQN, {"learning_starts": 100}),
+    ],
+)
+def test_what_was_played_is_told(session: mttp.Session, kind: Any, arguments: Any) -> None:
+    """
+    Each play in each environment, with the observation that its last action led to, and how it ended.
+    """
+    model = kind("MlpPolicy", make_vec_env(Scripted, 2), **arguments, **small())
+
+    with mttp.instrument(model, policy="p"):
+        model.learn(20)
+
+    for env in range(2):
+        for episode, play in zip(in_env(session, env)[:4], PLAYS * 2, strict=True):
+            assert [turn.observation for turn in play.turns] == [
+                plain(step.observation) for step in episode.steps
+            ]
+            assert [np.float32(turn.reward) for turn in play.turns] == [step.reward for step in episode.steps]
+            assert play.last == plain(episode.final_observation)
+            ends = (play.turns[-1].terminated, play.turns[-1].truncated)
+            assert ends == (episode.terminated, episode.truncated)
+            assert ("Scripted", "p") == (episode.env, episode.policy)
+
+
+def test_a_bootstrapped_reward_is_told_from_the_reward(session: mttp.Session) -> None:
+    """
+    Where a time limit cuts an episode off, PPO adds the value of what would have followed.
+    """
+    model = PPO("MlpPolicy", cartpole(limit=5), n_steps=32, batch_size=32, n_epochs=1, **small())
+    with mttp.instrument(model):
+        model.learn(32)
+
+    episodes = started(session)
+    cut = [episode.steps[-1] for episode in episodes if episode.truncated]
+    others = [step for step in steps(episodes) if not step.truncated]
+
+    assert cut
+    assert [1.0] * len(cut) == [step.reward for step in cut]
+    assert all(step.trained_reward not in (None, 1.0) for step in cut)
+    assert {None} == {step.trained_reward for step in others}
+
+
+def test_a_normalized_reward_is_told_from_the_reward(session: mttp.Session) -> None:
+    """
+    The reward is the environment's; what the library trains on stands beside it.
+    """
+    env = VecNormalize(make_vec_env(cartpole, 2))
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, **small())
+    buffers = Buffers()
+    with mttp.instrument(model):
+        model.learn(64, callback=buffers)
+
+    found = steps(in_env(session, 1))
+
+    assert {1.0} == {step.reward for step in found}
+    assert buffers.column("rewards", 1) == [step.trained_reward for step in found]
+    assert buffers.column("observations", 1) == [plain(step.observation) for step in found]
+    assert "VecNormalize" == started(session)[0].env_wrappers[0]
+
+
+def test_a_continuous_action_is_the_one_that_was_taken(session: mttp.Session) -> None:
+    """
+    SAC's actions are those that the environment got; it has no values and no log probabilities to tell.
+    """
+    env = Monitor(TimeLimit(gymnasium.make("Pendulum-v1"), 20))
+    model = SAC("MlpPolicy", env, learning_starts=10, batch_size=8, **small())
+    with mttp.instrument(model):
+        model.learn(50)
+
+    episodes = started(session)
+
+    assert [20, 20, 10] == [episode.length for episode in episodes]
+    assert env.get_episode_rewards() == pytest.approx([e.return_ for e in episodes[:2]], abs=1e-4)
+    assert {(1,)} == {step.action.shape for step in steps(episodes)}
+    assert {None} == {step.logprob for step in steps(episodes)}
+    assert [True, True, False] == [episode.truncated for episode in episodes]
+
+
+def test_dicts_are_shown(session: mttp.Session) -> None:
+    """
+    Observations of a Dict space are recorded as Gymnasium flattens them.
+    """
+    model = PPO("MultiInputPolicy", Dicts(), n_steps=8, batch_size=8, n_epochs=1, **small())
+    with mttp.instrument(model):
+        model.learn(8)
+
+    first = started(session)[0]
+
+    assert [[0.25, 0.25, 0, 1, 0], [1, 1, 0, 1, 0]] == [
+        plain(first.steps[1].observation),
+        plain(first.final_observation),
+    ]
+
+
+def test_updates_are_what_the_library_logs(session: mttp.Session) -> None:
+    """
+    One for each rollout, which learned from that rollout's episodes; policies count gradient steps.
+    """
+    model = PPO("MlpPolicy", cartpole(), n_steps=64, batch_size=32, n_epochs=2, **small())
+    with mttp.instrument(model):
+        model.learn(128)
+        logged = dict(model.logger.name_to_value)
+
+    first, last = mttp.read(session).updates
+    episodes = started(session)
+
+    assert ("0", "2", "4") == (
+        first.policy_version_before,
+        first.policy_version_after,
+        last.policy_version_after,
+    )
+    assert logged["train/loss"] == last.loss
+    assert logged["train/approx_kl"] == last.kl
+    assert -logged["train/entropy_loss"] == last.entropy
+    assert logged["train/clip_fraction"] == last.clip_fraction
+    assert logged["train/learning_rate"] == last.learning_rate
+    assert logged["train/value_loss"] == last.metrics["value_loss"]
+    assert 2.0 == last.metrics["gradient_steps"]
+    assert (0,) == episodes[0].consumed_by
+    assert (1,) == episodes[-1].consumed_by
+    assert ("0", None, 0) == (
+        episodes[0].policy_version_start,
+        episodes[0].policy_update_index,
+        episodes[-1].policy_update_index,
+    )
+    assert all(0 <= update.lag_min <= update.lag_max <= 1 for update in (first, last) if update.lag_max)
+
+
+def test_an_off_policy_algorithm_s_updates_are_summed_up(session: mttp.Session) -> None:
+    """
+    It learns every few steps: an update is recorded once an episode is over, and counts gradient steps.
+    """
+    model = DQN("MlpPolicy", cartpole(), learning_starts=16, train_freq=4, batch_size=8, **small())
+    with mttp.instrument(model):
+        model.learn(100)
+
+    recording = mttp.read(session)
+
+    assert model._n_updates == sum(update.metrics["gradient_steps"] for update in recording.updates)
+    assert len(recording.updates) <= 1 + len(recording.episodes)
+    assert [None] * len(recording.updates) == [update.consumed for update in recording.updates]
+    assert all(update.loss is not None for update in recording.updates)
+
+
+def test_a_run_knows_its_trainer(session: mttp.Session) -> None:
+    """
+    Algorithm, versions, hyperparameters, network and optimizer, without anybody writing them down.
+    """
+    model = PPO("MlpPolicy", cartpole(), n_steps=32, batch_size=32, n_epochs=1, gamma=0.9, **small())
+    with mttp.instrument(model):
+        model.learn(32)
+    session.close()
+
+    (run,) = mttp.read(session).runs
+    (episode, *_) = started(session)
+
+    assert ("stable-baselines3", "ppo", 3, "Adam") == (run.trainer, run.algorithm, run.seed, run.optimizer)
+    assert "ActorCriticPolicy(8)" == run.policy_architecture
+    assert sum(item.numel() for item in model.policy.parameters()) == run.policy_parameters
+    expected = {"gamma": 0.9, "n_steps": 32, "learning_rate": 0.0003, "clip_range": 0.2}
+    assert expected == {name: run.config[name] for name in expected}
+    assert {"net_arch": [8]} == run.config["policy_kwargs"]
+    assert (0.9, 3, "CartPole-v1") == (episode.discount, episode.seed, episode.env)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (PPO, {"n_steps": 32, "batch_size": 16, "n_epochs": 2}),
+        (A2C, {}),
+        (DQN, {"learning_starts": 16, "batch_size": 8}),
+        (SAC, {"learning_starts": 16, "batch_size": 8}),
+    ],
+)
+def test_training_is_the_same_with_and_without(session: mttp.Session, kind: Any, arguments: Any) -> None:
+    """
+    The weights are identical, bit by bit.
+    """
+
+    def trained() -> dict[str, Any]:
+        env = gymnasium.make("Pendulum-v1" if kind is SAC else "CartPole-v1")
+        model = kind("MlpPolicy", env, **arguments, **small())
+        return dict(model.learn(96).policy.state_dict())
+
+    bare = trained()
+    with mttp.instrument():
+        watched = trained()
+
+    assert mttp.read(session).episodes
+    assert bare.keys() == watched.keys()
+    assert all(torch.equal(bare[name], watched[name]) for name in bare)
+
+
+def test_an_episode_goes_on_over_several_calls(session: mttp.Session) -> None:
+    """
+    As the environments do; a call that resets them leaves what went on unfinished.
+    """
+    env = cartpole()
+    model = PPO("MlpPolicy", env, n_steps=25, batch_size=25, n_epochs=1, **small())
+    with mttp.instrument(model):
+        model.learn(25)
+        model.learn(25, reset_num_timesteps=False)
+        monitored = [*env.get_episode_lengths()]
+        model.learn(25)
+
+    episodes = started(session)
+    reset = [place for place, episode in enumerate(episodes) if episode.stop_reason == "reset"]
+
+    assert [len(monitored)] == reset
+    assert monitored == [episode.length for episode in episodes[: reset[0]]]
+
+
+def test_an_environment_is_recorded_once(session: mttp.Session) -> None:
+    """
+    Where Gymnasium is recorded too, the trainer tells of its environments, and others are Gymnasium's.
+    """
+    with mttp.instrument():
+        env = gymnasium.make("CartPole-v1")
+        model = A2C("MlpPolicy", env, n_steps=16, **small())
+        model.learn(32)
+        env.reset(seed=1)
+        env.step(0)
+        env.close()
+
+    episodes = started(session)
+
+    assert 32 == sum(episode.length for episode in episodes[:-1])
+    assert (None, 1, 1) == (episodes[-1].env_index, episodes[-1].length, episodes[-1].seed)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+def test_workers_record_nothing(tmp_path: Path, start_method: str) -> None:
+    """
+    The parent records the episodes of a SubprocVecEnv, seeds and last observations included, and once.
+    """
+    with mttp.configure(f"file://{tmp_path}/runs/") as session, mttp.instrument():
+        env = make_vec_env(
+            "CartPole-v1", 2, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": start_method}
+        )
+        model = A2C("MlpPolicy", env, n_steps=16, **small())
+        model.learn(96)
+        env.close()
+        assert {} == dict(session.stats.faults)
+
+    recording = mttp.read(tmp_path / "runs")
+    episodes = sorted(recording.episodes, key=lambda episode: episode.index or 0)
+
+    assert 96 == sum(episode.length for episode in episodes)
+    assert {0, 1} == {episode.env_index for episode in episodes}
+    assert [3, 4] == [episode.seed for episode in episodes[:2]]
+    assert {"CartPole-v1"} == {episode.env for episode in episodes}
+    ended = [episode for episode in episodes if episode.status == "completed"]
+    assert all((abs(e.final_observation[[0, 2]]) > (2.4, 0.2095)).any() for e in ended if e.terminated)
+
+
+@pytest.mark.parametrize("how", ["spans", "packed", "auto"])
+def test_steps_are_spans_or_packed(how: str) -> None:
+    """
+    In columns they say the same, what was known late included; that is how they are written by default.
+    """
+    with mttp.configure("memory://", steps=how) as session:
+        model = PPO("MlpPolicy", cartpole(), n_steps=32, batch_size=32, n_epochs=1, **small())
+        buffers = Buffers()
+        with mttp.instrument(model):
+            model.learn(64, callback=buffers)
+
+    found = steps(started(session))
+
+    assert buffers.column("advantages", 0) == [step.advantage for step in found]
+    assert buffers.column("values", 0) == [step.value_estimate for step in found]
+    assert (how == "spans") == all(step.span_id for step in found)
+
+
+def test_parts_of_a_reward_are_its_components(session: mttp.Session) -> None:
+    """
+    What the environment's info says of them is kept, step by step.
+    """
+    infos = ({"reward_form": 0.25}, {})
+    model = A2C("MlpPolicy", DummyVecEnv([lambda: Scripted(infos=infos)]), n_steps=5, **small())
+    with mttp.instrument(model):
+        model.learn(5)
+
+    found = steps(started(session))
+
+    assert [0.5, -1.25, np.float32(0.1), 0.0, 2.0] == [step.reward for step in found]
+    components = [step.rewards[0].components if step.rewards else {} for step in found]
+    assert [{"form": 0.25}, {}, {"form": 0.25}, {}, {"form": 0.25}] == components
+    assert all(step.value_estimate is not None and step.advantage is not None for step in found)
+
+
+def test_a_hook_that_raises_costs_only_the_recording(
+    session: mttp.Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    The training ends in the same weights; the fault is counted each time and logged once.
+    """
+
+    def trained() -> Any:
+        model = PPO("MlpPolicy", cartpole(), n_steps=32, batch_size=32, n_epochs=1, **small())
+        return model.learn(32).policy.state_dict()
+
+    bare = trained()
+    for name in ("begins", "collects", "steps", "collected", "ends"):
+        monkeypatch.setattr(Player, name, _fails)
+    with caplog.at_level(logging.WARNING, "mttp"), mttp.instrument():
+        watched = trained()
+
+    assert all(torch.equal(bare[name], watched[name]) for name in bare)
+    assert {"integration_error": 36} == dict(session.stats.faults)
+    assert 1 == sum("integration_error" in record.getMessage() for record in caplog.records)
+
+
+def _fails(*_: Any, **__: Any) -> None:
+    raise RuntimeError("broken")
+
+
+def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> None:
+    """
+    `instrument(model)` is about that one, until its handle is detached.
+    """
+    one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    handle = mttp.instrument(one)
+    assert {"BaseAlgorithm._init_callback": True} == handle.status()
+
+    other.learn(16)
+    assert [] == mttp.read(session).episodes
+    one.learn(16)
+    handle.detach()
+    one.learn(16)
+
+    assert 16 == sum(episode.length for episode in mttp.read(session))
+    assert {"BaseAlgorithm._init_callback": False} == handle.status()
+
+
+def test_everything_is_put_back(session: mttp.Session) -> None:
+    """
+    The library is as it was, once nobody records any more; a model gains nothing that would be saved with it.
+    """
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+    before = vars(BaseAlgorithm)["_init_callback"]
+    one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    other.learn(8)
+    names = set(vars(other))
+
+    handles = [mttp.instrument(one), mttp.instrument(other), mttp.instrument(one)]
+    one.learn(8)
+    assert handles[0] is handles[2]
+    assert names == set(vars(one))
+    for handle in handles:
+        handle.detach()
+
+    assert before is vars(BaseAlgorithm)["_init_callback"]
+
+
+def test_a_model_is_saved_while_it_is_recorded(session: mttp.Session, tmp_path: Path) -> None:
+    """
+    By a callback even, in the middle of a training; what is loaded is an ordinary model.
+    """
+    model = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    with mttp.instrument(model):
+        model.learn(16)
+        model.save(tmp_path / "model.zip")
+
+    loaded = A2C.load(tmp_path / "model.zip", env=cartpole(), device="cpu")
+    loaded.learn(8)
+
+    assert 16 == sum(episode.length for episode in mttp.read(session))
+
+
+def test_two_trainers_at_once(session: mttp.Session) -> None:
+    """
+    In two threads, with options of their own.
+    """
+    models = {name: A2C("MlpPolicy", cartpole(), n_steps=8, **small()) for name in ("one", "other")}
+    for name, model in models.items():
+        mttp.instrument(model, policy=name)
+    threads = [threading.Thread(target=model.learn, args=(64,)) for model in models.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for model in models.values():
+        mttp.instrument(model).detach()
+
+    recording = mttp.read(session)
+
+    for name in models:
+        assert 64 == sum(episode.length for episode in recording if episode.policy == name)
+        assert 8 == sum(update.policy == name for update in recording.updates)
+
+
+def test_a_subclass_is_recorded(session: mttp.Session) -> None:
+    """
+    An algorithm of the user's own is recorded as the one that it derives from, under its own name.
+    """
+
+    class Mine(A2C):  # type: ignore[misc]  # a foreign class
+        def train(self) -> None:
+            super().train()
+            self.logger.record("train/own", 7.0)
+
+    model = Mine("MlpPolicy", cartpole(), n_steps=8, **small())
+    with mttp.instrument(model):
+        model.learn(8)
+    session.close()
+
+    recording = mttp.read(session)
+
+    assert ("mine", 7.0) == (recording.runs[0].algorithm, recording.updates[0].metrics["own"])
+
+
+def test_a_training_that_raises_is_left_as_it_is(session: mttp.Session) -> None:
+    """
+    The user's exception comes through; what went on ends as aborted with the session.
+    """
+
+    class Stops(BaseCallback):  # type: ignore[misc]  # a foreign class
+        def _on_step(self) -> bool:
+            raise KeyError("mine")
+
+    model = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    mttp.instrument(model)
+    with pytest.raises(KeyError, match="mine"):
+        model.learn(16, callback=Stops())
+    session.close()
+
+    (episode,) = mttp.read(session).episodes
+    assert ("aborted", "training_ended", 1) == (episode.status, episode.stop_reason, episode.length)
+
+
+def test_a_model_without_a_session_starts_one(tmp_path: Path) -> None:
+    """
+    As everything does that is instrumented: on the default transport, and says so.
+    """
+    model = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    mttp.instrument(model)
+    model.learn(16)
+    session = mttp.current_session()
+    assert session is not None
+    session.close()
+
+    assert 16 == sum(episode.length for episode in mttp.read(tmp_path / "mttp-runs"))
+
+
+def test_what_is_no_model_is_refused() -> None:
+    """
+    The library's environments are not what is instrumented; the message says what is.
+    """
+    with pytest.raises(InstrumentError, match="DummyVecEnv is no algorithm of Stable-Baselines3"):
+        mttp.instrument(DummyVecEnv([cartpole]))
+    with pytest.raises(InstrumentError, match="has no wrappers"):
+        mttp.wrap(A2C("MlpPolicy", cartpole(), **small()))
+
+
+def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> None:
+    """
+    The script knows nothing of recording; each episode is there once, though Gymnasium is recorded too.
+    """
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import gymnasium\nfrom stable_baselines3 import A2C\n"
+        "A2C('MlpPolicy', gymnasium.make('CartPole-v1'), n_steps=16, device='cpu').learn(64)\n"
+    )
+    command = Path(sys.executable).with_name("opentelemetry-instrument")
+
+    done = subprocess.run(
+        [command, "--traces_exporter", "none", sys.executable, script],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "OMP_NUM_THREADS": "1",
+            "MTTP_TRANSPORT": f"file://{tmp_path}/run.jsonl",
+        },
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+    assert 0 == done.returncode, done.stderr
+    recording = mttp.read(tmp_path / "run.jsonl")
+    assert ([], 64, 4) == (
+        recording.problems,
+        sum(episode.length for episode in recording),
+        len(recording.updates),
+    )
