@@ -282,7 +282,7 @@ def test_functions_stay_what_they_are(session: mttp.Session) -> None:
             return []
 
     some = [correct, judged, Judge(), functools.partial(correct)]
-    teacher = trainer(*some)
+    teacher = GRPOTrainer(some, SCRIPT, ROWS)
     handle = mttp.instrument(teacher)
 
     found = teacher.reward_funcs
@@ -294,6 +294,8 @@ def test_functions_stay_what_they_are(session: mttp.Session) -> None:
     ]
     assert [False, False, True, False] == [inspect.iscoroutinefunction(one.__call__) for one in found]
     assert isinstance(found[3], functools.partial)
+
+    assert [correct, judged] == some[:2]  # nor is the user's list changed
 
     handle.detach()
     assert all(now is before for now, before in zip(teacher.reward_funcs, some, strict=True))

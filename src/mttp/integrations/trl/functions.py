@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -30,22 +31,27 @@ class Functions:
         self._trainer = trainer
         self._handle = handle
         self._asked = asked
+        self._before: list[Any] = []
+        self._ours: list[Any] = []
 
     def surround(self) -> None:
-        """Surround those that are not yet: a trainer's list may have changed since."""
-        functions = self._trainer.reward_funcs
-        for position, function in enumerate(functions):
+        """Surround those that are not yet, in a list of our own: the trainer's may be its user's."""
+        if self._trainer.reward_funcs is not self._ours:
+            self._before = self._trainer.reward_funcs
+            self._ours = self._trainer.reward_funcs = list(self._before)
+        for position, function in enumerate(self._ours):
             if not self._has(function) and not _is_model(function):
                 kind = Seam if _is_plain(function) else _AsyncSeam
                 around = functools.partial(self._asked, position)
-                functions[position] = kind(function, around, self._handle)
+                self._ours[position] = kind(function, around, self._handle)
 
     def release(self) -> None:
-        """Put those back that are still there."""
-        functions = self._trainer.reward_funcs
-        for position, function in enumerate(functions):
-            if self._has(function):
-                functions[position] = function.__wrapped__
+        """Put back the list that was there, unless somebody changed it meanwhile."""
+        if self._trainer.reward_funcs is not self._ours:
+            return
+        bare = [one.__wrapped__ if self._has(one) else one for one in self._ours]
+        same = len(bare) == len(self._before) and all(map(operator.is_, bare, self._before))
+        self._trainer.reward_funcs = self._before if same else bare
 
     @property
     def held(self) -> bool:

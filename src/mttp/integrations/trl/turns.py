@@ -96,7 +96,7 @@ def _turns(completion: Completion) -> Iterator[_Turn]:
     """The turns; one alone where what was said can't be told apart."""
     places = _places(completion.sampled, len(completion.ids))
     said = _spoken(completion.text)
-    if len(places) > 1 and len(said) <= 1:
+    if len(places) > 1 and len(said) <= 1 and not any(answers for _, answers in said):
         yield from _decoded(completion, places)
         return
     if len(places) == 1 or len(said) != sum(place.sampled < place.end for place in places):

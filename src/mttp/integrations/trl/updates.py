@@ -50,6 +50,7 @@ class Updates:
         self._options = options
         self._step = _Step()
         self._pending: dict[str, Any] | None = None
+        self._unlogged = 0
         self._batch: Recorded | None = None
         self._parts: list[tuple[Any, Recorded, list[int]]] = []
         self._seen: dict[str, tuple[Sequence[float], int]] = {}
@@ -95,7 +96,7 @@ class Updates:
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Training begins, or goes on from a checkpoint: by now there is an optimizer."""
-        self._step, self._pending = _Step(), None
+        self._step, self._pending, self._unlogged = _Step(), None, 0
         self._seen = {name: (values, len(values)) for name, values in trainers.metrics(self._trainer).items()}
         session = None if is_suppressed() else configuration.recording_session()
         if session is not None:
@@ -110,15 +111,18 @@ class Updates:
         """The update was made; TRL's log line, where there is one now, comes right after."""
         self._write()
         step, self._step = self._step, _Step()
+        self._unlogged += 1
         if not is_suppressed() and trainers.processes(self._trainer)[0] == 0:
             self._pending = self._facts(step)
 
     def on_log(self, *_: Any, logs: Mapping[str, Any] | None = None, **__: Any) -> None:
-        """TRL logs, after an update or an evaluation."""
-        if self._pending is not None and logs is not None and "loss" in logs:
-            for name in ("loss", "grad_norm"):
-                if self._pending[name] is None and self._logs_each:
-                    self._pending[name] = number(logs.get(name))
+        """TRL logs, after an update or an evaluation: what it says of one update alone is that update's."""
+        if "loss" in (logs or {}):
+            alone, self._unlogged = self._unlogged == 1, 0
+            if self._pending is not None and alone:
+                for name in ("loss", "grad_norm"):
+                    if self._pending[name] is None:
+                        self._pending[name] = number((logs or {}).get(name))
         self._write()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -130,11 +134,6 @@ class Updates:
         self._write()
 
     # What is recorded.
-
-    @property
-    def _logs_each(self) -> bool:
-        """Whether a log line is of one update, and not a mean of several."""
-        return number(getattr(self._trainer.args, "logging_steps", None)) == 1
 
     def _facts(self, step: _Step) -> dict[str, Any]:
         index = trainers.version(self._trainer) - 1
