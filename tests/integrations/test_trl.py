@@ -350,6 +350,20 @@ def test_completions_are_consumed_as_trl_slices_them(session: mttp.Session, mode
     assert [8] * 4 == [update.consumed for update in updates]
 
 
+def test_an_update_may_learn_from_several_batches(session: mttp.Session, model: str) -> None:
+    """
+    Where generation is more often than updates are, an update names the groups of all its batches.
+    """
+    teacher = trainer(model, steps_per_generation=1)
+    mttp.instrument(teacher)
+
+    teacher.train()
+
+    recording = mttp.read(session)
+    assert [(2, 8), (2, 8)] == [(len(update.groups), update.consumed) for update in recording.updates]
+    assert {(0,), (1,)} == {episode.consumed_by for episode in recording}
+
+
 def test_completions_that_the_loss_leaves_out_are_discarded(session: mttp.Session, model: str) -> None:
     """
     With mask_truncated_completions nothing is learned from a completion that was cut off.

@@ -10,6 +10,7 @@ from typing import Any
 
 from mttp import configuration, learning
 from mttp.codec.plain import number
+from mttp.episodes import Episode
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
 from mttp.integrations.options import Options
@@ -79,7 +80,9 @@ class Updates:
 
     def clip_grad_norm(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         """The gradient of all parts, as it was before it was clipped."""
-        self._step.grad_norm = norm = wrapped(*args, **kwargs)
+        norm = wrapped(*args, **kwargs)
+        if not hasattr(norm, "full_tensor"):  # spread over processes, it must be asked for in all of them
+            self._step.grad_norm = norm
         return norm
 
     def _given(self, found: Any) -> None:
@@ -112,7 +115,8 @@ class Updates:
         self._write()
         step, self._step = self._step, _Step()
         self._unlogged += 1
-        if not is_suppressed() and trainers.processes(self._trainer)[0] == 0:
+        is_wanted = configuration.may_record() and not is_suppressed()
+        if is_wanted and trainers.processes(self._trainer)[0] == 0:
             self._pending = self._facts(step)
 
     def on_log(self, *_: Any, logs: Mapping[str, Any] | None = None, **__: Any) -> None:
@@ -171,16 +175,23 @@ class Updates:
         """The episodes and groups that an update learned from, as far as this process knows them."""
         if not step.rows:
             return {}
-        batch = step.rows[-1][0]
-        rows = {row for of, some in step.rows if of is batch for row in some}
         processes = trainers.processes(self._trainer)[1]
-        masked = [batch.episodes[row] for row in rows if row in batch.masked]
-        lag = index - batch.version
+        groups: list[Any] = []
+        episodes: list[Episode] = []
+        masked: list[Episode] = []
+        lags: list[int] = []
+        for batch, rows in _by_batch(step.rows):
+            whole, single = _names(batch, rows, everywhere=len(rows) * processes == batch.total)
+            groups += whole
+            episodes += single
+            masked += [batch.episodes[row] for row in sorted(rows & batch.masked)]
+            lags += [index - batch.version] * len(rows)
         return {
-            **_names(batch, rows, everywhere=len(rows) * processes == batch.total),
+            "groups": groups,
+            "episodes": episodes,
             "discarded": {"masked_truncated": masked} if masked else None,
-            "consumed": (len(rows) - len(masked)) * processes if processes > 1 else None,
-            "lag": (lag, lag, lag),
+            "consumed": (len(lags) - len(masked)) * processes if processes > 1 else None,
+            "lag": lags,
         }
 
     def _write(self) -> None:
@@ -189,19 +200,25 @@ class Updates:
             learning.update(**pending)
 
 
-def _names(batch: Recorded, rows: set[int], *, everywhere: bool) -> dict[str, Any]:
+def _by_batch(parts: Sequence[tuple[Recorded, list[int]]]) -> list[tuple[Recorded, set[int]]]:
+    """The rows of each batch that parts are of."""
+    found: dict[int, tuple[Recorded, set[int]]] = {}
+    for batch, rows in parts:
+        found.setdefault(batch.number, (batch, set()))[1].update(rows)
+    return list(found.values())
+
+
+def _names(batch: Recorded, rows: set[int], *, everywhere: bool) -> tuple[list[Any], list[Episode]]:
     """The groups of which everybody learned from all, by handle or id, and the episodes of the others."""
     if everywhere:
         positions = range(batch.total // batch.size)
         ids = {position: batch.launch.group_id(batch.number, position) for position in positions}
-        return {"groups": [batch.groups.get(position, id) for position, id in ids.items()]}
+        return [batch.groups.get(position, id) for position, id in ids.items()], []
     members = {position: _members(batch, position) for position in batch.groups}
-    whole = {position: some for position, some in members.items() if all(row in rows for row in some)}
+    whole = {position: some for position, some in members.items() if rows.issuperset(some)}
     named = {row for some in whole.values() for row in some}
-    return {
-        "groups": [batch.groups[position] for position in whole],
-        "episodes": [batch.episodes[row] for row in sorted(rows) if row not in named],
-    }
+    groups = [batch.groups[position] for position in whole]
+    return groups, [batch.episodes[row] for row in sorted(rows - named)]
 
 
 def _members(batch: Recorded, position: int) -> range:
