@@ -812,6 +812,23 @@ def test_every_trainer_is_recorded(session: mttp.Session, model: str) -> None:
     assert {"mine"} == {episode.policy for episode in by_row(session)}
 
 
+def test_instrumenting_imports_no_trainer() -> None:
+    """
+    It takes seconds, and is left to whoever wants one; from then on each is recorded.
+    """
+    code = """
+import sys, trl, mttp
+with mttp.configure("memory://"):
+    handle = mttp.instrument()
+    print("trl.trainer.grpo_trainer" in sys.modules, handle.status()["GRPOTrainer"])
+    from trl import GRPOTrainer
+    print(handle.status()["GRPOTrainer"], handle.status()["RLOOTrainer"])
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert ["False False", "True False"] == said.splitlines()
+
+
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})

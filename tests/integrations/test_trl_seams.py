@@ -17,7 +17,7 @@ from opentelemetry import context as otel_context
 import mttp
 from mttp.errors import InstrumentError
 from mttp.integrations import seams
-from mttp.integrations.trl import completions, recorder
+from mttp.integrations.trl import completions, library, recorder
 
 ROWS = [{"prompt": "2+2=", "answer": "4"}] * 2 + [{"prompt": "3+3=", "answer": "6"}] * 2
 SCRIPT = ["4.", "five", "6.", "six"]
@@ -510,6 +510,20 @@ def test_without_the_batch_there_are_rewards_still(session: mttp.Session) -> Non
     assert (1.0, None, [52, 1]) == (first.reward.value, first.advantage, first.steps[0].tokens.ids.tolist())  # type: ignore[union-attr]
     assert [(), ()] == [group.advantages for group in mttp.read(session).groups]
     assert 1 == len(mttp.read(session).updates)
+
+
+def test_trainers_that_are_elsewhere_by_now_are_warned_of(
+    session: mttp.Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A TRL whose trainers are not where they were is said to have none.
+    """
+    seams._warn.cache_clear()
+    with caplog.at_level(logging.WARNING, "mttp"):
+        handle = library.Library({})
+
+    assert {"GRPOTrainer": False, "RLOOTrainer": False} == handle.status()
+    assert "has no GRPOTrainer" in caplog.text
 
 
 def test_suppressed_instrumentation_is_suppressed(session: mttp.Session) -> None:

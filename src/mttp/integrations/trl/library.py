@@ -31,7 +31,7 @@ class Library(Handle):
         self._made: weakref.WeakSet[Attachment] = weakref.WeakSet()
         for name, algorithm in trainers.FAMILIES.items():
             home = f"trl.trainer.{algorithm}_trainer"
-            if home in sys.modules or find_spec(home) is None:
+            if home in sys.modules or not _exists(home):
                 self._surround(name, sys.modules.get(home))
             else:  # importing it takes seconds, which are not ours to spend
                 self._missing[name] = False
@@ -44,7 +44,9 @@ class Library(Handle):
     def _surround(self, name: str, module: Any) -> None:
         if self.attached:
             self._missing.pop(name, None)
-            self.expect("trl", [(name, getattr(module, name, None), "__init__", self._make)])
+            kind = getattr(module, name, None)
+            owner, attribute = (module, name) if kind is None else (kind, "__init__")
+            self.expect("trl", [(name, owner, attribute, self._make)])
 
     def _stop(self) -> None:
         for attachment in list(self._made):
@@ -56,6 +58,13 @@ class Library(Handle):
             self._made.add(attach(trainer, **self._options))
         except Exception as error:
             failed("trl", f"{type(trainer).__name__} is not recorded", error)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # nor does its package
+        return False
 
 
 def attach_all(**options: Any) -> Library:
