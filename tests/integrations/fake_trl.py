@@ -235,8 +235,9 @@ class RLOOTrainer(Trainer):
     normalize_advantages = False
 
     def _compared(self, groups: Any) -> Any:
-        others = (np.nansum(groups, axis=1, keepdims=True) - groups) / (groups.shape[1] - 1)
-        return (groups - others).reshape(-1)
+        with np.errstate(invalid="ignore"):
+            others = (np.nansum(groups, axis=1, keepdims=True) - groups) / (groups.shape[1] - 1)
+            return (groups - others).reshape(-1)
 
     def _logprobs(self, ids: Any) -> None:
         self._get_per_token_logps_and_entropies(self.model, ids, -0.5)

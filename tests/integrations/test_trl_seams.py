@@ -173,6 +173,21 @@ def test_none_and_nan_are_no_zeros(session: mttp.Session) -> None:
     assert {} == dict(session.stats.faults)
 
 
+@pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
+def test_the_recording_says_what_the_convention_wants(session: mttp.Session, kind: type[Trainer]) -> None:
+    """
+    Abstentions, faults of rewards and evaluations included.
+    """
+    teacher = trainer(correct, lambda **_: [None, math.nan, 0.0, math.inf], kind=kind)
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+    teacher.evaluate()
+
+    assert [] == list(mttp.check(session))
+    assert 12 == len(mttp.read(session).episodes)
+
+
 def test_functions_of_one_name_are_told_apart(session: mttp.Session) -> None:
     """
     Two lambdas are two parts of the reward.
