@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from mttp.codec.plain import to_json
-from mttp.episodes import Episode, Step, Tokens
+from mttp.episodes import Call, Episode, Step, Tokens
 from mttp.integrations.options import Options
 from mttp.integrations.trl import trainers
 from mttp.integrations.trl.batch import Batch
@@ -115,7 +116,7 @@ class Completions:
             terminated=not truncated,
             truncated=truncated,
             advantage=self.advantage(row),
-            steps=self._kept(self._steps(row, prompt, truncated=truncated)),
+            steps=self._steps(row, prompt, truncated=truncated),
             reward=self.scoring.reward(row),
             omissions=tuple(f"{name}: not recorded" for name in _IMAGES if columns.get(name) is not None),
             **ending,
@@ -137,29 +138,28 @@ class Completions:
             start=batch.began,
             end=self.end if batch.scoring is None else batch.scoring,
         )
-        trained = None if self.trained is None else float(self.trained[row])
-        return steps(completion, trained_reward=trained)
+        trained = math.nan if self.trained is None else float(self.trained[row])
+        found = steps(completion, trained_reward=None if math.isnan(trained) else trained)
+        is_all = self._options.observations and self._options.actions
+        return found if is_all else tuple(map(self._kept, found))
 
     def _sampled(self, row: int, count: int) -> Array | None:
-        """1 for each token that the policy sampled; what the loss leaves out, TRL has no such mask of."""
+        """1 for each token that the policy sampled; None where it sampled all, or TRL's mask is gone."""
         if self.batch.tool_mask is not None:
             return np.asarray(self.batch.tool_mask[row], np.int64)
         found = self.tensors.sampled(row, count)
         return found if found is not None and found.any() else None
 
-    def _kept(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
-        """What the user wants of steps: of a text that is not wanted, the tokens are not kept either."""
-        for wanted, text, ids in (
-            (self._options.observations, "observation", "prompt_ids"),
-            (self._options.actions, "action", "ids"),
-        ):
-            if not wanted:
-                left: list[dict[str, Any]] = [
-                    {text: None, "tokens": replace(cast(Tokens, step.tokens), **{ids: None})}  # type: ignore[arg-type]  # one of its arrays
-                    for step in found
-                ]
-                found = tuple(replace(step, **changes) for step, changes in zip(found, left, strict=True))
-        return found
+    def _kept(self, step: Step) -> Step:
+        """What the user wants of a step: of a text that is not wanted, nothing that says the same is kept."""
+        calls, tokens = step.calls, cast(Tokens, step.tokens)
+        if not self._options.observations:
+            calls, tokens = _without(calls, "result"), replace(tokens, prompt_ids=None)
+            step = replace(step, observation=None)
+        if not self._options.actions:
+            calls, tokens = _without(calls, "arguments"), replace(tokens, ids=None)
+            step = replace(step, action=None)
+        return replace(step, calls=calls, tokens=tokens)
 
     def _extras(self, row: int) -> dict[str, Any]:
         return {name: values[row] for name, values in self.batch.extras.items() if row < len(values)}
@@ -174,6 +174,11 @@ def _ended_by(error: BaseException) -> dict[str, Any]:
         "error_type": qualified_name(error),
         "error_message": error_message(error),
     }
+
+
+def _without(calls: Sequence[Call], name: str) -> tuple[Call, ...]:
+    changes: dict[str, Any] = {name: None}
+    return tuple(replace(call, **changes) for call in calls)
 
 
 def _inputs(columns: Mapping[str, Any]) -> dict[str, Any] | None:

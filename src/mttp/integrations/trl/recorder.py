@@ -129,6 +129,7 @@ class Recorder:
 
     def _asked(self, *, prompts: Any, completions: Any, completion_ids: Any, **columns: Any) -> None:
         """A reward function was given the batch: lists beside it are columns of the dataset."""
+        columns.pop("environments", None)
         lists = {name: column for name, column in columns.items() if isinstance(column, list)}
         inputs = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
         self._generated(inputs, prompts, completions, completion_ids)
