@@ -77,8 +77,9 @@ class Completions:
         if len(self.batch.logprobs) < 2:
             return None
         policy, reference = (trainers.matrix(found) for found in self.batch.logprobs)
-        divergence = ((policy - reference) * self.tensors.mask).sum(axis=1)
-        trained: Array = rewards - np.float32(self._trainer.beta) * divergence
+        with np.errstate(all="ignore"):
+            divergence = ((policy - reference) * self.tensors.mask).sum(axis=1)
+            trained: Array = rewards - np.float32(self._trainer.beta) * divergence
         return trained
 
     def advantage(self, row: int) -> float | None:

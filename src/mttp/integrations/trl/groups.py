@@ -118,7 +118,9 @@ def _normalization(trainer: Any, completions: Completions) -> dict[str, Any]:
     facts: dict[str, Any] = {"normalization": "mean_std", "scope": scope}
     if scope == "batch" and completions.batch.rewards is not None:
         rewards = combined(completions.batch.rewards, completions.scoring.weights)
-        facts["reward_std"] = float(np.nanstd(rewards, ddof=1)) if np.isfinite(rewards).sum() > 1 else None
+        with np.errstate(all="ignore"):
+            known = np.isfinite(rewards).sum() > 1
+            facts["reward_std"] = float(np.nanstd(rewards, ddof=1)) if known else None
     return facts
 
 

@@ -23,7 +23,8 @@ def combined(rewards: Array, weights: Array) -> Array:
 
     A function that pays no number counts for nothing; where none does, the sum is NaN and not zero.
     """
-    total: Array = np.nansum(rewards * weights, axis=1)
+    with np.errstate(all="ignore"):  # what infinities make of it is what TRL has
+        total: Array = np.nansum(rewards * weights, axis=1)
     total[np.isnan(rewards).all(axis=1)] = np.nan
     return total
 
