@@ -24,6 +24,7 @@ FILES = (
     "importing",
     "cartpole",
     "completions",
+    "integrations",
 )
 
 if __name__ == "__main__":

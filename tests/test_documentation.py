@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -26,8 +27,10 @@ def test_python_blocks_run_in_order(page: Path) -> None:
     """
     Each page's Python blocks run one after the other; a `text` block after one is exactly what it prints.
 
-    A `py` block is a program of its own.
+    A `py` block is a program of its own. A page may say what it `needs`, and is left out where that is not.
     """
+    for needed in NEEDS.findall(page.read_text()):
+        pytest.importorskip(needed)
     namespace: dict[str, object] = {"__name__": "page"}
     printed = None
     for language, text in blocks(page):

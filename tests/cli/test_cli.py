@@ -176,6 +176,18 @@ def test_summary_prints_json(good: str):
     assert 1.45 == pytest.approx(found["return"]["mean"])
 
 
+def test_summary_prints_markdown(good: str):
+    """
+    For the page of a job: a table of the figures, another of the components.
+    """
+    lines = invoke("summary", good, "--markdown").stdout.splitlines()
+
+    assert "**30 episodes, 60 steps, 1 run**" == lines[0]
+    assert any(line.startswith("| return | mean 1.45 \\[1.121, 1.779\\]") for line in lines)
+    assert any(line.startswith("| mean return over time | ") for line in lines)
+    assert any(line.startswith("| correct | ") and line.endswith(" | 30 |") for line in lines)
+
+
 def test_several_paths_are_one_recording(good: str):
     """
     What a shell makes of a glob is read as one.

@@ -516,6 +516,27 @@ def test_everything_is_put_back(session: mttp.Session) -> None:
     assert before is vars(BaseAlgorithm)["_init_callback"]
 
 
+def test_a_model_that_is_named_outlasts_everything(session: mttp.Session) -> None:
+    """
+    Each handle takes off what it put on, in whichever order.
+    """
+    one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    handle = mttp.instrument(one, policy="one")
+    with mttp.instrument(policy="every"):
+        one.learn(8)
+        other.learn(8)
+    one.learn(8)
+    other.learn(8)
+    handle.detach()
+    one.learn(8)
+
+    lengths = dict.fromkeys(("one", "every"), 0)
+    for episode in mttp.read(session):
+        lengths[episode.policy or ""] += episode.length
+    assert {"one": 16, "every": 8} == lengths
+
+
 def test_a_model_is_saved_while_it_is_recorded(session: mttp.Session, tmp_path: Path) -> None:
     """
     By a callback even, in the middle of a training; what is loaded is an ordinary model.
@@ -614,6 +635,23 @@ def test_what_is_no_model_is_refused() -> None:
         mttp.instrument(DummyVecEnv([cartpole]))
     with pytest.raises(InstrumentError, match="has no wrappers"):
         mttp.wrap(A2C("MlpPolicy", cartpole(), **small()))
+
+
+@pytest.mark.parametrize(
+    ("example", "arguments"), [("ppo_sb3.py", ("--steps", "1024")), ("ppo_cleanrl.py", ("--updates", "2"))]
+)
+def test_the_examples_train_and_are_recorded(tmp_path: Path, example: str, arguments: Any) -> None:
+    """
+    A little of each; where a vector resets in a step of its own, that is none.
+    """
+    script = Path(__file__).parents[2] / "examples" / example
+    path = str(tmp_path / "run.jsonl")
+    subprocess.run([sys.executable, script, "--out", path, *arguments], check=True, capture_output=True)
+
+    recording = mttp.read(path)
+    assert [] == recording.problems
+    assert 900 < sum(episode.length for episode in recording) <= 1024
+    assert recording.updates
 
 
 def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> None:

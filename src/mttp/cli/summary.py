@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.reading import summarize
-from mttp.report.summary import document, render
+from mttp.report.summary import document, markdown, render
 
 __all__ = ["summary"]
 
 
-def summary(paths: Sources, *, json: Json = False, strict: Strict = False) -> None:
+def summary(
+    paths: Sources,
+    *,
+    json: Json = False,
+    markdown_: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, for the summary of a CI job.")
+    ] = False,
+    strict: Strict = False,
+) -> None:
     """
     Sum up a recording in figures.
 
@@ -26,6 +38,8 @@ def summary(paths: Sources, *, json: Json = False, strict: Strict = False) -> No
         found = summarize(paths, progress=advance)
     if json:
         print_json(document(found))
+    elif markdown_:
+        print(markdown(found))
     else:
         out = console()
         out.print(render(found, terminal=out.is_terminal))

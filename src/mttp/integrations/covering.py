@@ -16,8 +16,9 @@ EVERYTHING: Any = object()
 """The key of who records every environment that is called within it."""
 WITHIN_KEY = otel_context.create_key("mttp-within")
 """Where the OpenTelemetry context holds those who record what is being called."""
-_SUPPRESSED_KEYS = (otel_context._SUPPRESS_INSTRUMENTATION_KEY, "suppress_instrumentation")
-"""What OpenTelemetry's instrumentations look at; the second is from before the first."""
+_SUPPRESSED_KEY = otel_context._SUPPRESS_INSTRUMENTATION_KEY
+_SUPPRESSED_KEY_OF_OLD = "suppress_instrumentation"
+"""What OpenTelemetry's instrumentations look at."""
 
 
 class Covers(Protocol):
@@ -44,7 +45,7 @@ def within() -> tuple[Covers, ...]:
 def is_suppressed() -> bool:
     """Whether somebody asked OpenTelemetry's instrumentations, and so ours, to record nothing just now."""
     around = current()
-    return any(around.get(key) for key in _SUPPRESSED_KEYS)
+    return bool(around.get(_SUPPRESSED_KEY) or around.get(_SUPPRESSED_KEY_OF_OLD))
 
 
 @contextlib.contextmanager

@@ -146,7 +146,7 @@ class Handle:
         for label, owner, name, around in seams:
             is_class = isinstance(owner, type)
             found = inspect.getattr_static(owner, name, None) if is_class else getattr(owner, name, None)
-            if callable(found):
+            if found is not None:
                 self._places[label] = install(owner, name, Seam(found, around, self))
             else:
                 self._missing[label] = False

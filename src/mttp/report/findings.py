@@ -11,7 +11,7 @@ from rich.text import Text
 from mttp.checking import Finding, Findings
 from mttp.reading.jsonable import jsonable
 from mttp.report.problems import problem_lines
-from mttp.report.words import count, printed
+from mttp.report.words import cell, count, printed
 
 __all__ = ["document", "headline", "markdown", "render"]
 
@@ -94,7 +94,7 @@ def markdown(findings: Findings) -> str:
         lines += ["", _unlisted(findings)]
     if findings.problems:
         lines += ["", f"**{count(len(findings.problems), 'problem')}**", ""]
-        lines += [f"- {_cell(str(problem))}" for problem in findings.problems]
+        lines += [f"- {cell(str(problem))}" for problem in findings.problems]
     return "\n".join(lines)
 
 
@@ -108,12 +108,4 @@ def _row(finding: Finding) -> str:
         _sentence(finding),
         first,
     )
-    return f"| {' | '.join(map(_cell, cells))} |"
-
-
-def _cell(text: str) -> str:
-    """Recorded text on one line, with nothing in it that would end its cell or be markup."""
-    visible = printed(text).plain.replace("\\", "\\\\")
-    for mark in "|<>*[]":
-        visible = visible.replace(mark, f"\\{mark}")
-    return visible
+    return f"| {' | '.join(map(cell, cells))} |"

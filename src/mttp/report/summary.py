@@ -15,9 +15,12 @@ from mttp.reading.summary import Labels, Summary
 from mttp.report.blocks import plot, sparkline
 from mttp.report.figures import INTERVAL, curve, figures, t_interval
 from mttp.report.problems import problem_lines
-from mttp.report.words import count, counted, duration, number, printed, shares
+from mttp.report.words import cell, count, counted, duration, number, printed, shares
 
-__all__ = ["document", "render"]
+__all__ = ["document", "markdown", "render"]
+
+
+_OF_COMPONENT = ("mean", "min", "max", "count")
 
 
 def document(summary: Summary) -> dict[str, Any]:
@@ -82,6 +85,25 @@ def render(summary: Summary, *, terminal: bool) -> RenderableType:
     return Group(*parts)
 
 
+def markdown(summary: Summary) -> str:
+    """The summary as Markdown, for the page of a job or a comment."""
+    facts = document(summary)
+    lines = [f"**{_headline(facts).plain}**", "", "| | |", "| --- | --- |"]
+    lines += [f"| {name} | {cell(text)} |" for name, text in _rows(facts).items() if text]
+    if facts["return"]["count"] > 1:
+        curve = _curve(facts["curve"], terminal=False).plain
+        lines += [f"| mean return over time | {curve} |"]
+    if facts["components"]:
+        lines += ["", "| component | mean | min | max | episodes |", "| --- | ---: | ---: | ---: | ---: |"]
+        for name, seen in facts["components"].items():
+            numbers = " | ".join(number(seen[key]) for key in _OF_COMPONENT)
+            lines += [f"| {cell(name)} | {numbers} |"]
+    if summary.problems:
+        lines += ["", f"**{count(len(summary.problems), 'problem')}**", ""]
+        lines += [f"- {cell(str(problem))}" for problem in summary.problems]
+    return "\n".join(lines)
+
+
 def _headline(facts: Mapping[str, Any]) -> Text:
     counts = (
         count(facts["episodes"], "episode"),
@@ -96,7 +118,14 @@ def _facts(facts: Mapping[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()
-    rows = {
+    for name, text in _rows(facts).items():
+        if text:
+            table.add_row(Text(name), printed(text))
+    return table
+
+
+def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
+    return {
         "return": _mean(facts["return"]),
         "": _spread(facts["return"], number),
         "status": shares(facts["status"]),
@@ -108,10 +137,6 @@ def _facts(facts: Mapping[str, Any]) -> Table:
         "tokens": _tokens(facts["tokens"]),
         "duplicates": f"{count(facts['duplicates'], 'span')} left out" if facts["duplicates"] else "",
     }
-    for name, text in rows.items():
-        if text:
-            table.add_row(Text(name), printed(text))
-    return table
 
 
 def _mean(returns: Mapping[str, Any]) -> str:
@@ -146,7 +171,7 @@ def _components(components: Mapping[str, Any]) -> Table:
     for name in ("mean", "min", "max", "episodes"):
         table.add_column(name, justify="right")
     for name, seen in components.items():
-        table.add_row(printed(name), *(number(seen[key]) for key in ("mean", "min", "max", "count")))
+        table.add_row(printed(name), *(number(seen[key]) for key in _OF_COMPONENT))
     return table
 
 

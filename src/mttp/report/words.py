@@ -8,7 +8,18 @@ from datetime import datetime, timezone
 
 from rich.text import Text
 
-__all__ = ["NOTHING", "count", "counted", "duration", "moment", "number", "printed", "shares", "shortened"]
+__all__ = [
+    "NOTHING",
+    "cell",
+    "count",
+    "counted",
+    "duration",
+    "moment",
+    "number",
+    "printed",
+    "shares",
+    "shortened",
+]
 
 NOTHING = "-"
 """What stands where nothing is known."""
@@ -74,3 +85,11 @@ def printed(text: object, *, style: str = "", shrinks: bool = False) -> Text:
     if shrinks:
         return Text(visible, style=style, no_wrap=True, overflow="ellipsis")
     return Text(visible, style=style)
+
+
+def cell(text: str) -> str:
+    """Recorded text on one line, with nothing in it that would end its cell or be markup."""
+    visible = printed(text).plain.replace("\\", "\\\\")
+    for mark in "|<>*[]":
+        visible = visible.replace(mark, f"\\{mark}")
+    return visible

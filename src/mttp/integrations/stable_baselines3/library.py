@@ -30,7 +30,7 @@ class Library(Handle):
     """
 
     def __init__(self) -> None:
-        super().__init__(self._stop)
+        super().__init__(lambda: None)
         self._models: WeakKeyDictionary[Any, Attachment] = WeakKeyDictionary()
         self._players: WeakKeyDictionary[Any, Player] = WeakKeyDictionary()
         self._everything: Options | None = None
@@ -57,19 +57,18 @@ class Library(Handle):
         """Record this model no more, unless all are; one that is None is gone."""
         if model is not None:
             self._models.pop(model, None)
-        if self._everything is not None:
-            return
-        player = None if model is None else self._players.pop(model, None)
-        if player is not None:
-            player.stop()
-        if not self._models:
+        if self._everything is None:
             self.detach()
 
-    def _stop(self) -> None:
-        for player in list(self._players.values()):
-            player.stop()
-        self._players.clear()
+    def detach(self) -> None:
+        """Record no more but the models that were named; without such, take the seam off."""
         self._everything = None
+        for model, player in list(self._players.items()):
+            if model not in self._models:
+                del self._players[model]
+                player.stop()
+        if not self._models:
+            super().detach()
 
     def _use(self, model: Any, options: Options) -> None:
         player = self._players.get(model)

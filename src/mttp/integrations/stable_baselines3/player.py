@@ -8,7 +8,7 @@ from typing import Any
 
 from mttp import configuration
 from mttp.clock import Clock
-from mttp.integrations.faults import failed
+from mttp.integrations.faults import guard
 from mttp.integrations.gymnasium.track import MISSING, Track
 from mttp.integrations.options import Options
 from mttp.integrations.stable_baselines3 import environments, facts
@@ -51,10 +51,10 @@ class Player:
     def begins(self, model: Any) -> None:
         """A call of `learn` begins; the environments were reset, unless it goes on with the last one."""
         self._clock = Clock()
-        self._introduce(model)
+        guard(LIBRARY, self._introduce, model)
         self._updates.begin(model)
         vector = model.get_env()
-        environments.silence(vector, silent=True)
+        guard(LIBRARY, environments.silence, vector, silent=True)
         if vector is not self._vector or model._last_obs is not self._shown:
             self._reset(model, vector)
 
@@ -82,8 +82,9 @@ class Player:
             )
             for index in range(vector.num_envs)
         ]
-        seeds = environments.seeds(model, vector) if is_first else [None] * vector.num_envs
-        for index, seed in enumerate(seeds):
+        seeds = guard(LIBRARY, environments.seeds, model, vector) if is_first else None
+        for index in range(vector.num_envs):
+            seed = None if seeds is None else seeds[index]
             self._begin(model, index, model._last_obs, self._clock.now(), seed=seed)
         self._shown = model._last_obs
 
@@ -161,19 +162,13 @@ class Player:
 
     def give_up(self) -> None:
         """Something of ours failed: nothing more is recorded of these episodes."""
-        self._quietly(self.leave, "recording_failed")
+        guard(LIBRARY, self.leave, "recording_failed")
 
     def stop(self) -> None:
         """Record nothing from here on."""
         self._is_active = False
-        self._quietly(self.leave, "detached")
-        self._quietly(environments.silence, self._vector, silent=False)
-
-    def _quietly(self, tell: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            tell(*args, **kwargs)
-        except Exception as error:
-            failed(LIBRARY, tell.__name__, error)
+        guard(LIBRARY, self.leave, "detached")
+        guard(LIBRARY, environments.silence, self._vector, silent=False)
 
 
 def _row(observations: Any, index: int) -> Any:

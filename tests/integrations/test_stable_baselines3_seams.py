@@ -1,0 +1,109 @@
+"""Stable-Baselines3's seams, with a library that stands for it: this runs where it is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import told
+
+pytest.importorskip("gymnasium")
+
+TESTS = Path(__file__).parents[1]
+BEGINNING = f"""
+    import json, sys
+    sys.path[:0] = [{str(TESTS)!r}, {str(TESTS / "integrations" / "fakes")!r}]
+    import mttp
+    import numpy as np
+    from integrations.specimen import PLAYS, started, told
+    from integrations.toys import Scripted
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+    class Vector:
+        '''One scripted environment, as the library's vectors show it.'''
+
+        num_envs = 1
+
+        def __init__(self):
+            self.envs = [Scripted()]
+            self.observation_space, self.action_space = Scripted.observation_space, Scripted.action_space
+
+        @property
+        def unwrapped(self):
+            return self
+
+        def reset(self):
+            return self.envs[0].reset()[0][None]
+
+        def step(self, actions):
+            seen, reward, terminated, truncated, info = self.envs[0].step(actions[0])
+            info["TimeLimit.truncated"] = truncated and not terminated
+            if terminated or truncated:
+                info["terminal_observation"] = seen
+                seen, _ = self.envs[0].reset()
+            return seen[None], np.array([reward]), np.array([terminated or truncated]), [info]
+
+    def model(kind=BaseAlgorithm):
+        vector = Vector()
+        env = vector.envs[0]
+        return kind(vector, lambda: np.array([env.plays[env.index].turns[env.at].action]), n_steps=5)
+"""
+
+
+def test_the_shared_plays_are_told() -> None:
+    """
+    What was played is what is told, and each step knows what the policy thought and what came of it.
+    """
+    said = told(
+        BEGINNING
+        + """
+    with mttp.configure("memory://") as session:
+        with mttp.instrument():
+            model().learn(2)
+    episodes = started(session)
+    thought = [
+        [step.value_estimate, step.logprob, step.advantage, step.return_target] for step in episodes[1].steps
+    ]
+    updates = [
+        [update.loss, update.policy_version_after, update.consumed] for update in mttp.read(session).updates
+    ]
+    run = mttp.read(session).runs[0]
+    print(json.dumps([
+        [told(episode) for episode in episodes] == [*PLAYS, *PLAYS], thought, updates,
+        [run.algorithm, run.policy_parameters, run.config["gamma"]],
+    ]))
+    """
+    )
+
+    is_told, thought, updates, run = said
+    assert is_told
+    assert [[3.5, -3.25, 1.0, 2.0], [4.5, -4.25, 3.0, 4.0]] == thought
+    assert [[0.5, "1", 2], [0.5, "2", 2]] == updates
+    assert ["basealgorithm", 3, 0.9] == run
+
+
+def test_a_library_that_renamed_the_seam() -> None:
+    """
+    One warning names the versions that were tested, the training goes on, and the status says what is lost.
+    """
+    said = told(
+        BEGINNING
+        + """
+    class Renamed(BaseAlgorithm):
+        def learn(self, rollouts):
+            self._last_obs = self.env.reset()
+            return self
+
+    del BaseAlgorithm._init_callback
+    one = model(Renamed)
+    with mttp.configure("memory://") as session:
+        handle = mttp.instrument(one)
+        one.learn(1)
+        status = handle.status()
+        handle.detach()
+    print(json.dumps(status))
+    """,
+        warned="has no BaseAlgorithm._init_callback",
+    )
+
+    assert {"BaseAlgorithm._init_callback": False} == said
