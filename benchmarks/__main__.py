@@ -24,6 +24,7 @@ FILES = (
     "importing",
     "cartpole",
     "scoring",
+    "completions",
     "integrations",
 )
 

@@ -29,6 +29,7 @@ __all__ = [
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
     "StableBaselines3Instrumentor",
+    "TrlInstrumentor",
 ]
 
 
@@ -58,6 +59,12 @@ class GymnasiumInstrumentor(LibraryInstrumentor):
     """For Gymnasium."""
 
     package = "gymnasium"
+
+
+class TrlInstrumentor(LibraryInstrumentor):
+    """For TRL."""
+
+    package = "trl"
 
 
 class StableBaselines3Instrumentor(LibraryInstrumentor):

@@ -46,6 +46,12 @@ LIBRARIES: Mapping[str, Library] = {
         requires="gymnasium >= 1.1",
         tested="1.1 to 1.4",
     ),
+    "trl": Library(
+        module="mttp.integrations.trl",
+        extra="trl",
+        requires="trl >= 1.12",
+        tested="1.12 and 1.16",
+    ),
     "stable_baselines3": Library(
         module="mttp.integrations.stable_baselines3",
         extra="sb3",

@@ -1,0 +1,211 @@
+"""A batch that was generated and scored, as the episodes of its completions."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from mttp.codec.plain import to_json
+from mttp.episodes import Call, Episode, Step, Tokens
+from mttp.integrations.options import Options
+from mttp.integrations.trl import trainers
+from mttp.integrations.trl.batch import Batch
+from mttp.integrations.trl.launch import Launch
+from mttp.integrations.trl.scoring import Scoring
+from mttp.integrations.trl.tensors import Tensors
+from mttp.integrations.trl.turns import Completion, steps
+from mttp.livespan import error_message, qualified_name
+
+__all__ = ["Completions"]
+
+Array = np.ndarray[Any, Any]
+
+_IMAGES = ("image", "images")
+
+
+class Completions:
+    """
+    The completions of one process: what was seen of them, and what TRL made of them.
+
+    `result` is what TRL learns from, by its names; empty where scoring failed.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        batch: Batch,
+        result: Mapping[str, Any],
+        *,
+        launch: Launch,
+        options: Options,
+        end: int,
+    ) -> None:
+        self.batch = batch
+        self.launch = launch
+        self.end = end
+        self.count = len(batch.completion_ids)
+        self.size = trainers.generations(trainer)
+        self.first = launch.process * self.count
+        self.tensors = Tensors(result, batch.logprobs)
+        self._trainer = trainer
+        self._options = options
+        self._ends = trainers.ends(trainer)
+        self._policy = options.policy or trainers.policy(trainer)
+        names, weights = trainers.reward_names(trainer), trainers.reward_weights(trainer)
+        self.scoring = Scoring(batch, names, weights, first=self.first, end=end)
+        self.trained = self._trained()
+
+    def _trained(self) -> Array | None:
+        """
+        What RLOO compares: the rewards, clipped, less the divergence from the reference.
+
+        None where that is what was paid, as GRPO has it, or where it is not known.
+        """
+        limits = getattr(self._trainer, "reward_clip_range", None)
+        diverges = trainers.family(self._trainer) == "rloo" and self._trainer.beta != 0.0
+        if not (limits or diverges) or self.scoring.totals is None or self.tensors.mask is None:
+            return None
+        paid = self.scoring.totals
+        rewards: Array = np.clip(paid, *limits) if limits else paid
+        if not diverges:
+            return rewards
+        if len(self.batch.logprobs) < 2:
+            return None
+        policy, reference = (trainers.matrix(found) for found in self.batch.logprobs)
+        with np.errstate(all="ignore"):
+            divergence = ((policy - reference) * self.tensors.mask).sum(axis=1)
+            trained: Array = rewards - np.float32(self._trainer.beta) * divergence
+        return trained
+
+    def advantage(self, row: int) -> float | None:
+        """The advantage of a completion; None where there is none, or one per token."""
+        found = self.tensors.advantages
+        return float(found[row]) if found is not None and found.ndim == 1 else None
+
+    def group(self, row: int) -> str:
+        """The id of the group of a completion."""
+        return self.launch.group_id(self.batch.number, (self.first + row) // self.size)
+
+    def episodes(self, error: BaseException | None = None) -> Iterator[Episode]:
+        """An episode per completion; `error` is what ended them before they were scored."""
+        ending = {} if error is None else _ended_by(error)
+        return (self._episode(row, ending) for row in range(self.count))
+
+    def _episode(self, row: int, ending: Mapping[str, Any]) -> Episode:
+        batch, options = self.batch, self._options
+        ids, version = batch.completion_ids[row], str(batch.version)
+        columns = batch.inputs[row] if row < len(batch.inputs) else {}
+        prompt = _without_images(batch.prompts[row])
+        truncated = len(ids) > 0 and ids[-1] not in self._ends
+        return Episode(
+            trace_id=self.launch.trace_id(batch.number, self.first + row),
+            env=trainers.environment(self._trainer, row) or "",
+            task=_task(prompt) if options.task is None else str(options.task),
+            split="train" if batch.is_training else "eval",
+            group=self.group(row),
+            policy=None if self._policy is None else str(self._policy),
+            policy_version_start=version,
+            policy_version_end=version,
+            policy_update_index=batch.version - 1 if batch.version else None,
+            inputs=_inputs(columns),
+            metadata={**self._extras(row), **(options.metadata or {})},
+            terminated=not truncated,
+            truncated=truncated,
+            advantage=self.advantage(row),
+            steps=self._steps(row, prompt, truncated=truncated),
+            reward=self.scoring.reward(row),
+            omissions=tuple(f"{name}: not recorded" for name in _IMAGES if columns.get(name) is not None),
+            **ending,
+        )
+
+    def _steps(self, row: int, prompt: Any, *, truncated: bool) -> tuple[Step, ...]:
+        batch, ids = self.batch, self.batch.completion_ids[row]
+        completion = Completion(
+            prompt=prompt,
+            text=_without_images(batch.completions[row]),
+            prompt_ids=self.tensors.prompt(row),
+            ids=np.asarray(ids, np.int64),
+            sampled=self._sampled(row, len(ids)),
+            arrays=self.tensors.arrays(row, len(ids)),
+            version=str(batch.version),
+            truncated=truncated,
+            uses=batch.uses.get(row, ()),
+            decode=self._decode,
+            start=batch.began,
+            end=self.end if batch.scoring is None else batch.scoring,
+        )
+        trained = math.nan if self.trained is None else float(self.trained[row])
+        found = steps(completion, trained_reward=None if math.isnan(trained) else trained)
+        is_all = self._options.observations and self._options.actions
+        return found if is_all else tuple(map(self._kept, found))
+
+    def _sampled(self, row: int, count: int) -> Array | None:
+        """1 for each token that the policy sampled; None where it sampled all, or TRL's mask is gone."""
+        if self.batch.tool_mask is not None:
+            return np.asarray(self.batch.tool_mask[row], np.int64)
+        found = self.tensors.sampled(row, count)
+        return found if found is not None and found.any() else None
+
+    def _kept(self, step: Step) -> Step:
+        """What the user wants of a step: of a text that is not wanted, nothing that says the same is kept."""
+        calls, tokens = step.calls, cast(Tokens, step.tokens)
+        if not self._options.observations:
+            calls, tokens = _without(calls, "result"), replace(tokens, prompt_ids=None)
+            step = replace(step, observation=None)
+        if not self._options.actions:
+            calls, tokens = _without(calls, "arguments"), replace(tokens, ids=None)
+            step = replace(step, action=None)
+        return replace(step, calls=calls, tokens=tokens)
+
+    def _extras(self, row: int) -> dict[str, Any]:
+        return {name: values[row] for name, values in self.batch.extras.items() if row < len(values)}
+
+    def _decode(self, ids: Array) -> str:
+        return str(trainers.tokenizer(self._trainer).decode(ids.tolist(), skip_special_tokens=True))
+
+
+def _ended_by(error: BaseException) -> dict[str, Any]:
+    return {
+        "status": "error",
+        "error_type": qualified_name(error),
+        "error_message": error_message(error),
+    }
+
+
+def _without(calls: Sequence[Call], name: str) -> tuple[Call, ...]:
+    changes: dict[str, Any] = {name: None}
+    return tuple(replace(call, **changes) for call in calls)
+
+
+def _inputs(columns: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The dataset's columns that a reward may need, without what the steps say."""
+    left = {"prompt", "completion", "completion_ids", *_IMAGES}
+    return {name: value for name, value in columns.items() if name not in left} or None
+
+
+def _task(prompt: Any) -> str:
+    """A name for the prompt that is the same in every epoch and every run."""
+    return f"prompt-{hashlib.sha256(to_json(prompt, []).encode()).hexdigest()[:16]}"
+
+
+def _without_images(text: Any) -> Any:
+    """Messages with their images left out, and text as it is."""
+    if not isinstance(text, (list, tuple)):
+        return text
+    return [_message(message) if isinstance(message, Mapping) else message for message in text]
+
+
+def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    parts = [
+        {"type": "image"} if isinstance(part, Mapping) and part.get("type") == "image" else part
+        for part in content
+    ]
+    return {**message, "content": parts}

@@ -1,0 +1,111 @@
+"""Recording a trainer in place: it stays what it is, and the few methods that matter are surrounded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mttp.errors import InstrumentError
+from mttp.integrations.faults import guard
+from mttp.integrations.options import Options
+from mttp.integrations.seams import Around, Handle, Seam
+from mttp.integrations.trl import trainers
+from mttp.integrations.trl.functions import Functions
+from mttp.integrations.trl.recorder import Recorder
+from mttp.integrations.trl.updates import Updates
+
+__all__ = ["Attachment", "attach"]
+
+_EVENTS = (
+    "on_train_begin",
+    "on_step_begin",
+    "on_pre_optimizer_step",
+    "on_step_end",
+    "on_log",
+    "on_train_end",
+)
+
+
+class Attachment(Handle):
+    """A trainer that is recorded in place."""
+
+    def __init__(self, trainer: Any, options: Options) -> None:
+        super().__init__(self._stop)
+        self._trainer = trainer
+        self._updates = Updates(trainer, options)
+        self._recorder = Recorder(trainer, options, recorded=self._updates.recorded)
+        self._functions = Functions(trainer, self, self._recorder.reward)
+        self._callback = _callback(self._updates)
+        self.expect("trl", self._seams())
+        self._functions.surround()
+        trainer.add_callback(self._callback)
+
+    def _seams(self) -> Iterator[tuple[str, Any, str, Around]]:
+        trainer, recorder, updates = self._trainer, self._recorder, self._updates
+        around: dict[str, Around] = {
+            "_generate_and_score_completions": recorder.generate_and_score,
+            "_calculate_rewards": self._calculate_rewards,
+            "_prepare_inputs": updates.prepare_inputs,
+            "training_step": updates.training_step,
+        }
+        if trainers.family(trainer) == "rloo":
+            around["_get_per_token_logps_and_entropies"] = recorder.token_logprobs
+        else:
+            around["_tool_call_loop"] = recorder.tool_call_loop
+        yield from ((name, trainer, name, hook) for name, hook in around.items())
+        yield "clip_grad_norm_", trainer.accelerator, "clip_grad_norm_", updates.clip_grad_norm
+
+    def _calculate_rewards(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+        guard("trl", self._functions.surround)
+        return self._recorder.calculate_rewards(wrapped, instance, args, kwargs)
+
+    def use(self, options: Options) -> None:
+        """Take other options from here on."""
+        self._recorder.use(options)
+        self._updates.use(options)
+
+    def status(self) -> dict[str, bool]:
+        """Each seam by name, and whether it holds: whether calls pass through it."""
+        told = self._callback in self._trainer.callback_handler.callbacks
+        others = {"reward_funcs": self._functions.held, "callback": told}
+        return super().status() | others
+
+    def _stop(self) -> None:
+        self._functions.release()
+        self._trainer.remove_callback(self._callback)
+
+
+def attach(target: Any, /, **options: Any) -> Attachment:
+    """
+    Record a trainer in place.
+
+    One that is recorded already keeps its handle, and takes the options that are given.
+    Raises InstrumentError for a trainer that does not learn from groups of completions.
+    """
+    chosen = Options.of(options)
+    if trainers.family(target) is None:
+        kind = f"{type(target).__module__}.{type(target).__qualname__}"
+        known = ", ".join(trainers.FAMILIES)
+        raise InstrumentError(
+            f"{kind} is not recorded; of TRL's trainers these are, and what derives: {known}"
+        )
+    for found in vars(target).values():
+        if isinstance(found, Seam) and isinstance(found.handle, Attachment):
+            if options:
+                found.handle.use(chosen)
+            return found.handle.claim()
+    return Attachment(target, chosen)
+
+
+def _callback(updates: Updates) -> Any:
+    """What the trainer tells of its events; whatever goes wrong is not the training's fault."""
+
+    def told(event: str) -> Callable[..., None]:
+        def hear(_: Any, *args: Any, **kwargs: Any) -> None:
+            guard("trl", getattr(updates, event), *args, **kwargs)
+
+        return hear
+
+    base = getattr(sys.modules.get("transformers"), "TrainerCallback", object)
+    return type("RecordUpdates", (base,), {event: told(event) for event in _EVENTS})()

@@ -1,0 +1,119 @@
+"""What completions were paid: each reward function's part, and their sum before anything is normalized."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mttp.codec.plain import number, scalar_text
+from mttp.episodes import Reward
+from mttp.integrations.trl.batch import Answer, Batch
+
+__all__ = ["Scoring", "answered", "combined"]
+
+Array = np.ndarray[Any, Any]
+
+
+def combined(rewards: Array, weights: Array) -> Array:
+    """
+    The weighted sums as TRL takes them, shape [completions].
+
+    A function that pays no number counts for nothing; where none does, the sum is NaN and not zero.
+    """
+    with np.errstate(all="ignore"):  # what infinities make of it is what TRL has
+        total: Array = np.nansum(rewards * weights, axis=1)
+    total[np.isnan(rewards).all(axis=1)] = np.nan
+    return total
+
+
+def answered(batch: Batch, functions: int) -> Array | None:
+    """The answers as TRL keeps them, shape [completions, functions]; None where not all are known."""
+    answers = [batch.answers.get(position, Answer()).values for position in range(functions)]
+    if not all(values is not None and len(values) == len(batch.completions) for values in answers):
+        return None
+    numbers = [[number(value) for value in values or ()] for values in answers]
+    return np.array(numbers, np.float32).T
+
+
+class Scoring:
+    """
+    The rewards of one process's completions, as values.
+
+    `first` says which of all processes' completions is this process's first, `end` when scoring was over.
+    """
+
+    def __init__(self, batch: Batch, names: Sequence[str], weights: Array, *, first: int, end: int) -> None:
+        self.weights = weights
+        """Of the reward functions, float32."""
+        self.totals: Array | None = None
+        """What this process's completions were paid in all, NaN where no function paid a number."""
+        self._batch = batch
+        self._names = names
+        self._first = first
+        self._end = end
+        self._weights = {name: float(weight) for name, weight in zip(names, weights, strict=True)}
+        if batch.rewards is not None:
+            self._rewards = batch.rewards[first : first + len(batch.completions)]
+            self.totals = combined(self._rewards, weights)
+
+    def reward(self, row: int) -> Reward:
+        """The whole scoring of a completion."""
+        scores: dict[str, float] = {}
+        statuses: dict[str, str] = {}
+        for position, name in enumerate(self._names):
+            value, status = self._part(row, position)
+            if value is None:
+                statuses[name] = status
+            else:
+                scores[name] = value
+        total = math.nan if self.totals is None else float(self.totals[row])
+        facts: dict[str, Any] = {"value": total}
+        if math.isnan(total):
+            facts = {"status": _overall(statuses), "error": self._error()}
+        return Reward(
+            components=scores,
+            component_statuses=statuses,
+            weights=self._weights,
+            start_time=self._batch.scoring,
+            end_time=self._end,
+            **facts,
+        )
+
+    def _part(self, row: int, position: int) -> tuple[float | None, str]:
+        """What one function pays: the number that TRL has of it, else what its answer means."""
+        answer = self._batch.answers.get(position, Answer())
+        if self.totals is not None:
+            paid = float(self._rewards[row, position])
+            return (paid, "ok") if math.isfinite(paid) else (None, _meaning(answer, row, "error"))
+        given = _given(answer, row)
+        found = number(given)
+        if found is not None and math.isfinite(found):
+            return found, "ok"
+        return None, "error" if answer.error is not None else _meaning(answer, row, "missing")
+
+    def _error(self) -> str | None:
+        """What a reward function raised, where one did."""
+        raised = (answer.error for answer in self._batch.answers.values() if answer.error is not None)
+        return next((scalar_text(error) for error in raised), None)
+
+
+def _given(answer: Answer, row: int) -> Any:
+    return answer.values[row] if answer.values is not None and row < len(answer.values) else None
+
+
+def _meaning(answer: Answer, row: int, unknown: str) -> str:
+    """What it means that there is no number: None is an abstention, anything else an error."""
+    if answer.values is None or row >= len(answer.values):
+        return unknown
+    return "abstained" if answer.values[row] is None else "error"
+
+
+def _overall(statuses: dict[str, str]) -> str:
+    found = set(statuses.values())
+    for status in ("error", "abstained"):
+        if status in found:
+            return status
+    return "missing"

@@ -1,0 +1,602 @@
+"""Trainers of TRL's kind, by a fake with its seams: what is recorded of them, and that nothing hurts them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from integrations.fake_trl import GRPOTrainer, RLOOTrainer, Trainer
+from opentelemetry import context as otel_context
+
+import mttp
+from mttp.errors import InstrumentError
+from mttp.integrations import seams
+from mttp.integrations.trl import completions, library, recorder
+
+ROWS = [{"prompt": "2+2=", "answer": "4"}] * 2 + [{"prompt": "3+3=", "answer": "6"}] * 2
+SCRIPT = ["4.", "five", "6.", "six"]
+
+
+def correct(completions: list[str], answer: list[str], **_: Any) -> list[float]:
+    """1 for the answer."""
+    return [float(text == right) for text, right in zip(completions, answer, strict=True)]
+
+
+def short(completions: list[str], **_: Any) -> list[float]:
+    """Less for each character."""
+    return [1 - len(text) / 4 for text in completions]
+
+
+def trainer(*functions: Any, kind: type[Trainer] = GRPOTrainer, **options: Any) -> Trainer:
+    """A trainer that pays by these functions."""
+    return kind(list(functions or (correct, short)), SCRIPT, ROWS, **options)
+
+
+def by_row(session: mttp.Session) -> list[mttp.Episode]:
+    """The episodes in the order in which the trainer had them."""
+    return sorted(mttp.read(session), key=lambda episode: episode.index or 0)
+
+
+def test_each_completion_is_an_episode(session: mttp.Session) -> None:
+    """
+    With its prompt, tokens and dataset columns, what each function paid, and how it ended.
+    """
+    teacher = trainer(weights=[1.0, 0.5])
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    first, second, *_ = episodes = by_row(session)
+    step = first.steps[0]
+    assert 4 == len(episodes)
+    assert ("2+2=", "4", {"answer": "4"}) == (step.observation, step.action, first.inputs)
+    assert step.tokens is not None
+    assert ([50, 43, 50, 61], [52, 1]) == (step.tokens.prompt_ids.tolist(), step.tokens.ids.tolist())
+    assert ({"correct": 1.0, "short": 0.75}, 1.375) == (first.reward.components, first.reward.value)
+    assert {"correct": 1.0, "short": 0.5} == first.reward.weights
+    assert ((True, False), (False, True)) == (
+        (first.terminated, first.truncated),
+        (second.terminated, second.truncated),
+    )
+    assert ("train", "model", "0", "batch") == (
+        first.split,
+        first.policy,
+        first.policy_version_start,
+        first.timing,
+    )
+
+
+def test_groups_have_the_trainers_advantages(session: mttp.Session) -> None:
+    """
+    Each prompt's completions are a group, whose id is that of no other batch's.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+
+    recording = mttp.read(session)
+    stated = np.concatenate([group.advantages for group in recording.groups])
+    assert (4, 4) == (len(recording.groups), len({group.id for group in recording.groups}))
+    assert list(teacher._logs["advantages"]) == pytest.approx(stated.tolist())
+    assert {("mean_std", "group", 1, 2)} == {
+        (group.normalization, group.scope, group.ddof, group.size) for group in recording.groups
+    }
+    assert [] == recording.problems
+
+
+def test_updates_say_what_they_learned_from(session: mttp.Session) -> None:
+    """
+    Loss, gradient, learning rate and TRL's own metrics, with the groups whose completions were consumed.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+
+    first, second = mttp.read(session).updates
+    assert (0, 1) == (first.index, second.index)
+    assert ("0", "1") == (first.policy_version_before, first.policy_version_after)
+    assert (0.25, 0.5, 0.5, 0.125) == (
+        first.grad_norm,
+        first.learning_rate,
+        first.entropy,
+        first.clip_fraction,
+    )
+    assert 0.01 == pytest.approx(first.loss, abs=1e-6)
+    assert (4, 2, (0, 0.0, 0)) == (
+        first.consumed,
+        len(first.groups),
+        (first.lag_min, first.lag_mean, first.lag_max),
+    )
+
+
+def test_a_batch_that_several_updates_share_is_told_apart(session: mttp.Session) -> None:
+    """
+    TRL shuffles a batch and learns from it part by part; each update names its part, and how late it is.
+    """
+    teacher = trainer(steps_per_generation=2)
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+
+    recording = mttp.read(session)
+    last, first = by_row(session)[2:], by_row(session)[:2]
+    assert [(0,), (0,)] == [episode.consumed_by for episode in last]
+    assert [(1,), (1,)] == [episode.consumed_by for episode in first]
+    assert [(0, 2), (1, 2)] == [(update.lag_max, update.consumed) for update in recording.updates]
+
+
+def test_parts_of_groups_are_named_episode_by_episode(session: mttp.Session) -> None:
+    """
+    An update that learns from some of a group's members does not claim the group.
+    """
+    teacher = trainer(generations=4, steps_per_generation=2)
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+
+    assert [((), 2), ((), 2)] == [
+        (update.groups, len(update.episodes)) for update in mttp.read(session).updates
+    ]
+
+
+def test_none_and_nan_are_no_zeros(session: mttp.Session) -> None:
+    """
+    A function may abstain, or fail to compute a number; the others' sum is what is paid.
+    """
+
+    def moody(completions: list[str], **_: Any) -> list[float | None]:
+        return [None, math.nan, 0.0, None]
+
+    def absent(completions: list[str], **_: Any) -> list[float | None]:
+        return [1.0, None, None, None]
+
+    teacher = trainer(moody, absent)
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    rewards = [episode.reward for episode in by_row(session)]
+    assert [
+        ("ok", 1.0, {"absent": 1.0}, {"moody": "abstained"}),
+        ("error", None, {}, {"moody": "error", "absent": "abstained"}),
+        ("ok", 0.0, {"moody": 0.0}, {"absent": "abstained"}),
+        ("abstained", None, {}, {"moody": "abstained", "absent": "abstained"}),
+    ] == [(one.status, one.value, one.components, one.component_statuses) for one in rewards]
+    assert {} == dict(session.stats.faults)
+
+
+@pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
+def test_the_recording_says_what_the_convention_wants(session: mttp.Session, kind: type[Trainer]) -> None:
+    """
+    Abstentions, faults of rewards and evaluations included.
+    """
+    teacher = trainer(correct, lambda **_: [None, math.nan, 0.0, math.inf], kind=kind)
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+    teacher.evaluate()
+
+    assert [] == list(mttp.check(session))
+    assert 12 == len(mttp.read(session).episodes)
+
+
+def test_functions_of_one_name_are_told_apart(session: mttp.Session) -> None:
+    """
+    Two lambdas are two parts of the reward.
+    """
+    teacher = trainer(lambda completions, **_: [1.0] * 4, lambda completions, **_: [2.0] * 4)
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    assert {"_lambda_": 1.0, "_lambda__2": 2.0} == by_row(session)[0].reward.components
+
+
+def test_what_functions_log_is_kept_with_the_completion(session: mttp.Session) -> None:
+    """
+    A column that a reward function logs is a fact of each episode, and the trainer gets it as ever.
+    """
+
+    def logging_(completions: list[str], log_extra: Any, **_: Any) -> list[float]:
+        log_extra("first", [text[0] for text in completions])
+        return [0.0] * len(completions)
+
+    teacher = trainer(logging_)
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    assert ["4", "f", "6", "s"] == [episode.metadata["first"] for episode in by_row(session)]
+    assert {"first": ["4", "f", "6", "s"]} == teacher._extra
+
+
+def test_rloo_tells_what_it_learns_from(session: mttp.Session) -> None:
+    """
+    What is paid, and apart from it what RLOO compares: clipped, and less the divergence from the reference.
+    """
+    teacher = trainer(kind=RLOOTrainer)
+    teacher.beta, teacher.reward_clip_range = 0.1, (0.0, 1.0)  # type: ignore[attr-defined]
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    first = by_row(session)[0]
+    tokens = first.steps[0].tokens
+    group = mttp.read(session).groups[0]
+    assert tokens is not None
+    assert ([-0.5, -0.5], [-0.75, -0.75]) == (tokens.trainer_logprobs.tolist(), tokens.ref_logprobs.tolist())
+    assert 1.75 == first.reward.value
+    assert 1.0 - 0.1 * 2 * 0.25 == pytest.approx(first.steps[0].trained_reward)
+    assert first.steps[0].trained_reward == group.rewards[0]
+    assert ("leave_one_out", "none", 0.1) == (group.normalization, group.scope, group.metadata["beta"])
+
+
+def test_the_evaluation_is_told_from_the_training(session: mttp.Session) -> None:
+    """
+    Its episodes are of the split eval, and no update learns from them.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+    teacher.evaluate()
+
+    evaluated = [episode for episode in mttp.read(session) if episode.split == "eval"]
+    assert (4, {()}, {"1"}) == (
+        len(evaluated),
+        {episode.consumed_by for episode in evaluated},
+        {episode.policy_version_start for episode in evaluated},
+    )
+
+
+def test_an_async_function_finds_the_trainers_context(session: mttp.Session) -> None:
+    """
+    It runs on another thread, where nothing is current; what was is handed on.
+    """
+    key, seen = otel_context.create_key("test"), []
+
+    async def judged(completions: list[str], **_: Any) -> list[float]:
+        await asyncio.sleep(0)
+        seen.append(otel_context.get_value(key))
+        return [0.5] * len(completions)
+
+    class Judge:
+        async def __call__(self, completions: list[str], **_: Any) -> list[float]:
+            seen.append(otel_context.get_value(key))
+            return [0.25] * len(completions)
+
+    teacher = trainer(judged, Judge())
+    mttp.instrument(teacher)
+
+    token = otel_context.attach(otel_context.set_value(key, "mine"))
+    teacher.train(1)
+    otel_context.detach(token)
+
+    assert ["mine", "mine"] == seen
+    assert {"judged": 0.5, "judge": 0.25} == by_row(session)[0].reward.components
+
+
+def test_functions_stay_what_they_are(session: mttp.Session) -> None:
+    """
+    A name, a signature and whether they are async: TRL looks at each.
+    """
+
+    async def judged(**_: Any) -> list[float]:
+        return []
+
+    class Judge:
+        async def __call__(self, **_: Any) -> list[float]:
+            return []
+
+    some = [correct, judged, Judge(), functools.partial(correct)]
+    teacher = GRPOTrainer(some, SCRIPT, ROWS)
+    handle = mttp.instrument(teacher)
+
+    found = teacher.reward_funcs
+    assert all(now is not before for now, before in zip(found, some, strict=True))
+    assert "correct" == found[0].__name__
+    assert inspect.signature(correct) == inspect.signature(found[0])
+    assert [inspect.iscoroutinefunction(one) for one in some] == [
+        inspect.iscoroutinefunction(one) for one in found
+    ]
+    assert [False, False, True, False] == [inspect.iscoroutinefunction(one.__call__) for one in found]
+    assert isinstance(found[3], functools.partial)
+
+    assert [correct, judged] == some[:2]  # nor is the user's list changed
+
+    handle.detach()
+    assert all(now is before for now, before in zip(teacher.reward_funcs, some, strict=True))
+
+
+def test_functions_that_come_later_are_recorded_too(session: mttp.Session) -> None:
+    """
+    A trainer's list may change after it was instrumented.
+    """
+    teacher = trainer(correct)
+    mttp.instrument(teacher)
+    teacher.reward_funcs[0] = lambda completions, **_: (None for _ in completions)
+
+    teacher.train(1)
+
+    assert {"correct": "abstained"} == by_row(session)[0].reward.component_statuses
+
+
+def test_an_error_of_a_function_passes_through(session: mttp.Session) -> None:
+    """
+    The trainer gets the very exception; the completions that it cost are there, and say so.
+    """
+    error = ZeroDivisionError("no completions")
+
+    def broken(**_: Any) -> list[float]:
+        raise error
+
+    teacher = trainer(short, broken)
+    mttp.instrument(teacher)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        teacher.train(1)
+
+    first = by_row(session)[0]
+    assert error is raised.value
+    assert ("error", "ZeroDivisionError", "no completions") == (
+        first.status,
+        first.error_type,
+        first.error_message,
+    )
+    assert ("error", {"short": 0.75}, {"broken": "error"}) == (
+        first.reward.status,
+        first.reward.components,
+        first.reward.component_statuses,
+    )
+    assert ([52, 1], None) == (first.steps[0].tokens.ids.tolist(), first.steps[0].tokens.prompt_ids)  # type: ignore[union-attr]
+    assert [] == mttp.read(session).groups
+
+
+def weight(instrumented: bool) -> float:
+    """What a trainer has learned after three updates."""
+    teacher = trainer()
+    if instrumented:
+        mttp.instrument(teacher)
+    teacher.train(3)
+    return teacher.weight
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (recorder.Recorder, "_begin"),
+        (recorder.Recorder, "_generated"),
+        (recorder.Recorder, "_scored"),
+        (recorder, "_values"),
+        (completions.Completions, "episodes"),
+    ],
+)
+def test_a_hook_that_raises_costs_only_the_recording(
+    session: mttp.Session,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: Any,
+    name: str,
+) -> None:
+    """
+    The training ends as it would; it is counted each time, and logged once.
+    """
+
+    def raising(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    expected = weight(False)
+    monkeypatch.setattr(where, name, raising)
+
+    with caplog.at_level(logging.WARNING, "mttp"):
+        found = weight(True)
+
+    assert expected == found
+    assert 3 <= session.stats.faults["integration_error"]
+    assert 1 == len([record for record in caplog.records if "a bug" in record.getMessage()])
+
+
+def test_the_training_is_the_same(session: mttp.Session) -> None:
+    """
+    Instrumented or not, it ends with the same weights.
+    """
+    assert weight(False) == weight(True)
+    assert {} == dict(session.stats.faults)
+
+
+def test_detaching_leaves_nothing(session: mttp.Session) -> None:
+    """
+    The trainer is as it was, and is recorded no more; a second trainer still is.
+    """
+    one, other = trainer(), trainer()
+    before = dict(vars(one))
+    handle = mttp.instrument(one)
+    mttp.instrument(other)
+
+    handle.detach()
+    handle.detach()
+    one.train(1)
+    other.train(1)
+
+    assert {name: before[name] for name in before if callable(before[name])} == {
+        name: value for name, value in vars(one).items() if callable(value)
+    }
+    assert (4, set()) == (len(by_row(session)), {name for name, held in handle.status().items() if held})
+
+
+def test_instrumenting_again_gives_the_same_handle(session: mttp.Session) -> None:
+    """
+    The options that are given last count; nothing is recorded twice.
+    """
+    teacher = trainer()
+    first = mttp.instrument(teacher, policy="one")
+    second = mttp.instrument(teacher, policy="two", task="adding", metadata={"arm": "b"})
+
+    teacher.train(1)
+
+    found = by_row(session)
+    assert first is second
+    assert (4, {"two"}, {"adding"}, {"b"}) == (
+        len(found),
+        {episode.policy for episode in found},
+        {episode.task for episode in found},
+        {episode.metadata["arm"] for episode in found},
+    )
+    assert {"two"} == {update.policy for update in mttp.read(session).updates}
+
+
+def test_texts_can_be_left_out(session: mttp.Session) -> None:
+    """
+    And with them the tokens that say the same; how many there were stays.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher, observations=False, actions=False)
+
+    teacher.train(1)
+
+    step = by_row(session)[0].steps[0]
+    assert step.tokens is not None
+    assert (None, None, None, None) == (
+        step.observation,
+        step.action,
+        step.tokens.ids,
+        step.tokens.prompt_ids,
+    )
+    assert (2, 4) == (step.tokens.count, step.tokens.prompt_count)
+
+
+def test_a_method_of_another_name_is_warned_of(
+    session: mttp.Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Without TRL's own sum, what the functions answered is added up; which part is missing is said once.
+    """
+
+    class Renamed(GRPOTrainer):
+        _calculate_rewards = None  # type: ignore[assignment]
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            self._calculate_rewards = functools.partial(Trainer._calculate_rewards, self)  # type: ignore[method-assign]
+            return super()._generate_and_score_completions(inputs)
+
+    seams._warn.cache_clear()
+    teacher = Renamed([correct, short], SCRIPT, ROWS)
+    with caplog.at_level(logging.WARNING, "mttp"):
+        handle = mttp.instrument(teacher)
+    teacher.train(1)
+
+    first = by_row(session)[0]
+    assert ({"correct": 1.0, "short": 0.75}, 1.75, {"answer": "4"}) == (
+        first.reward.components,
+        first.reward.value,
+        first.inputs,
+    )
+    assert (False, True) == (handle.status()["_calculate_rewards"], handle.status()["reward_funcs"])
+    assert "has no _calculate_rewards" in caplog.text
+    assert "tested: 1.12 and 1.16" in caplog.text
+
+
+def test_without_the_batch_there_are_rewards_still(session: mttp.Session) -> None:
+    """
+    Where TRL's method around scoring has another name, episodes lack only what it makes: no advantages.
+    """
+
+    class Renamed(GRPOTrainer):
+        _generate_and_score_completions = None  # type: ignore[assignment]
+
+        def _prepare_inputs(self, inputs: Any) -> Any:
+            return GRPOTrainer._generate_and_score_completions(self, inputs)
+
+    seams._warn.cache_clear()
+    teacher = Renamed([correct], SCRIPT, ROWS)
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    first = by_row(session)[0]
+    assert (1.0, None, [52, 1]) == (first.reward.value, first.advantage, first.steps[0].tokens.ids.tolist())  # type: ignore[union-attr]
+    assert [(), ()] == [group.advantages for group in mttp.read(session).groups]
+    assert 1 == len(mttp.read(session).updates)
+
+
+def test_trainers_that_are_elsewhere_by_now_are_warned_of(
+    session: mttp.Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A TRL whose trainers are not where they were is said to have none.
+    """
+    seams._warn.cache_clear()
+    with caplog.at_level(logging.WARNING, "mttp"):
+        handle = library.Library({})
+
+    assert {"GRPOTrainer": False, "RLOOTrainer": False} == handle.status()
+    assert "has no GRPOTrainer" in caplog.text
+
+
+def test_suppressed_instrumentation_is_suppressed(session: mttp.Session) -> None:
+    """
+    Who asks OpenTelemetry's instrumentations to be silent means this one, too.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher)
+
+    token = otel_context.attach(otel_context.set_value("suppress_instrumentation", True))
+    teacher.train(1)
+    otel_context.detach(token)
+
+    assert ([], []) == (mttp.read(session).episodes, mttp.read(session).updates)
+
+
+def test_other_trainers_are_refused(session: mttp.Session) -> None:
+    """
+    The message says which are recorded.
+    """
+    with pytest.raises(
+        InstrumentError, match=r"trl\.fake\.Trainer is not recorded; .* GRPOTrainer, RLOOTrainer"
+    ):
+        mttp.instrument(Trainer([], [], []))
+
+
+def test_the_run_says_what_trained(session: mttp.Session) -> None:
+    """
+    The algorithm, the configuration, the seed, and the size of what was trained.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+    session.close()
+
+    (run,) = mttp.read(session).runs
+    assert ("grpo", "trl", 11, 1) == (run.algorithm, run.trainer, run.seed, run.policy_parameters)
+    assert {"learning_rate": 0.5} == run.config
+    assert "SimpleNamespace" == run.optimizer
+
+
+def test_several_processes_record_each_episode_once(
+    session: mttp.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Each records its own completions; a group that is spread over both is recorded by one, with all members.
+    """
+    monkeypatch.setattr("mttp.integrations.trl.launch._agreed", lambda _: "0123456789abcdef")
+    for process in (0, 1):
+        teacher = trainer(generations=8, process=process, processes=2)
+        mttp.instrument(teacher)
+        teacher.train(1)
+
+    recording = mttp.read(session)
+    (group,) = recording.groups
+    (update,) = recording.updates
+    assert (8, 8, []) == (len(recording.episodes), len(set(group.episodes)), recording.problems)
+    assert {episode.trace_id for episode in recording} == set(group.episodes)
+    assert not any(map(math.isnan, group.advantages))
+    assert ((group.id,), 8) == (update.groups, update.consumed)
