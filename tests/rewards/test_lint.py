@@ -180,6 +180,15 @@ def test_opaque_code_may_state_its_version():
     assert [] == [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == "unread-code"]
 
 
+def test_the_function_that_combines_is_read_too():
+    """
+    As those of the components are.
+    """
+    spec = changed("combine: weighted_sum", 'combine: {use: "graders:anything"}')
+
+    assert [("unread-code", 10)] == [(one.rule, one.line) for one in lint(load(spec=spec, graders=MORE))]
+
+
 def test_without_imports_nothing_is_imported():
     """
     And everything that needs none is found all the same.

@@ -107,11 +107,14 @@ class RewardSpec:
         """What the spec says."""
         self.source = source
         """Where it says so."""
-        self.folder = folder
-        """Where its modules, files and includes are looked for; None where it has no file."""
+        self.folder = folder.absolute() if folder is not None else None
+        """Where its modules and files are looked for; None where it has no file."""
         self._trust = trust
         self._functions = dict(functions or {})
-        self.included: Mapping[str, RewardSpec] = {**(included or {}), **self._include(chain, included or {})}
+        self.included: Mapping[str, RewardSpec] = {
+            **(included or {}),
+            **self._include(folder, chain, included or {}),
+        }
         """The included specs by their names here."""
         self._refuse_conflicts()
 
@@ -127,8 +130,8 @@ class RewardSpec:
 
     @property
     def path(self) -> Path | None:
-        """Its file; None where it has none."""
-        return self.source.path
+        """Its file, wherever the process goes from here; None where it has none."""
+        return self.folder / self.source.path.name if self.folder and self.source.path else None
 
     @cached_property
     def parts(self) -> Sequence[Entry]:
@@ -270,7 +273,9 @@ class RewardSpec:
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
 
-    def _include(self, chain: _Chain, given: Mapping[str, RewardSpec]) -> dict[str, RewardSpec]:
+    def _include(
+        self, folder: Path | None, chain: _Chain, given: Mapping[str, RewardSpec]
+    ) -> dict[str, RewardSpec]:
         """Load what the document includes and was not given here."""
         found: dict[str, RewardSpec] = {}
         for index, part in enumerate(self.document.include):
@@ -280,7 +285,7 @@ class RewardSpec:
             def fail(reason: str, index: int = index) -> SpecError:
                 return self.source.error(f"{reason}{chain}", "include", index, "spec")
 
-            path = choose(part, self.folder, fail, chain.pins).path
+            path = choose(part, folder, fail, chain.pins).path
             if chain.has(path):
                 raise self.source.error(
                     f"the includes are a loop{chain.longer(path)}", "include", index, "spec"
