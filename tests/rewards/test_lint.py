@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from rewards.specimens import GRADERS, SPEC, changed, load
 
-import mttp
 from mttp.rewards.lint import RULES, lint
 
 MATH = 'use: "graders:math_reward", weight: 0.5, range: [0, 1]'
@@ -213,7 +212,7 @@ def test_every_rule_is_documented():
     """
     With its id, in the table of the page on reward specs.
     """
-    page = Path(mttp.__file__).parents[2] / "docs" / "reward-specs.md"
+    page = Path(__file__).parents[2] / "docs" / "reward-specs.md"
 
     assert set(RULES) == set(
         re.findall(r"^\| `([a-z-]+)` \| (?:error|warning)", page.read_text(), re.MULTILINE)

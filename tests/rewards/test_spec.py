@@ -87,6 +87,16 @@ def test_a_spec_is_made_of_plain_functions_and_lambdas():
     ]
 
 
+def test_a_component_may_be_called_combine():
+    """
+    The function that combines is another one.
+    """
+    components = [{"name": "combine", "kind": "rubric", "use": plain}]
+    spec = made(components=components, combine=lambda values, weights: values["combine"] / 4)
+
+    assert (0.25, 2) == (spec.score(completion="8", answer="8").value, len(spec.codes))
+
+
 def test_a_spec_is_made_of_specs():
     """
     Under the name that they have, unless another is said.

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from mttp.rewards.combining import threshold
 from mttp.rewards.components import mark_of
+from mttp.rewards.composing import COMBINE
 from mttp.rewards.document import Bounds, Case, Document, Entry, Function
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
@@ -266,7 +267,7 @@ def _functions(spec: RewardSpec) -> Iterator[tuple[str, str | None, str | None, 
         yield entry.name, entry.use, entry.version, ("components", index, "use")
     combine = spec.document.combine
     if isinstance(combine, Function):
-        yield "combine", combine.use, combine.version, ("combine", "use")
+        yield COMBINE, combine.use, combine.version, ("combine", "use")
 
 
 def _lock(spec: RewardSpec) -> Iterator[_Fault]:

@@ -12,7 +12,7 @@ from mttp.episodes import Spec
 from mttp.errors import SpecError
 from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_function, of_target
-from mttp.rewards.composing import described, parts_of
+from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import Document, Entry, Function
 from mttp.rewards.includes import choose
 from mttp.rewards.loading import document_of
@@ -169,7 +169,7 @@ class RewardSpec:
             entry.name: (entry.use, self._functions.get(entry.name)) for entry in self.document.components
         }
         if isinstance(self.document.combine, Function):
-            named["combine"] = (self.document.combine.use, self._functions.get("combine"))
+            named[COMBINE] = (self.document.combine.use, self._functions.get(COMBINE))
         return {use or name: self._code(use, function) for name, (use, function) in named.items()}
 
     @cached_property
@@ -348,7 +348,7 @@ class RewardSpec:
 
     def _combine(self) -> Any:
         combine = self.document.combine
-        return self._function("combine", combine.use, "combine") if isinstance(combine, Function) else combine
+        return self._function(COMBINE, combine.use, "combine") if isinstance(combine, Function) else combine
 
     def _function(self, name: str, use: str | None, *at: str | int) -> Callable[..., Any]:
         if name in self._functions:
