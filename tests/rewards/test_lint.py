@@ -159,6 +159,21 @@ def test_an_include_without_a_version_is_found():
     assert (10, 'pin it: version: "^1.2.0"') == (found.line, found.fix)
 
 
+def test_an_include_whose_inputs_are_lacking_is_found():
+    """
+    No sample of the whole could be scored by it.
+    """
+    inner = changed("gsm8k", "inner", changed("answer: string}", "answer: string, hint: string, more: any?}"))
+    Path("specs").mkdir()
+    Path("specs/inner.yaml").write_text(inner)
+    include = 'include: [{spec: inner.yaml, as: inner, weight: 0.1, version: "^1.2"}]\ncombine:'
+    spec = load(spec=changed("combine:", include))
+
+    (found,) = [one for one in lint(spec) if one.rule == "lacking-input"]
+
+    assert (10, "add hint to `inputs`") == (found.line, found.fix)
+
+
 def test_a_range_below_the_floor_would_pay_the_cheat():
     """
     A stated range whose lowest value is above what a sample may get, or a floor above the lowest reward.
@@ -203,7 +218,12 @@ def test_every_rule_is_tested():
     """
     Here or with the locks.
     """
-    tested = {case[0] for case in BROKEN} | {"lone-judge", "unpinned-include", "changed-unversioned"}
+    tested = {case[0] for case in BROKEN} | {
+        "lone-judge",
+        "unpinned-include",
+        "lacking-input",
+        "changed-unversioned",
+    }
 
     assert set(RULES) == tested
 

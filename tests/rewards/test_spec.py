@@ -107,6 +107,14 @@ def test_a_spec_is_made_of_specs():
     assert ["right", "short", "inner"] == [part.name for part in spec.parts]
 
 
+def test_a_spec_that_is_given_is_of_the_version_that_is_asked_for():
+    """
+    As one from a file is.
+    """
+    with pytest.raises(SpecError, match=r"inner is there as 1\.0\.0, and \^2\.0 is asked for"):
+        made(include=[{"spec": made(name="inner"), "version": "^2.0"}])
+
+
 def test_what_is_made_in_python_reads_back_from_its_file():
     """
     Where its functions can be imported: the same document and the same digests.

@@ -213,6 +213,16 @@ def _includes(spec: RewardSpec) -> Iterator[_Fault]:
             yield _Fault(reason, fix, ("include", index), "warning")
 
 
+def _included_inputs(spec: RewardSpec) -> Iterator[_Fault]:
+    if not spec.document.inputs:
+        return
+    for index, part in enumerate(spec.document.include):
+        for name, stated in spec.included[part.as_].document.inputs.items():
+            if name not in spec.document.inputs and not stated.endswith("?"):
+                reason = f"{part.as_} needs the input {name}, which samples of this spec do not have"
+                yield _Fault(reason, f"add {name} to `inputs`", ("include", index))
+
+
 def _style(spec: RewardSpec) -> Iterator[_Fault]:
     parts = _terminal(spec)
     right = fsum(_span(part) for part in parts if part.kind == "verifier")
@@ -350,6 +360,7 @@ RULES: Final[Mapping[str, _Rule]] = {
     "no-exploit": _exploits,
     "no-range": _ranges,
     "unpinned-include": _includes,
+    "lacking-input": _included_inputs,
     "style-over-substance": _style,
     "high-floor": _floor,
     "unread-code": _code,

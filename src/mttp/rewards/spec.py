@@ -14,7 +14,7 @@ from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_function, of_target
 from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import Document, Entry, Function
-from mttp.rewards.includes import choose
+from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
 from mttp.rewards.plan import Component, Plan
 from mttp.rewards.results import Ranking, RewardResult
@@ -279,12 +279,13 @@ class RewardSpec:
         """Load what the document includes and was not given here."""
         found: dict[str, RewardSpec] = {}
         for index, part in enumerate(self.document.include):
-            if part.as_ in given:
-                continue
 
             def fail(reason: str, index: int = index) -> SpecError:
                 return self.source.error(f"{reason}{chain}", "include", index, "spec")
 
+            if part.as_ in given:
+                refuse_version(part, given[part.as_].version, fail)
+                continue
             path = choose(part, folder, fail, chain.pins).path
             if chain.has(path):
                 raise self.source.error(
