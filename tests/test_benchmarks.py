@@ -238,7 +238,7 @@ def test_every_question_is_asked_by_the_one_command() -> None:
         """
     )
 
-    assert ["1", "10", "11", "12", "1b", "2", "3", "4", "5", "6", "7", "8", "9"] == numbers
+    assert ["1", "10", "11", "12", "13", "1b", "2", "3", "4", "5", "6", "7", "8", "9"] == numbers
 
 
 @pytest.mark.parametrize("question", ["scalars", "bytes", "size"])

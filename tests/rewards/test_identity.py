@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rewards.specimens import SPEC, changed, load, small
 
@@ -66,6 +66,7 @@ def shuffled(draw: Any, value: Any) -> Any:
     return [shuffled(draw, item) for item in value] if isinstance(value, list) else value
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(documents(), st.data())
 def test_the_order_of_keys_and_components_changes_nothing(document, data):
     """
@@ -82,6 +83,7 @@ def test_the_order_of_keys_and_components_changes_nothing(document, data):
     )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 def test_a_spec_is_the_same_through_yaml_json_and_a_dictionary(document):
     """
@@ -98,6 +100,7 @@ def test_a_spec_is_the_same_through_yaml_json_and_a_dictionary(document):
     assert [spec.canonical] * 3 == [other.canonical for other in others]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 def test_stating_every_default_equals_leaving_them_out(document):
     """
@@ -109,6 +112,7 @@ def test_stating_every_default_equals_leaving_them_out(document):
     assert spec.sha256 == RewardSpec.from_dict(stated).sha256
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(documents(), st.data())
 def test_any_change_that_matters_changes_the_digest(document, data):
     """

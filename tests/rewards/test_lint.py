@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from rewards.specimens import GRADERS, SPEC, changed, load
 
-import mttp
 from mttp.rewards.lint import RULES, lint
 
 MATH = 'use: "graders:math_reward", weight: 0.5, range: [0, 1]'
@@ -160,6 +159,21 @@ def test_an_include_without_a_version_is_found():
     assert (10, 'pin it: version: "^1.2.0"') == (found.line, found.fix)
 
 
+def test_an_include_whose_inputs_are_lacking_is_found():
+    """
+    No sample of the whole could be scored by it.
+    """
+    inner = changed("gsm8k", "inner", changed("answer: string}", "answer: string, hint: string, more: any?}"))
+    Path("specs").mkdir()
+    Path("specs/inner.yaml").write_text(inner)
+    include = 'include: [{spec: inner.yaml, as: inner, weight: 0.1, version: "^1.2"}]\ncombine:'
+    spec = load(spec=changed("combine:", include))
+
+    (found,) = [one for one in lint(spec) if one.rule == "lacking-input"]
+
+    assert (10, "add hint to `inputs`") == (found.line, found.fix)
+
+
 def test_a_range_below_the_floor_would_pay_the_cheat():
     """
     A stated range whose lowest value is above what a sample may get, or a floor above the lowest reward.
@@ -180,6 +194,15 @@ def test_opaque_code_may_state_its_version():
     assert [] == [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == "unread-code"]
 
 
+def test_the_function_that_combines_is_read_too():
+    """
+    As those of the components are.
+    """
+    spec = changed("combine: weighted_sum", 'combine: {use: "graders:anything"}')
+
+    assert [("unread-code", 10)] == [(one.rule, one.line) for one in lint(load(spec=spec, graders=MORE))]
+
+
 def test_without_imports_nothing_is_imported():
     """
     And everything that needs none is found all the same.
@@ -195,7 +218,12 @@ def test_every_rule_is_tested():
     """
     Here or with the locks.
     """
-    tested = {case[0] for case in BROKEN} | {"lone-judge", "unpinned-include", "changed-unversioned"}
+    tested = {case[0] for case in BROKEN} | {
+        "lone-judge",
+        "unpinned-include",
+        "lacking-input",
+        "changed-unversioned",
+    }
 
     assert set(RULES) == tested
 
@@ -204,7 +232,7 @@ def test_every_rule_is_documented():
     """
     With its id, in the table of the page on reward specs.
     """
-    page = Path(mttp.__file__).parents[2] / "docs" / "reward-specs.md"
+    page = Path(__file__).parents[2] / "docs" / "reward-specs.md"
 
     assert set(RULES) == set(
         re.findall(r"^\| `([a-z-]+)` \| (?:error|warning)", page.read_text(), re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mttp.errors import SpecError
@@ -21,6 +21,7 @@ PLAIN = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PLAIN)
 def test_what_is_written_as_yaml_reads_back(data):
     """
@@ -29,6 +30,7 @@ def test_what_is_written_as_yaml_reads_back(data):
     assert repr(data) == repr(parse(to_yaml(data)).data)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PLAIN)
 def test_what_is_written_as_json_reads_back(data):
     """

@@ -87,6 +87,16 @@ def test_a_spec_is_made_of_plain_functions_and_lambdas():
     ]
 
 
+def test_a_component_may_be_called_combine():
+    """
+    The function that combines is another one.
+    """
+    components = [{"name": "combine", "kind": "rubric", "use": plain}]
+    spec = made(components=components, combine=lambda values, weights: values["combine"] / 4)
+
+    assert (0.25, 2) == (spec.score(completion="8", answer="8").value, len(spec.codes))
+
+
 def test_a_spec_is_made_of_specs():
     """
     Under the name that they have, unless another is said.
@@ -95,6 +105,14 @@ def test_a_spec_is_made_of_specs():
 
     assert 1.5 == spec.score(completion="8", answer="8").value
     assert ["right", "short", "inner"] == [part.name for part in spec.parts]
+
+
+def test_a_spec_that_is_given_is_of_the_version_that_is_asked_for():
+    """
+    As one from a file is.
+    """
+    with pytest.raises(SpecError, match=r"inner is there as 1\.0\.0, and \^2\.0 is asked for"):
+        made(include=[{"spec": made(name="inner"), "version": "^2.0"}])
 
 
 def test_what_is_made_in_python_reads_back_from_its_file():

@@ -186,7 +186,7 @@ def test_a_link_out_of_the_folder_is_elsewhere(tmp_path):
         (
             "graders:math_reward",
             "grader:math_reward",
-            "there is no module grader, neither in specs nor installed",
+            "nor installed; did you mean 'graders'?",
         ),
         ("graders:math_reward", "graders:math_rewrd", "did you mean 'math_reward'?"),
         ("graders:math_reward", "graders:_ANSWER", "is a Pattern, not a function"),
@@ -259,3 +259,16 @@ def test_our_own_package_is_never_taken_from_the_folder():
     Path("specs/mttp/__init__.py").write_text("raise SystemExit('another mttp')")
 
     assert mttp.RewardSpec.load("specs/gsm8k.yaml").plan
+
+
+def test_a_spec_scores_wherever_the_process_goes(tmp_path, monkeypatch):
+    """
+    Its folder is the one that it was loaded from, though that was said relative to another directory.
+    """
+    write()
+    spec = mttp.RewardSpec.load("specs/gsm8k.yaml")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+
+    assert "ok" == spec.score(completion="", answer="").status
+    assert (tmp_path / "specs/gsm8k.yaml", True) == (spec.path, Path(spec.plan.location).is_absolute())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,12 +30,13 @@ def spec_lock(
       mttp spec lock specs/gsm8k.yaml
       mttp spec lock specs/gsm8k.yaml --check
     """
-    from mttp.rewards.locking import changes, read_lock, write_lock
+    from mttp.rewards.locking import changes, lock_path, read_lock, write_lock
     from mttp.rewards.spec import RewardSpec
 
     spec = RewardSpec.load(file)
     if not check:
-        print(f"wrote {write_lock(spec)}")
+        write_lock(spec)
+        print(f"wrote {lock_path(Path(file))}")
         return
     lock = read_lock(spec.path) if spec.path is not None else None
     found = [change.reason for change in changes(lock, spec)] if lock is not None else ["there is no lock"]

@@ -72,7 +72,7 @@ def _module_of(found: Any) -> Module | None:
     if not file or not str(file).endswith(".py") or not Path(file).is_file():
         return None
     located = locate(str(getattr(found, "__module__", "")), None)
-    if located is not None and located.path == Path(file):
+    if located is not None and located.path is not None and located.path.resolve() == Path(file).resolve():
         return located
     return Module(Path(file).stem, Path(file), Path(file).resolve().parent)
 
@@ -92,10 +92,11 @@ def _with_state(function: Any, code: Code) -> Code:
     """The code with what partials fix of its arguments; the state of an object can't be read."""
     parts, gaps = list(code.parts), list(code.gaps)
     while isinstance(function, functools.partial):
-        fixed = (function.args, sorted(function.keywords.items()))
-        parts.append(("partial", ascii(fixed)))
-        if not _is_plain([*function.args, *function.keywords.values()]):
-            gaps.append("a partial fixes arguments that are no plain data")
+        fixed = [*enumerate(function.args), *sorted(function.keywords.items())]
+        parts.append(("partial", ascii([(name, _said(value)) for name, value in fixed])))
+        gaps += [
+            f"a partial fixes {name}, which is no plain data" for name, value in fixed if not _is_plain(value)
+        ]
         function = function.func
     if not inspect.isroutine(original(function)) or getattr(function, "__self__", None) is not None:
         gaps.append("it is a method or an object, whose state is not in its code")
@@ -103,8 +104,13 @@ def _with_state(function: Any, code: Code) -> Code:
     return Code(tuple(sorted(parts)), coverage, tuple(gaps))
 
 
-def _is_plain(values: Iterable[object]) -> bool:
-    return all(value is None or isinstance(value, (str, int, float, bool, bytes)) for value in values)
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool, bytes))
+
+
+def _said(value: object) -> object:
+    """What is fixed, if it is the same in every process; else its type."""
+    return value if _is_plain(value) else type(value).__name__
 
 
 def _code(module: Module, name: str, distributions: Iterable[str]) -> Code:

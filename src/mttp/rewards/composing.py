@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError
 
@@ -13,7 +13,11 @@ from mttp.rewards.components import mark_of
 from mttp.rewards.document import Document, Entry
 from mttp.rewards.targets import original
 
-__all__ = ["Parts", "described", "parts_of"]
+__all__ = ["COMBINE", "Parts", "described", "parts_of"]
+
+
+COMBINE: Final = "combine()"
+"""What stands for the function that combines where the others have a component's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Parts:
     fields: dict[str, Any]
     """`components`, `include` and `combine` as a file says them."""
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    """Functions by the name of their component; that of the combination under `combine`."""
+    """Functions by the name of their component; that of the combination under `COMBINE`."""
     included: dict[str, Any] = field(default_factory=dict)
     """Specs by their names here."""
 
@@ -36,7 +40,7 @@ def parts_of(
     parts.fields["components"] = [_component(one, parts) for one in components]
     parts.fields["include"] = [_include(one, parts, spec) for one in include]
     if callable(combine):
-        parts.functions["combine"] = combine
+        parts.functions[COMBINE] = combine
         parts.fields["combine"] = {"use": target_of(combine)}
     return parts
 

@@ -15,7 +15,7 @@ from mttp.rewards.loading import nearest
 from mttp.rewards.source import read
 from mttp.rewards.versions import Constraint, constraint, version
 
-__all__ = ["GROUP", "Candidate", "choose"]
+__all__ = ["GROUP", "Candidate", "choose", "refuse_version"]
 
 GROUP: Final = "mttp.reward_specs"
 """The group of entry points by which a package says which specs it brings."""
@@ -56,6 +56,12 @@ def choose(
         raise fail(f"{part.spec} is there as {versions}, and {part.version} is asked for")
     pinned = [one for one in fitting if pins.get(one.name) == one.version]
     return max(pinned or fitting, key=lambda one: version(one.version))
+
+
+def refuse_version(part: Include, found: str, fail: Callable[[str], SpecError]) -> None:
+    """Raise SpecError where a spec that was given is not of a version that will do."""
+    if part.version is not None and not _takes(constraint(part.version), found):
+        raise fail(f"{part.spec} is there as {found}, and {part.version} is asked for")
 
 
 def _takes(wanted: Constraint, found: str) -> bool:

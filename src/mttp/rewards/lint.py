@@ -10,7 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 from mttp.rewards.combining import threshold
 from mttp.rewards.components import mark_of
-from mttp.rewards.document import Bounds, Case, Document, Entry
+from mttp.rewards.composing import COMBINE
+from mttp.rewards.document import Bounds, Case, Document, Entry, Function
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
 from mttp.rewards.reach import reachable
@@ -212,6 +213,16 @@ def _includes(spec: RewardSpec) -> Iterator[_Fault]:
             yield _Fault(reason, fix, ("include", index), "warning")
 
 
+def _included_inputs(spec: RewardSpec) -> Iterator[_Fault]:
+    if not spec.document.inputs:
+        return
+    for index, part in enumerate(spec.document.include):
+        for name, stated in spec.included[part.as_].document.inputs.items():
+            if name not in spec.document.inputs and not stated.endswith("?"):
+                reason = f"{part.as_} needs the input {name}, which samples of this spec do not have"
+                yield _Fault(reason, f"add {name} to `inputs`", ("include", index))
+
+
 def _style(spec: RewardSpec) -> Iterator[_Fault]:
     parts = _terminal(spec)
     right = fsum(_span(part) for part in parts if part.kind == "verifier")
@@ -246,16 +257,27 @@ def _is_gate(part: Entry, document: Document) -> bool:
 
 
 def _code(spec: RewardSpec) -> Iterator[_Fault]:
-    for index, entry in enumerate(spec.document.components):
-        code = spec.codes[entry.use or entry.name]
-        where: Place = ("components", index, "use")
-        if code.coverage == "opaque" and entry.version is None:
-            reason = f"the code of {entry.name} can't be read ({'; '.join(code.gaps)}): it may change unseen"
-            yield _Fault(reason, "make it a plain function, or state its `version`", where)
-        elif code.coverage == "partial" and entry.version is None:
-            reason = f"some code of {entry.name} is not in the digest: {'; '.join(code.gaps)}"
+    for name, use, stated, at in _functions(spec):
+        code = spec.codes[use or name]
+        if code.coverage == "full" or stated is not None:
+            continue
+        gaps = "; ".join(code.gaps)
+        if code.coverage == "opaque":
+            reason = f"the code of {name} can't be read ({gaps}): it may change unseen"
+            yield _Fault(reason, "make it a plain function, or state its `version`", at)
+        else:
+            reason = f"some code of {name} is not in the digest: {gaps}"
             fix = "list what it uses under `distributions`, or state its `version`"
-            yield _Fault(reason, fix, where, "warning")
+            yield _Fault(reason, fix, at, "warning")
+
+
+def _functions(spec: RewardSpec) -> Iterator[tuple[str, str | None, str | None, Place]]:
+    """Name, target, stated version and place of each function."""
+    for index, entry in enumerate(spec.document.components):
+        yield entry.name, entry.use, entry.version, ("components", index, "use")
+    combine = spec.document.combine
+    if isinstance(combine, Function):
+        yield COMBINE, combine.use, combine.version, ("combine", "use")
 
 
 def _lock(spec: RewardSpec) -> Iterator[_Fault]:
@@ -338,6 +360,7 @@ RULES: Final[Mapping[str, _Rule]] = {
     "no-exploit": _exploits,
     "no-range": _ranges,
     "unpinned-include": _includes,
+    "lacking-input": _included_inputs,
     "style-over-substance": _style,
     "high-floor": _floor,
     "unread-code": _code,

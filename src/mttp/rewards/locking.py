@@ -77,14 +77,12 @@ def locked(spec: RewardSpec) -> Lock:
     )
 
 
-def write_lock(spec: RewardSpec) -> Path:
-    """Lock a spec that has a file, and say where."""
+def write_lock(spec: RewardSpec) -> None:
+    """Lock a spec that has a file."""
     if spec.path is None:
         raise SpecError("only a spec in a file has a lock")
-    path = lock_path(spec.path)
     specs = {name: asdict(one) for name, one in locked(spec).specs.items()}
-    path.write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
-    return path
+    lock_path(spec.path).write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
 
 
 def read_lock(spec: Path) -> Lock | None:
@@ -133,7 +131,7 @@ def warn(spec: RewardSpec) -> None:
     """Say once that a spec changed under its version, where it has a lock."""
     if spec.path is None or (lock := read_lock(spec.path)) is None:
         return
-    key = (str(spec.path.resolve()), spec.sha256, spec.code_sha256)
+    key = (str(spec.path), spec.sha256, spec.code_sha256)
     changed = [change for change in changes(lock, spec) if change.kind != "stale"]
     if changed and key not in _warned:
         _warned.add(key)

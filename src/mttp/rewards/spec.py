@@ -12,9 +12,9 @@ from mttp.episodes import Spec
 from mttp.errors import SpecError
 from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_function, of_target
-from mttp.rewards.composing import described, parts_of
+from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import Document, Entry, Function
-from mttp.rewards.includes import choose
+from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
 from mttp.rewards.plan import Component, Plan
 from mttp.rewards.results import Ranking, RewardResult
@@ -107,11 +107,14 @@ class RewardSpec:
         """What the spec says."""
         self.source = source
         """Where it says so."""
-        self.folder = folder
-        """Where its modules, files and includes are looked for; None where it has no file."""
+        self.folder = folder.absolute() if folder is not None else None
+        """Where its modules and files are looked for; None where it has no file."""
         self._trust = trust
         self._functions = dict(functions or {})
-        self.included: Mapping[str, RewardSpec] = {**(included or {}), **self._include(chain, included or {})}
+        self.included: Mapping[str, RewardSpec] = {
+            **(included or {}),
+            **self._include(folder, chain, included or {}),
+        }
         """The included specs by their names here."""
         self._refuse_conflicts()
 
@@ -127,8 +130,8 @@ class RewardSpec:
 
     @property
     def path(self) -> Path | None:
-        """Its file; None where it has none."""
-        return self.source.path
+        """Its file, wherever the process goes from here; None where it has none."""
+        return self.folder / self.source.path.name if self.folder and self.source.path else None
 
     @cached_property
     def parts(self) -> Sequence[Entry]:
@@ -166,7 +169,7 @@ class RewardSpec:
             entry.name: (entry.use, self._functions.get(entry.name)) for entry in self.document.components
         }
         if isinstance(self.document.combine, Function):
-            named["combine"] = (self.document.combine.use, self._functions.get("combine"))
+            named[COMBINE] = (self.document.combine.use, self._functions.get(COMBINE))
         return {use or name: self._code(use, function) for name, (use, function) in named.items()}
 
     @cached_property
@@ -270,17 +273,20 @@ class RewardSpec:
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
 
-    def _include(self, chain: _Chain, given: Mapping[str, RewardSpec]) -> dict[str, RewardSpec]:
+    def _include(
+        self, folder: Path | None, chain: _Chain, given: Mapping[str, RewardSpec]
+    ) -> dict[str, RewardSpec]:
         """Load what the document includes and was not given here."""
         found: dict[str, RewardSpec] = {}
         for index, part in enumerate(self.document.include):
-            if part.as_ in given:
-                continue
 
             def fail(reason: str, index: int = index) -> SpecError:
                 return self.source.error(f"{reason}{chain}", "include", index, "spec")
 
-            path = choose(part, self.folder, fail, chain.pins).path
+            if part.as_ in given:
+                refuse_version(part, given[part.as_].version, fail)
+                continue
+            path = choose(part, folder, fail, chain.pins).path
             if chain.has(path):
                 raise self.source.error(
                     f"the includes are a loop{chain.longer(path)}", "include", index, "spec"
@@ -343,7 +349,7 @@ class RewardSpec:
 
     def _combine(self) -> Any:
         combine = self.document.combine
-        return self._function("combine", combine.use, "combine") if isinstance(combine, Function) else combine
+        return self._function(COMBINE, combine.use, "combine") if isinstance(combine, Function) else combine
 
     def _function(self, name: str, use: str | None, *at: str | int) -> Callable[..., Any]:
         if name in self._functions:
