@@ -68,7 +68,6 @@ def _fault(detail: Any, source: Source) -> SpecError:
     """One of pydantic's errors in our words, with the line."""
     kind, loc = str(detail["type"]), detail["loc"]
     place = _place(loc, source.data)
-    name = f"`{place[-1]}`" if place else "the spec"
     if kind == "extra_forbidden":
         model = _model(loc)
         keys = {field.alias or key for key, field in model.model_fields.items()}
@@ -80,7 +79,7 @@ def _fault(detail: Any, source: Source) -> SpecError:
         return source.error(
             f"unknown {place[-1]} {detail['input']!r}{nearest(str(detail['input']), known)}", *place
         )
-    reason = f"{name} is {_written(detail['input'], place, source)}: {_wanted(detail)}"
+    reason = f"{_where(place)} is {_written(detail['input'], place, source)}: {_wanted(detail)}"
     return source.error(reason + _hint(detail["input"], kind, place, source), *place)
 
 
@@ -101,9 +100,10 @@ def _model(loc: tuple[str | int, ...]) -> type[BaseModel]:
 
 
 def _where(place: Place) -> str:
+    """What is at a place, in words."""
     words = {"components": "the component", "include": "the include", "cases": "the case"}
-    if len(place) == 2 and isinstance(place[1], int):
-        return f"{words.get(str(place[0]), str(place[0]))} at position {place[1] + 1}"
+    if len(place) > 1 and isinstance(place[-1], int):
+        return f"{words.get(str(place[-2]), f'`{place[-2]}`')} at position {place[-1] + 1}"
     return f"`{place[-1]}`" if place else "the spec"
 
 
@@ -117,9 +117,11 @@ def _wanted(detail: Any) -> str:
     for beginning, words in _PATTERNS.items():
         if pattern.startswith(beginning):
             return words
-    return str(detail["msg"]).removeprefix("Value error, ").replace("Input should be", "it should be")
+    said = str(detail["msg"]).removeprefix("Value error, ").replace("Input should be", "it should be")
+    return _MAPPING.sub("a mapping", said).replace("a valid tuple", "a list")
 
 
+_MAPPING = re.compile(r"a valid dictionary( or instance of \w+)?")
 _PATTERNS: Final[Mapping[str, str]] = {
     r"^[A-Za-z0-9]": "a name begins with a letter or digit; letters, digits, dots, - and _ follow",
     r"^\d+\.\d+": "a version has three numbers, such as 1.2.0",
