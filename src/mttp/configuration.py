@@ -60,6 +60,7 @@ def configure(
     exporters: Sequence[Transport] = (),
     content: bool | None = None,
     redact: Callable[[str, Any], Any] | None = None,
+    profile: str | None = None,
     sampling: Sampling | float | None = None,
     steps: str = "auto",
     mirror: bool = False,
@@ -77,6 +78,8 @@ def configure(
 
     `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
     `content` and `redact` are as for `Route`, for every transport that says nothing of its own.
+    `profile` says what receivers keep of what they are sent: "jaeger", "tempo", "phoenix", "mlflow",
+    "collector", or "strict"; by default it is guessed from their address.
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
     `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
@@ -111,6 +114,7 @@ def configure(
             ],
             content=content,
             redact=redact,
+            profile=profile,
             close_timeout=close_timeout,
             processors=observers.checked(_listed("processors", processors)),
             sampling=sampling,

@@ -25,6 +25,7 @@ __all__ = [
     "Column",
     "columns",
     "decode",
+    "drop_longest",
     "encode",
     "entries",
     "is_block",
@@ -290,3 +291,13 @@ def with_rows(values: Mapping[str, Plain], kept: Sequence[Mapping[str, Plain]]) 
     """The block's attributes with others for its steps."""
     said = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
     return {**said, **_laid_out(columns(kept))}
+
+
+def drop_longest(values: dict[str, Plain]) -> str:
+    """Take out the column that the layout has most to say of, in place; its attribute."""
+    rows = json.loads(values[a.STEPS_LAYOUT])
+    longest = max(rows, key=lambda row: len(json.dumps(row)))
+    rows.remove(longest)
+    values[a.STEPS_LAYOUT] = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+    values.pop(_PREFIX + longest[0], None)
+    return str(_PREFIX + longest[0])
