@@ -60,15 +60,17 @@ def print_json(document: object) -> None:
 
 
 @contextmanager
-def progress(sources: Sequence[str]) -> Iterator[Progress | None]:
+def progress(
+    sources: Sequence[str], *, doing: str = "reading", least: int | None = None
+) -> Iterator[Progress | None]:
     """A bar on standard error while much is read, if that is a terminal."""
     errors = Console(stderr=True)
     total = size(sources) if errors.is_terminal else 0
-    if total < _LARGE:
+    if total < (_LARGE if least is None else least):
         yield None
         return
     with Bar(console=errors, transient=True) as bar:
-        task = bar.add_task("reading", total=total)
+        task = bar.add_task(doing, total=total)
         yield lambda read: bar.advance(task, read)
 
 

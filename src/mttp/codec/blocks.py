@@ -32,6 +32,7 @@ __all__ = [
     "longest",
     "pack",
     "rows",
+    "unpack",
     "with_rows",
 ]
 
@@ -210,6 +211,14 @@ def pack(attributes: dict[str, Plain]) -> None:
     for key, value in attributes.items():
         if isinstance(value, np.ndarray) and (key.startswith(_PREFIX) or key in _TIMES):
             attributes[key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def unpack(attributes: dict[str, Plain]) -> None:
+    """Replace what were arrays, whether their bytes or their elements are there, by arrays, in place."""
+    dtypes = {_PREFIX + key: dtype for key, dtype, _, _ in json.loads(attributes.get(a.STEPS_LAYOUT) or "[]")}
+    for key, dtype in (dtypes | dict.fromkeys(_TIMES, "int64")).items():
+        if dtype is not None and key in attributes:
+            attributes[key] = _array(attributes[key], dtype)
 
 
 # Decoding.
