@@ -25,6 +25,7 @@ Kind: TypeAlias = Literal[
     "incomplete_group",
     "unknown_target",
     "lost_spans",
+    "store_loss",
     "newer_convention",
 ]
 """What a problem is, in one word; `docs/reading.md` explains each."""
@@ -39,7 +40,7 @@ class Problem:
     message: str
     """What happened, in a sentence."""
     file: str | None = None
-    """The file that it is in."""
+    """The file that it is in, or the trace store."""
     line: int | None = None
     """The line of that file, from 1."""
     trace_id: str | None = None
