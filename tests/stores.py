@@ -254,15 +254,16 @@ class TempoServer(Backend):
     bytes: Counter[str] = field(default_factory=Counter)
 
     def kept(self, record: SpanRecord) -> SpanRecord | None:
-        size = len(encode_span(record))
-        if self.bytes[record.trace_id] + size > self.max_trace_bytes:
-            return None
-        self.bytes[record.trace_id] += size
         cut = {
             key: value.encode()[:2048].decode(errors="ignore") if isinstance(value, str) else value
             for key, value in record.attributes.items()
         }
-        return replace(record, attributes=cut)
+        kept = replace(record, attributes=cut)
+        size = len(encode_span(kept))
+        if self.bytes[record.trace_id] + size > self.max_trace_bytes:
+            return None
+        self.bytes[record.trace_id] += size
+        return kept
 
     def answer(self, asked: Asked) -> Answer:
         if asked.path == "/api/search":

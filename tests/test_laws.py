@@ -65,6 +65,7 @@ READ = {
 BOTH = {
     "testing": 15,
     "pushing": 15,
+    "probing": 15,
     "cli": 16,
     "__main__": 17,
 }

@@ -169,6 +169,7 @@ def test_of_any_episode_strict_leaves_nothing_that_is_lost_elsewhere(value: mttp
         assert [] == unnamed(span.values, kept)
         assert not any(map(fitting.has_binary, kept.values()))
         assert not any(map(fitting.has_non_finite, kept.values()))
+        assert not any(map(fitting.is_nested, kept.values()))
         assert max(texts, default=0) <= 1024
 
 
@@ -205,6 +206,52 @@ def test_of_a_token_block_only_the_array_with_nan_goes() -> None:
 
     assert [a.TOKEN_LOGPROBS not in kept, a.TOKEN_VALUES in kept] == [True, True]
     assert '[["ids","int64",2,"completion"],["values","float64",2,"completion"]]' == kept[a.TOKEN_LAYOUT]
+
+
+def test_what_is_nested_is_written_as_json() -> None:
+    """
+    Which says more than the pieces that a store would take it to.
+    """
+    values = {a.OBSERVATION_VALUE: {"grid": [[1, 2]]}, f"{a.METADATA}.x": [1, "a"], f"{a.METADATA}.y": [1, 2]}
+
+    kept = Withholding(nested=False).keep(values).values
+
+    assert ('{"grid":[[1,2]]}', '[1,"a"]', [1, 2]) == tuple(kept[key] for key in values)
+    assert ["mttp.metadata.x: written as JSON", f"{a.OBSERVATION_VALUE}: written as JSON"] == kept[
+        a.OMISSIONS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        ('{"big":9223372036854775808}', False),
+        ("-9223372036854775809", False),
+        ('{"big":9223372036854775807}', True),
+        ('{"text":"99999999999999999999"}', True),
+        ("99999999999999999999.5", True),
+        ("a1" + "7" * 30, True),
+    ],
+)
+def test_json_with_a_huge_integer_goes_where_it_can_not_be_read(text: str, stays: bool) -> None:
+    """
+    Only where a parser would find an integer that no 64 bits hold.
+    """
+    kept = Withholding(huge_integers=False).keep({a.INPUTS_JSON: text}).values
+
+    assert stays is (a.INPUTS_JSON in kept)
+
+
+def test_of_packed_steps_a_column_of_lists_goes_where_lists_of_lists_do() -> None:
+    """
+    As text it could not be told apart from the texts of the steps.
+    """
+    values = packed(reward=[1.0] * 100, action=[[at] for at in range(100)])
+
+    kept = Withholding(nested=False).keep(values).values
+
+    assert [{"reward": 1.0}] * 100 == blocks.rows(kept)
+    assert ["mttp.steps.column.action: a column of lists is not kept there"] == kept[a.OMISSIONS]
 
 
 def packed(**columns: Any) -> dict[str, Any]:

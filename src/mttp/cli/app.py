@@ -16,7 +16,18 @@ from mttp.errors import MttpError
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("demo", "show", "summary", "check", "convert", "annotate", "push", "message check", "schema")
+COMMANDS = (
+    "demo",
+    "show",
+    "summary",
+    "check",
+    "convert",
+    "annotate",
+    "push",
+    "probe",
+    "message check",
+    "schema",
+)
 """Each names a module here, and the function in it, of one word or two; the first of two names a group."""
 GROUPS = {"message": "Messages of the wire, in files and on their way."}
 

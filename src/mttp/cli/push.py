@@ -8,13 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from mttp import transports
-from mttp.cli.output import Json, Sources, print_json, progress
-from mttp.errors import ConfigureError
+from mttp.cli.output import Json, Sources, print_json, progress, receiver
 from mttp.pushing import Push, Pushed, State, latest
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find
@@ -79,7 +77,7 @@ def push(
       mttp push runs/ --to grpc://tempo:4317 --profile tempo --now
       mttp push 'runs/*.jsonl' --to http://localhost:4318 --rate 2000 --dry-run
     """
-    transport = _receiver(to, profile, header)
+    transport = receiver(to, header=header, profile=profile)
     withholding = replace(transport.withholding, content=content)
     noted = State(state or _beside(paths, to), _about(paths, transport, content=content, now=now))
     so_far = {} if restart or dry_run else noted.load()
@@ -108,18 +106,6 @@ def push(
         _tell(job, document)
     if job.pushed.lost:
         raise typer.Exit(1)
-
-
-def _receiver(to: str, profile: str | None, header: Sequence[str] | None) -> OtlpTransport:
-    if not to.startswith(transports.RECEIVERS):
-        raise ConfigureError(f"--to {to!r} is no receiver; write http://HOST:4318 or grpc://HOST:4317")
-    options: dict[str, Any] = {} if profile is None else {"profile": profile}
-    pairs = [item.partition("=") for item in header or ()]
-    if any(not equals for _, equals, _ in pairs):
-        raise ConfigureError("--header is NAME=VALUE, e.g. --header 'authorization=Bearer …'")
-    if pairs:
-        options["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
-    return cast(OtlpTransport, transports.open(to, **options))
 
 
 def _files(paths: Sequence[str]) -> list[Path]:

@@ -25,11 +25,12 @@ __all__ = [
     "Column",
     "columns",
     "decode",
-    "drop_longest",
+    "drop",
     "encode",
     "entries",
     "is_block",
     "longest",
+    "longest_described",
     "pack",
     "rows",
     "unpack",
@@ -302,11 +303,15 @@ def with_rows(values: Mapping[str, Plain], kept: Sequence[Mapping[str, Plain]]) 
     return {**said, **_laid_out(columns(kept))}
 
 
-def drop_longest(values: dict[str, Plain]) -> str:
-    """Take out the column that the layout has most to say of, in place; its attribute."""
+def longest_described(values: Mapping[str, Plain]) -> str:
+    """The attribute of the column that the layout has most to say of."""
     rows = json.loads(values[a.STEPS_LAYOUT])
-    longest = max(rows, key=lambda row: len(json.dumps(row)))
-    rows.remove(longest)
-    values[a.STEPS_LAYOUT] = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
-    values.pop(_PREFIX + longest[0], None)
-    return str(_PREFIX + longest[0])
+    return str(_PREFIX + max(rows, key=lambda row: len(json.dumps(row)))[0])
+
+
+def drop(values: dict[str, Plain], key: str) -> None:
+    """Take out the column of this attribute, in place."""
+    rows = json.loads(values[a.STEPS_LAYOUT])
+    left = [row for row in rows if _PREFIX + row[0] != key]
+    values[a.STEPS_LAYOUT] = msgspec.json.encode(left).decode()
+    values.pop(key, None)

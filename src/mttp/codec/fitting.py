@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mttp.codec import tokens
-from mttp.codec.plain import Plain
+from mttp.codec.plain import Plain, to_json
 from mttp.semconv import attributes as a
 
-__all__ = ["cut_texts", "drop_binary", "drop_non_finite", "has_binary", "has_non_finite", "wire_bytes"]
+__all__ = [
+    "cut_texts",
+    "drop_binary",
+    "drop_huge_integers",
+    "drop_non_finite",
+    "has_binary",
+    "has_non_finite",
+    "is_nested",
+    "wire_bytes",
+    "write_nested",
+]
 
 _ARRAY_NAMES = {key: name for name, key in tokens.ARRAY_KEYS.items()}
 _ELEMENT_BYTES = 11
 """What a double takes as an element of an OTLP array: nine bytes, and two for each of two lengths."""
+_MANY_DIGITS = re.compile(r"\d{19}")
+_INT64 = range(-(2**63), 2**63)
 _FRAME_BYTES = 8
 """What a key and a value take beside themselves, roughly."""
 
@@ -40,6 +53,14 @@ def has_non_finite(value: Plain) -> bool:
     return isinstance(value, (list, tuple)) and any(map(has_non_finite, value))
 
 
+def is_nested(value: Plain) -> bool:
+    """Whether a value is a map, or a list of anything but values of one plain kind."""
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        return len(kinds) > 1 or bool(kinds & {list, tuple, dict, type(None)})
+    return isinstance(value, dict)
+
+
 def drop_binary(kept: dict[str, Plain], missing: dict[str, str]) -> None:
     """Take out every value with bytes in it."""
     for key in [key for key, value in kept.items() if has_binary(value)]:
@@ -56,6 +77,39 @@ def drop_non_finite(kept: dict[str, Plain], missing: dict[str, str]) -> None:
             rows = json.loads(kept[a.TOKEN_LAYOUT])
             left = [row for row in rows if row[0] != _ARRAY_NAMES[key]]
             kept[a.TOKEN_LAYOUT] = json.dumps(left, separators=(",", ":"))
+
+
+def write_nested(kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    """Write maps, and lists of several kinds, as JSON text."""
+    for key, value in kept.items():
+        if is_nested(value):
+            missing[key] = "written as JSON"
+            kept[key] = to_json(value, [])
+
+
+def drop_huge_integers(kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    """Take out every JSON text with an integer of more than 64 bits in it."""
+    for key, value in list(kept.items()):
+        if isinstance(value, str) and _has_huge_integer(value):
+            missing[key] = "JSON with an integer of more than 64 bits can't be read there"
+            del kept[key]
+
+
+def _has_huge_integer(text: str) -> bool:
+    if _MANY_DIGITS.search(text) is None:
+        return False
+    try:
+        return _is_huge(json.loads(text))
+    except ValueError:  # it is no JSON, or has more digits than Python reads
+        return False
+
+
+def _is_huge(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_huge, value.values()))
+    return (
+        any(map(_is_huge, value)) if isinstance(value, list) else type(value) is int and value not in _INT64
+    )
 
 
 def cut_texts(kept: dict[str, Plain], missing: dict[str, str], max_bytes: int) -> None:

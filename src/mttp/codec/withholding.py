@@ -62,6 +62,10 @@ class Withholding:
     """Whether bytes are delivered."""
     non_finite: bool = True
     """Whether NaN and the infinities are delivered."""
+    nested: bool = True
+    """Whether maps, and lists of several kinds, are delivered as such, and not as JSON text."""
+    huge_integers: bool = True
+    """Whether JSON text with integers of more than 64 bits is delivered."""
     max_trace_bytes: int | None = None
     """
     The most bytes of a trace, roughly, spent in order of delivery: arrays go first, then content, then texts.
@@ -97,6 +101,10 @@ class Withholding:
             fitting.drop_binary(kept, missing)
         if not self.non_finite:
             fitting.drop_non_finite(kept, missing)
+        if not self.nested:
+            fitting.write_nested(kept, missing)
+        if not self.huge_integers:
+            fitting.drop_huge_integers(kept, missing)
         if self.max_text_bytes is not None:
             fitting.cut_texts(kept, missing, self.max_text_bytes)
 
@@ -140,6 +148,8 @@ class Withholding:
             rows = [self._keep_span(row, 0) for row in blocks.rows(values)]
             if any(row.changed for row in rows):
                 kept = blocks.with_rows(values, [row.values for row in rows])
+        if not self.nested:
+            kept = _flat(kept)
         if self.max_text_bytes is not None and len(kept[a.STEPS_LAYOUT]) > self.max_text_bytes:
             kept = _narrowed(kept, self.max_text_bytes)
         return Kept(kept, spent, kept is not values)
@@ -225,11 +235,23 @@ def _is_long(_: str, value: Plain) -> bool:
     return content.size(value) > _LONG_BYTES
 
 
+def _flat(values: Mapping[str, Plain]) -> Mapping[str, Plain]:
+    """A block without the columns that are lists of anything but values of one plain kind."""
+    nested = [key for key, value in values.items() if fitting.is_nested(value)]
+    if not nested:
+        return values
+    kept = dict(values)
+    for key in nested:
+        blocks.drop(kept, key)
+    return _said(kept, dict.fromkeys(nested, "a column of lists is not kept there"))
+
+
 def _narrowed(values: Mapping[str, Plain], max_bytes: int) -> dict[str, Plain]:
     """A block without the columns that its layout has most to say of, until that is short enough."""
     kept, missing = dict(values), dict[str, str]()
     while (length := len(kept[a.STEPS_LAYOUT])) > max_bytes:
-        key = blocks.drop_longest(kept)
+        key = blocks.longest_described(kept)
+        blocks.drop(kept, key)
         missing[key] = f"{a.STEPS_LAYOUT} takes {length} bytes, the limit is {max_bytes}"
     return _said(kept, missing)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mttp.errors import ReadError
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
 from mttp.reading.stores.query import Missing, ask
@@ -51,9 +50,6 @@ class Mlflow(Store):
         try:
             answer = ask(self.address, path, {"trace_id": f"tr-{trace_id}", "allow_partial": "true"})
         except Missing:
-            return []
-        except ReadError as error:
-            self.losses.append(f"trace {trace_id} can't be had: {error}")
             return []
         found = (answer.get("trace") or {}).get("spans") or []
         return otlp.spans(

@@ -11,6 +11,9 @@ from mttp.spans import SpanRecord
 
 __all__ = ["Store"]
 
+_FAILURES = 3
+"""So many traces in a row that can't be had are the store's own trouble."""
+
 
 class Store(ABC):
     """A trace store's query API, asked when its spans are."""
@@ -29,15 +32,22 @@ class Store(ABC):
 
         Raises ReadError where the store can't be asked, or has none of them.
         """
-        found = 0
+        found = failed = 0
         for trace_id in self.address.traces or self._limited(self.search()):
-            spans = self.trace(trace_id)
-            found += bool(spans)
+            try:
+                spans = self.trace(trace_id)
+            except ReadError as error:
+                failed += 1
+                if failed == _FAILURES:  # then it is not about the traces
+                    raise
+                self.losses.append(f"trace {trace_id} can't be had: {error}")
+                continue
+            found, failed = found + bool(spans), 0
             for span in spans:
                 self._look_for_losses(span)
                 yield span
         if not found:
-            raise ReadError(f"{self.address}: {self.nothing()}")
+            raise ReadError(self.losses[0] if self.losses else f"{self.address}: {self.nothing()}")
 
     def _limited(self, trace_ids: Iterator[str]) -> Iterator[str]:
         count = 0
@@ -63,6 +73,10 @@ class Store(ABC):
     @abstractmethod
     def trace(self, trace_id: str) -> list[SpanRecord]:
         """The spans of a trace, none where the store does not have it."""
+
+    def doubt(self, trace_id: str) -> str:  # noqa: ARG002 - for those who have any
+        """Why people may not see a trace that this reader got whole; empty where they do."""
+        return ""
 
     def nothing(self) -> str:
         """What is said where no trace was found."""

@@ -42,15 +42,28 @@ _TEMPO = Profile(  # cuts text at 2,048 bytes, and refuses what makes a trace la
     withholding=Withholding(content=False, max_elements=4096, max_text_bytes=2048, max_trace_bytes=4_500_000),
     max_bytes=4 * _MIB - 2**14,
 )
-_PHOENIX = Profile(  # loses a span with bytes, and an attribute with NaN
+_PHOENIX = Profile(  # loses a span with bytes and an attribute with NaN, and takes maps to pieces
     name="phoenix",
     withholding=Withholding(
-        content=False, max_elements=4096, max_episode_bytes=_MIB, binary=False, non_finite=False
+        content=False,
+        max_elements=4096,
+        max_episode_bytes=_MIB,
+        binary=False,
+        non_finite=False,
+        nested=False,
     ),
 )
-_MLFLOW = Profile(  # refuses requests that name no experiment; 0 is the one that is always there
+_MLFLOW = Profile(
+    # Refuses requests that name no experiment, 0 being always there; writes bytes as Python's repr;
+    # parses text that is JSON, and then can't give the trace back where an integer in it is too large.
     name="mlflow",
-    withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB),
+    withholding=Withholding(
+        content=False,
+        max_elements=4096,
+        max_episode_bytes=_MIB,
+        binary=False,
+        huge_integers=False,
+    ),
     headers={"x-mlflow-experiment-id": "0"},
 )
 _STRICT = Profile(  # the least of all, VictoriaTraces' two megabytes and no NaN among them
@@ -61,6 +74,8 @@ _STRICT = Profile(  # the least of all, VictoriaTraces' two megabytes and no NaN
         max_text_bytes=1024,
         binary=False,
         non_finite=False,
+        nested=False,
+        huge_integers=False,
         max_trace_bytes=1_800_000,
     ),
     max_bytes=_MIB,
