@@ -48,6 +48,7 @@ WRITE = {
     "provider": 10,
     "signals": 10,
     "health": 10,
+    "measures": 11,
     "exporters": 9,
     "opening": 11,
     "configuration": 12,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import health, ids, observers, provider, signals
+from mttp import health, ids, measures, observers, provider, signals
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.lane import Transport
@@ -85,7 +85,7 @@ def configure(
     `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
     "auto", which packs those of an episode beyond the first 1,000 where these had no tokens and no children.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
-    `meter_provider` is shown how recording fares, by default the one that is set.
+    `meter_provider` is shown how recording fares and what episodes come to, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
 
     Other instrumentations' spans are recorded too, unless a tracer provider was set before.
@@ -131,6 +131,7 @@ def configure(
             provider.install(_active)
             signals.close_on_sigterm(_active)
             health.observe(_active, meter_provider)
+            measures.observe(_active, kind, meter_provider)
         _implicit, _over = False, True
         return _active
 

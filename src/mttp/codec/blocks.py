@@ -33,6 +33,7 @@ __all__ = [
     "longest_described",
     "pack",
     "rows",
+    "times",
     "unpack",
     "with_rows",
 ]
@@ -239,6 +240,12 @@ def rows(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
         for position, entry in zip(at, _entries(stored, dtype, shape, which, len(at)), strict=True):
             found[position] |= {key: entry, **said}
     return found
+
+
+def times(values: Mapping[str, Plain]) -> list[tuple[int, int]]:
+    """When each step of a block started and ended, in nanoseconds since the Unix epoch."""
+    starts, ends = (_array(values.get(key, ()), "int64").tolist() for key in _TIMES)
+    return list(zip(starts, ends, strict=False))
 
 
 def _entries(stored: Any, dtype: str | None, shape: list[int] | None, which: Any, count: int) -> Any:

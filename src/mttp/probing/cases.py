@@ -108,7 +108,7 @@ def _scope(run_id: str) -> Scope:
 def _framed(run_id: str, now: int) -> Case:
     """What a span has beside its attributes."""
     root = _span(run_id, now, {KEY: "frame"})
-    event = SpanEvent("exception", now - 1000, {"exception.message": "odd", "exception.escaped": False})
+    event = SpanEvent("exception", now - 1000, {a.EXCEPTION_MESSAGE: "odd"})
     link = Link(f"{ids.trace_id():032x}", f"{ids.span_id():016x}", {KEY: 1})
     child = replace(
         root,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from mttp.codec.plain import to_json
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
 from mttp.reading.stores.query import Missing, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
+from mttp.semconv.types import ATTRIBUTE_TYPES
 from mttp.spans import SpanRecord
 
 __all__ = ["Mlflow", "open"]
@@ -52,6 +55,19 @@ class Mlflow(Store):
         except Missing:
             return []
         found = (answer.get("trace") or {}).get("spans") or []
-        return otlp.spans(
-            f"{self.address.url}{path}", {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
-        )
+        document = {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
+        return [_restored(span) for span in otlp.spans(f"{self.address.url}{path}", document)]
+
+
+def _restored(span: SpanRecord) -> SpanRecord:
+    """The span without MLflow's own attributes, and with text where the convention has it."""
+    values = {
+        key: to_json(value, []) if _is_text(key) and not isinstance(value, str) else value
+        for key, value in span.attributes.items()
+        if not key.startswith("mlflow.")
+    }
+    return replace(span, attributes=values)
+
+
+def _is_text(key: str) -> bool:
+    return ATTRIBUTE_TYPES.get(key) == "string"

@@ -42,7 +42,7 @@ class Phoenix(Store):
             found = [span for page in self._pages(trace_id=trace_id) for span in page]
         except Missing:
             return []
-        document = {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
+        document = {"resourceSpans": [{"scopeSpans": [{"spans": found[::-1]}]}]}  # the newest come first
         return otlp.spans(self.address.url, document)
 
     def _pages(self, **filters: str) -> Iterator[list[dict[str, Any]]]:
