@@ -109,7 +109,7 @@ LOST = {
 def probed(store: Real) -> Report:
     """The report of a probe."""
     transport = OtlpTransport(f"{store.url}/v1/traces", profile=store.name)
-    return Probe(transport=transport, store=stores.open(store.query)).run()
+    return Probe(transport=transport, store=stores.open(store.query), quiet=60).run()
 
 
 def test_a_probe_finds_what_it_loses(store: Real) -> None:

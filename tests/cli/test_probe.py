@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +14,7 @@ from stores import TAKEN, Answer, Asked, Backend, JaegerServer, TempoServer, ans
 from typer.testing import CliRunner
 
 from mttp.cli.app import app
+from mttp.probing import Probe
 from mttp.probing.cases import _VALUES, KEY, every_case
 from mttp.probing.findings import compared
 from mttp.spans import SpanRecord
@@ -23,7 +25,7 @@ from mttp.transports.otlp.profiles import PROFILES, Profile
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers here have everything at once: who waits longer waits for nothing."""
-    monkeypatch.setattr("mttp.probing.probe.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("mttp.cli.probe.Probe", partial(Probe, quiet=0.0))
     monkeypatch.setattr("mttp.probing.probe.PAUSE_SECONDS", 0.0)
     monkeypatch.setattr("mttp.probing.cases.MANY_SPANS", 50)
     monkeypatch.setattr("mttp.probing.cases.LARGE_DOUBLES", 1000)

@@ -22,8 +22,6 @@ from mttp.transports.otlp.settings import TRACES_PATH
 
 __all__ = ["Probe", "Report"]
 
-QUIET_SECONDS = 10.0
-"""What has not arrived after nothing did for so long is lost."""
 PAUSE_SECONDS = 0.5
 
 
@@ -62,6 +60,8 @@ class Probe:
     """Whom to ask what arrived."""
     wait: float = 300.0
     """Seconds that spans may take to arrive."""
+    quiet: float = 15.0
+    """What has not arrived after nothing did for so many seconds is lost."""
     on_progress: Callable[[str], None] | None = None
     """Told what is being done."""
     run_id: str = field(default_factory=ids.run_id)
@@ -107,7 +107,7 @@ class Probe:
             return {}
         self.store.trace(taken[0].trace_id)  # who can't be asked at all says so now
         found = {case.trace_id: _Trace() for case in taken}
-        end, quiet = monotonic() + self.wait, monotonic() + QUIET_SECONDS
+        end, quiet = monotonic() + self.wait, monotonic() + self.quiet
         while True:
             waiting = [case for case in taken if len(found[case.trace_id].spans) < len(case.spans)]
             self._say(f"waiting for {len(waiting)} of {len(taken)} traces")
@@ -115,7 +115,7 @@ class Probe:
             for case in waiting:
                 found[case.trace_id] = self._trace(case.trace_id)
             if sum(len(trace.spans) for trace in found.values()) > before:
-                quiet = monotonic() + QUIET_SECONDS
+                quiet = monotonic() + self.quiet
             if not waiting or monotonic() > min(end, quiet):
                 return found
             sleep(PAUSE_SECONDS)
