@@ -192,6 +192,23 @@ def test_what_is_no_receiver_is_said(answer: Answer, words: list[str]) -> None:
     assert [] == [word for word in ["does not take one short text", place, *words] if word not in said]
 
 
+def test_the_wrong_port_is_said() -> None:
+    """
+    gRPC spoken to HTTP, HTTP to gRPC, and TLS to what speaks none: each says what to write instead.
+    """
+    with OtlpReceiver() as receiver:
+        http, grpc = (
+            address.partition("://")[2] for address in (receiver.http_address, receiver.grpc_address)
+        )
+        said = [
+            probe(url, code=2).stderr
+            for url in (f"grpc://{http}?timeout=5", f"http://{grpc}?timeout=5", f"https://{http}?timeout=5")
+        ]
+
+    advice = ["does an HTTP receiver listen there?", "does a gRPC receiver listen there?", "https:// does"]
+    assert [True] * 3 == [words in one for words, one in zip(advice, said, strict=True)]
+
+
 def test_a_query_api_that_is_absent_is_said() -> None:
     """
     The spans are there; the port is not that of the query API.
