@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from specimen import EVERYTHING
-from stores import serving
+from stores import TempoServer, serving
 from typer.testing import CliRunner
 
 import mttp
@@ -155,6 +155,17 @@ def test_a_state_of_another_push_is_not_taken_for_this_one(recording: str, recei
     assert "state is no state of a push" in push(*arguments, code=2).stderr
     push(*arguments, "--restart")
     assert_all_there(recording, receiver)
+
+
+def test_what_one_store_has_can_be_pushed_to_another(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    A source is whatever is read.
+    """
+    with serving(TempoServer()) as place:
+        push(recording, "--to", f"http://{place}", "--content", "--profile", "tempo")
+        push(f"tempo://{place}", "--to", receiver.http_address, "--content")
+
+    assert ([], 2) == (mttp.read(receiver).problems, len(mttp.read(receiver)))
 
 
 def test_a_dry_run_sends_nothing(recording: str, receiver: OtlpReceiver) -> None:

@@ -224,6 +224,7 @@ def test_an_address_says_where_and_how() -> None:
         ("jaeger://me:secret@host", "an address holds no credentials"),
         ("jaeger://host?q={}", "unknown option 'q'; known are run, trace, limit"),
         ("tempo://host?limit=many", "option limit='many': expected a number above zero"),
+        ("jaeger://host?tags=error", "option tags='error': expected a JSON object"),
         ("tempo://host?headers=x", "option headers: expected name=value"),
     ],
 )

@@ -119,10 +119,10 @@ def _about(paths: Sequence[str], transport: OtlpTransport, **options: Any) -> di
 
 
 def _beside(paths: Sequence[str], to: str) -> Path:
-    """A hidden file beside the first recording, one for each push of its own."""
-    first = _files(paths)[0]
-    digest = hashlib.sha256("\n".join([to, *map(str, paths)]).encode()).hexdigest()[:8]
-    return first.parent / f".push-{digest}"
+    """A hidden file beside the first recording, or here where that is a trace store; one for each push."""
+    files = _files(paths)
+    digest = hashlib.sha256("\n".join([to, *paths]).encode()).hexdigest()[:8]
+    return (files[0].parent if files else Path()) / f".push-{digest}"
 
 
 def _document(job: Push, *, dry_run: bool, seconds: float) -> dict[str, Any]:

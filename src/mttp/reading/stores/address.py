@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
@@ -55,6 +56,7 @@ class Address:
         for name in options:
             if name not in known:
                 raise ReadError(f"{place}: unknown option {name!r}; known are {', '.join(known)}")
+        _check_tags(place, options.get("tags", "{}"))
         port = parts.port or _PORTS[parts.scheme]
         secure = options.get("tls", "false").lower() in ("true", "1", "yes")
         return cls(
@@ -100,6 +102,15 @@ def _options(query: str) -> dict[str, str]:
 
 def _trace_ids(given: str) -> list[str]:
     return [item.strip().lower().zfill(32) for item in given.split(",") if item.strip()]
+
+
+def _check_tags(place: str, given: str) -> None:
+    try:
+        is_object = isinstance(json.loads(given), dict)
+    except ValueError:
+        is_object = False
+    if not is_object:
+        raise ReadError(f'{place}: option tags={given!r}: expected a JSON object, e.g. {{"error":"true"}}')
 
 
 def _number(place: str, name: str, given: str) -> float:
