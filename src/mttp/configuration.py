@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import health, ids, observers, provider, signals
+from mttp import health, ids, measures, observers, provider, signals
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.lane import Transport
@@ -60,6 +60,7 @@ def configure(
     exporters: Sequence[Transport] = (),
     content: bool | None = None,
     redact: Callable[[str, Any], Any] | None = None,
+    profile: str | None = None,
     sampling: Sampling | float | None = None,
     steps: str = "auto",
     mirror: bool = False,
@@ -77,12 +78,14 @@ def configure(
 
     `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
     `content` and `redact` are as for `Route`, for every transport that says nothing of its own.
+    `profile` says what receivers keep of what they are sent: "jaeger", "tempo", "phoenix", "mlflow",
+    "collector", or "strict"; by default it is guessed from their address.
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
     `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
     "auto", which packs those of an episode beyond the first 1,000 where these had no tokens and no children.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
-    `meter_provider` is shown how recording fares, by default the one that is set.
+    `meter_provider` is shown how recording fares and what episodes come to, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
 
     Other instrumentations' spans are recorded too, unless a tracer provider was set before.
@@ -111,6 +114,7 @@ def configure(
             ],
             content=content,
             redact=redact,
+            profile=profile,
             close_timeout=close_timeout,
             processors=observers.checked(_listed("processors", processors)),
             sampling=sampling,
@@ -127,6 +131,7 @@ def configure(
             provider.install(_active)
             signals.close_on_sigterm(_active)
             health.observe(_active, meter_provider)
+            measures.observe(_active, kind, meter_provider)
         _implicit, _over = False, True
         return _active
 

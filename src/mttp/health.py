@@ -17,7 +17,7 @@ from mttp.stats import Stats, TransportStats
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
-__all__ = ["observe"]
+__all__ = ["current_provider", "observe"]
 
 _Dimensions: TypeAlias = tuple[tuple[str, str], ...]
 _Figures: TypeAlias = Mapping[_Dimensions, float]
@@ -41,7 +41,7 @@ def observe(session: Session, meter_provider: MeterProvider | None = None) -> No
     Counters go on where those of the provider's earlier sessions stopped.
     """
     try:
-        provider = _current() if meter_provider is None else meter_provider
+        provider = current_provider() if meter_provider is None else meter_provider
         if provider is not None:
             if provider not in _known:
                 _known[provider] = _Health(provider.get_meter("mttp", __version__, SCHEMA_URL))
@@ -50,7 +50,7 @@ def observe(session: Session, meter_provider: MeterProvider | None = None) -> No
         session.fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 
-def _current() -> MeterProvider | None:
+def current_provider() -> MeterProvider | None:
     """The meter provider that somebody has set; whoever did has loaded the metrics, too."""
     if "opentelemetry.metrics" not in sys.modules:
         return None

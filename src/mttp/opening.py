@@ -50,6 +50,7 @@ def open_session(
     exporters: Sequence[Transport] = (),
     content: bool | None = None,
     redact: Callable[[str, Any], Any] | None = None,
+    profile: str | None = None,
     close_timeout: float | None = None,
     processors: Sequence[SpanProcessor] = (),
     sampling: Sampling | float | None = None,
@@ -73,7 +74,7 @@ def open_session(
     if is_off():
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
-    routes = [*_routes(transport, identity, apart), *map(Route, exporters)]
+    routes = [*_routes(transport, identity, apart, profile), *map(Route, exporters)]
     if not routes and not processors:
         _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER asks for no exporter")
         return Session([], run_id=identity, facts=facts)
@@ -119,28 +120,43 @@ def close_with_child(session: Session) -> None:
 
 
 def _routes(
-    transport: Destination | Sequence[Destination] | None, run_id: str, apart: Apart | None
+    transport: Destination | Sequence[Destination] | None,
+    run_id: str,
+    apart: Apart | None,
+    profile: str | None,
 ) -> list[Route]:
     """Where to, by argument, by our variable, by OpenTelemetry's, or by default."""
     if transport is None:
-        transport = _by_default(run_id, apart)
+        transport = _by_default(run_id, apart, profile)
     several: Sequence[Any] = transport if isinstance(transport, (list, tuple)) else [transport]
     if not several and not isinstance(transport, _Asked):
         raise ConfigureError("transport is an empty list; name a transport, or leave it out for the default")
-    return [item if isinstance(item, Route) else Route(item) for item in several]
+    routes = [item if isinstance(item, Route) else Route(item) for item in several]
+    return routes if profile is None else _profiled(routes, profile)
+
+
+def _profiled(routes: Sequence[Route], profile: str) -> list[Route]:
+    """The same routes, those to receivers with the profile; raises ConfigureError where none is one."""
+    found = [route.with_profile(profile) for route in routes]
+    if not any(route.has_profile for route in found):
+        raise ConfigureError(
+            f"profile={profile!r} is for receivers, http://HOST:PORT or grpc://HOST:PORT, "
+            f"and there is none among {', '.join(map(repr, routes)) or 'the transports'}"
+        )
+    return found
 
 
 class _Asked(list[Transport]):
     """What variables ask for, which may be nothing."""
 
 
-def _by_default(run_id: str, apart: Apart | None) -> Destination | Sequence[Destination]:
+def _by_default(run_id: str, apart: Apart | None, profile: str | None) -> Destination | Sequence[Destination]:
     stated = _told(TRANSPORT_VARIABLE, apart)
     if stated:
         return _AND_ANOTHER.split(stated)
     if apart is not None:
         return apart.transports[0]
-    asked = environment.from_environment()
+    asked = environment.from_environment(profile)
     return f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', run_id)}/" if asked is None else _Asked(asked)
 
 

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import Profile, arrays
 from mttp.livespan import LiveSpan, Origin
 from mttp.livespan.records import KINDS, event_record, flags, link_record
 from mttp.spans import SpanRecord
 
-__all__ = ["record"]
+__all__ = ["Restored", "record"]
+
+
+class Restored(ReadableSpan):
+    """A record that was read, as a span that our transports export again."""
+
+    def __init__(self, record: SpanRecord) -> None:
+        context = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), is_remote=False)
+        super().__init__(record.name, context)
+        self.record = record
+        """All of it: what OpenTelemetry's properties say beyond name and ids is not kept up."""
 
 
 def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
     """The span as a record; those of ours as `profile` delivers them, others as they are."""
     if isinstance(span, LiveSpan):
         return span.as_record(profile)
+    if isinstance(span, Restored):
+        return replace(span.record, attributes=profile(span.record.attributes))
     context = span.get_span_context()
     if context is None:
         raise ValueError(f"span {span.name!r} has no context")

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from mttp import transports
 from mttp.errors import ConfigureError
@@ -59,6 +59,23 @@ class Route:
         _check(content, redact, close_timeout)
         return Lane.of(self._transport(), content=content, redact=redact, close_timeout=close_timeout)
 
+    def with_profile(self, profile: str) -> Route:
+        """The same route, with a profile where it leads to a receiver and names none."""
+        if not self._is_receiver or self.has_profile:
+            return self
+        return Route(self.to, content=self.content, redact=self.redact, **self.options, profile=profile)
+
+    @property
+    def has_profile(self) -> bool:
+        """Whether it leads to a receiver whose profile is named."""
+        if isinstance(self.to, str):
+            return self._is_receiver and ("profile" in self.options or "profile" in _query(self.to))
+        return getattr(self.to, "profile", None) is not None
+
+    @property
+    def _is_receiver(self) -> bool:
+        return isinstance(self.to, str) and self.to.startswith(transports.RECEIVERS)
+
     @property
     def is_address(self) -> bool:
         """Whether the transport is opened here, and not by whoever gave it."""
@@ -78,6 +95,10 @@ class Route:
                 f"{address!r} is open already and takes no options: {', '.join(sorted(self.options))}"
             )
         return address
+
+
+def _query(address: str) -> dict[str, str]:
+    return dict(parse_qsl(address.partition("?")[2], keep_blank_values=True))
 
 
 def _check(content: object, redact: object, close_timeout: object) -> None:

@@ -17,7 +17,7 @@ from mttp.errors import MttpError
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = (
-    *("demo", "show", "summary", "check", "convert", "annotate"),
+    *("demo", "show", "summary", "check", "convert", "annotate", "push", "probe"),
     *("eval show", "message check", "message relay", "schema"),
     *("spec check", "spec show", "spec lock", "spec diff", "spec test", "spec mutate"),
 )

@@ -6,18 +6,33 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.progress import Progress as Bar
 
+from mttp.errors import ConfigureError
 from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
 from mttp.reading.sources import size
 from mttp.wire.streams import Progress
 
-__all__ = ["Json", "SpecFile", "Sources", "Strict", "Trust", "console", "finish", "print_json", "progress"]
+if TYPE_CHECKING:
+    from mttp.transports.otlp import OtlpTransport
+
+__all__ = [
+    "Json",
+    "SpecFile",
+    "Sources",
+    "Strict",
+    "Trust",
+    "console",
+    "finish",
+    "print_json",
+    "progress",
+    "receiver",
+]
 
 Sources = Annotated[
     list[str],
@@ -64,16 +79,33 @@ def print_json(document: object) -> None:
 
 
 @contextmanager
-def progress(sources: Sequence[str]) -> Iterator[Progress | None]:
+def progress(
+    sources: Sequence[str], *, doing: str = "reading", least: int | None = None
+) -> Iterator[Progress | None]:
     """A bar on standard error while much is read, if that is a terminal."""
     errors = Console(stderr=True)
     total = size(sources) if errors.is_terminal else 0
-    if total < _LARGE:
+    if total < (_LARGE if least is None else least):
         yield None
         return
     with Bar(console=errors, transient=True) as bar:
-        task = bar.add_task("reading", total=total)
+        task = bar.add_task(doing, total=total)
         yield lambda read: bar.advance(task, read)
+
+
+def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | None = None) -> OtlpTransport:
+    """The receiver at an address, to send to; raises ConfigureError where it is wrong."""
+    from mttp import transports
+
+    if not url.startswith(transports.RECEIVERS):
+        raise ConfigureError(f"{url!r} is no receiver; write http://HOST:4318 or grpc://HOST:4317")
+    options: dict[str, Any] = {} if profile is None else {"profile": profile}
+    pairs = [item.partition("=") for item in header or ()]
+    if any(not equals for _, equals, _ in pairs):
+        raise ConfigureError("--header is NAME=VALUE, e.g. --header 'authorization=Bearer …'")
+    if pairs:
+        options["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
+    return cast("OtlpTransport", transports.open(url, **options))
 
 
 def finish(problems: Sequence[Problem], *, strict: bool) -> None:

@@ -25,13 +25,17 @@ __all__ = [
     "Column",
     "columns",
     "decode",
+    "drop",
     "encode",
     "entries",
     "is_block",
     "laid_out",
     "longest",
+    "longest_described",
     "pack",
     "rows",
+    "times",
+    "unpack",
     "with_rows",
 ]
 
@@ -213,6 +217,14 @@ def pack(attributes: dict[str, Plain]) -> None:
             attributes[key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
+def unpack(attributes: dict[str, Plain]) -> None:
+    """Replace what were arrays, whether their bytes or their elements are there, by arrays, in place."""
+    dtypes = {_PREFIX + key: dtype for key, dtype, _, _ in json.loads(attributes.get(a.STEPS_LAYOUT) or "[]")}
+    for key, dtype in (dtypes | dict.fromkeys(_TIMES, "int64")).items():
+        if dtype is not None and key in attributes:
+            attributes[key] = _array(attributes[key], dtype)
+
+
 # Decoding.
 
 
@@ -230,6 +242,12 @@ def rows(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
         for position, entry in zip(at, _entries(stored, dtype, shape, which, len(at)), strict=True):
             found[position] |= {key: entry, **said}
     return found
+
+
+def times(values: Mapping[str, Plain]) -> list[tuple[int, int]]:
+    """When each step of a block started and ended, in nanoseconds since the Unix epoch."""
+    starts, ends = (_array(values.get(key, ()), "int64").tolist() for key in _TIMES)
+    return list(zip(starts, ends, strict=False))
 
 
 def _entries(stored: Any, dtype: str | None, shape: list[int] | None, which: Any, count: int) -> Any:
@@ -292,3 +310,17 @@ def with_rows(values: Mapping[str, Plain], kept: Sequence[Mapping[str, Plain]]) 
     """The block's attributes with others for its steps."""
     said = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
     return {**said, **laid_out(columns(kept))}
+
+
+def longest_described(values: Mapping[str, Plain]) -> str:
+    """The attribute of the column that the layout has most to say of."""
+    rows = json.loads(values[a.STEPS_LAYOUT])
+    return str(_PREFIX + max(rows, key=lambda row: len(json.dumps(row)))[0])
+
+
+def drop(values: dict[str, Plain], key: str) -> None:
+    """Take out the column of this attribute, in place."""
+    rows = json.loads(values[a.STEPS_LAYOUT])
+    left = [row for row in rows if _PREFIX + row[0] != key]
+    values[a.STEPS_LAYOUT] = msgspec.json.encode(left).decode()
+    values.pop(key, None)

@@ -21,6 +21,7 @@ __all__ = [
     "encode",
     "pack",
     "size",
+    "unpack",
 ]
 
 Keys = tuple[str, str, str]
@@ -76,6 +77,13 @@ def pack(attributes: dict[str, Plain]) -> None:
         value = attributes.get(value_key)
         if isinstance(value, np.ndarray):
             attributes[value_key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def unpack(attributes: dict[str, Plain]) -> None:
+    """Replace what was an array, whether its bytes or its elements are there, by that array, in place."""
+    for keys in BY_VALUE.values():
+        if keys[0] in attributes and isinstance(attributes.get(keys[1]), str):
+            attributes[keys[0]] = decode(keys, attributes)
 
 
 def decode(keys: Keys, attributes: Mapping[str, Plain]) -> Any:

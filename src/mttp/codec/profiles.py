@@ -10,7 +10,7 @@ import numpy as np
 from mttp.codec import blocks, content, tokens
 from mttp.codec.plain import Faults, Plain
 
-__all__ = ["Profile", "arrays", "full", "of_block", "packed"]
+__all__ = ["Profile", "arrays", "full", "of_block", "packed", "unpacked"]
 
 Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
 """A span's attributes as recorded to its attributes as delivered."""
@@ -37,6 +37,16 @@ def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     if blocks.is_block(projected):
         blocks.pack(projected)
     return arrays(projected)
+
+
+def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
+    """What `packed` or `arrays` delivered as it was recorded: arrays are numpy arrays again."""
+    projected = dict(attributes)
+    content.unpack(projected)
+    tokens.unpack(projected)
+    if blocks.is_block(projected):
+        blocks.unpack(projected)
+    return projected
 
 
 def of_block(

@@ -26,6 +26,7 @@ def project(value: Value, withholding: Withholding) -> Value:
     The value as it reads after a transport that withholds: `decode(keep(encode(x))) == project(x)`.
 
     An episode's steps spend its budget in order of index.
+    What a store can't hold (long text, bytes, NaN, large traces) is not foretold, only named by the spans.
     """
     if isinstance(value, Episode):
         return _episode(value, withholding)

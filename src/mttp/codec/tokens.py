@@ -35,6 +35,7 @@ __all__ = [
     "pack",
     "snapshot",
     "unfold",
+    "unpack",
 ]
 
 ARRAY_KEYS = {
@@ -325,6 +326,21 @@ def pack(attributes: dict[str, Plain]) -> None:
     attributes[a.TOKEN_ENCODING] = "packed"
     attributes[a.TOKEN_LAYOUT] = json.dumps(rows, separators=(",", ":"))
     attributes[a.TOKEN_DATA] = b"".join(chunks)
+
+
+def unpack(attributes: dict[str, Plain]) -> None:
+    """Turn whichever form there is into the array form with numpy arrays, in place."""
+    if attributes.get(a.TOKEN_ENCODING) not in ("packed", "array"):
+        return
+    rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+    arrays = {
+        name: array.astype(np.int64) if name in Tokens.INTEGER_ARRAYS else array
+        for name, array in _arrays(attributes, rows).items()
+    }
+    attributes.pop(a.TOKEN_DATA, None)
+    attributes[a.TOKEN_ENCODING] = "array"
+    attributes[a.TOKEN_LAYOUT] = _layout(arrays, {row[0]: row[3] for row in rows})
+    attributes.update({ARRAY_KEYS[name]: array for name, array in arrays.items()})
 
 
 def leave_out(attributes: dict[str, Plain], reason: str) -> None:

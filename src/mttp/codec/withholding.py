@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mttp.codec import blocks, content, tokens
+from mttp.codec import blocks, content, fitting, tokens
 from mttp.codec.plain import Plain, plain, to_json
 from mttp.episodes import same
 from mttp.semconv import attributes as a
@@ -21,6 +21,10 @@ __all__ = ["Kept", "Withholding", "degraded"]
 _TOKEN_ARRAYS = frozenset(tokens.ARRAY_KEYS.values())
 _LONG_BYTES = 1024
 """A value that takes more may have to go where a span has to become smaller."""
+_SPAN_BYTES = 256
+"""What a span takes beside its attributes, roughly."""
+_FOR_THE_ROOT = 1 / 16
+"""The share of a trace's bytes that is left to its root, which comes last and says most."""
 
 
 class Kept(NamedTuple):
@@ -29,7 +33,9 @@ class Kept(NamedTuple):
     values: Mapping[str, Plain]
     """The attributes; what is missing or was changed is named in `mttp.omissions`."""
     spent: int
-    """Bytes of token arrays that the episode has had delivered by now."""
+    """
+    Bytes of token arrays that the episode has had delivered by now; of everything, where traces have a limit.
+    """
     changed: bool
     """Whether anything was left out or changed."""
 
@@ -50,6 +56,22 @@ class Withholding:
     """The most elements of an array; of a longer one only type, shape and counts are delivered."""
     max_episode_bytes: int | None = None
     """The most bytes of token arrays that are delivered of one episode, spent in order of delivery."""
+    max_text_bytes: int | None = None
+    """The most bytes of a text; a longer one is cut, and one of JSON goes whole."""
+    binary: bool = True
+    """Whether bytes are delivered."""
+    non_finite: bool = True
+    """Whether NaN and the infinities are delivered."""
+    nested: bool = True
+    """Whether maps, and lists of several kinds, are delivered as such, and not as JSON text."""
+    huge_integers: bool = True
+    """Whether JSON text with integers of more than 64 bits is delivered."""
+    max_trace_bytes: int | None = None
+    """
+    The most bytes of a trace, roughly, spent in order of delivery: arrays go first, then content, then texts.
+
+    It counts token arrays too: `max_episode_bytes` is for whoever has no such limit.
+    """
 
     def keep(self, values: Mapping[str, Plain], *, spent: int = 0) -> Kept:
         """
@@ -57,8 +79,10 @@ class Withholding:
 
         `spent` is what the episode's earlier spans took of `max_episode_bytes`.
         """
-        if blocks.is_block(values):
-            return Kept(*self._keep_block(values, spent))
+        kept = self._keep_block(values, spent) if blocks.is_block(values) else self._keep_span(values, spent)
+        return kept if self.max_trace_bytes is None else self._within_trace(kept, spent, self.max_trace_bytes)
+
+    def _keep_span(self, values: Mapping[str, Plain], spent: int) -> Kept:
         kept: dict[str, Plain] = dict(values)
         missing: dict[str, str] = {}
         for key in CONTENT & kept.keys():
@@ -67,8 +91,35 @@ class Withholding:
             if key not in _TOKEN_ARRAYS and self._is_too_long(key, value):
                 missing[key] = self._limit(_count(value))
                 del kept[key]
+        self._fit(kept, missing)
         spent = self._keep_tokens(kept, missing, spent)
         return Kept(_said(kept, missing), spent, True) if missing else Kept(values, spent, False)
+
+    def _fit(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
+        """Take out or cut what the store can't hold."""
+        if not self.binary:
+            fitting.drop_binary(kept, missing)
+        if not self.non_finite:
+            fitting.drop_non_finite(kept, missing)
+        if not self.nested:
+            fitting.write_nested(kept, missing)
+        if not self.huge_integers:
+            fitting.drop_huge_integers(kept, missing)
+        if self.max_text_bytes is not None:
+            fitting.cut_texts(kept, missing, self.max_text_bytes)
+
+    def _within_trace(self, kept: Kept, spent: int, limit: int) -> Kept:
+        """As much of a span as its trace has space for."""
+        form = kept.values
+        if a.EPISODE_SPAN_COUNT not in form:
+            limit -= int(limit * _FOR_THE_ROOT)
+        forms = degraded(form, f"the trace takes more than {limit} bytes")
+        while spent + (taken := _SPAN_BYTES + fitting.wire_bytes(form)) > limit:
+            smaller = next(forms, None)
+            if smaller is None:
+                break
+            form = smaller
+        return Kept(form, spent + taken, kept.changed or form is not kept.values)
 
     def spend(self, block: tokens.Block | None, spent: int) -> int | None:
         """
@@ -76,6 +127,8 @@ class Withholding:
 
         None where something of it may have to be kept back.
         """
+        if not self.non_finite or self.max_text_bytes is not None or self.max_trace_bytes is not None:
+            return None
         if block is None:
             return spent
         longest, taken = tokens.extent(block)
@@ -85,15 +138,26 @@ class Withholding:
             return None
         return spent + taken
 
-    def _keep_block(self, values: Mapping[str, Plain], spent: int) -> tuple[Mapping[str, Plain], int, bool]:
+    def _keep_block(self, values: Mapping[str, Plain], spent: int) -> Kept:
         """What may be delivered of each of the steps that a block holds."""
         limit = math.inf if self.max_elements is None else self.max_elements
-        if self.content and self.redact is None and blocks.longest(values) <= limit:
-            return values, spent, False
-        kept = [self.keep(row) for row in blocks.rows(values)]
-        if not any(row.changed for row in kept):
-            return values, spent, False
-        return blocks.with_rows(values, [row.values for row in kept]), spent, True
+        kept = values
+        if not (
+            self.content and self.redact is None and blocks.longest(values) <= limit and self._fits(values)
+        ):
+            rows = [self._keep_span(row, 0) for row in blocks.rows(values)]
+            if any(row.changed for row in rows):
+                kept = blocks.with_rows(values, [row.values for row in rows])
+        if not self.nested:
+            kept = _flat(kept)
+        if self.max_text_bytes is not None and len(kept[a.STEPS_LAYOUT]) > self.max_text_bytes:
+            kept = _narrowed(kept, self.max_text_bytes)
+        return Kept(kept, spent, kept is not values)
+
+    def _fits(self, values: Mapping[str, Plain]) -> bool:
+        """Whether a store can hold the values of a block as they are; its texts stand in lists."""
+        has_bytes = not self.binary and any(map(fitting.has_binary, values.values()))
+        return not has_bytes and (self.non_finite or not any(map(fitting.has_non_finite, values.values())))
 
     def _keep_content(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
         """Leave one attribute as it is, change it, or take it out."""
@@ -169,6 +233,27 @@ def _is_content(key: str, _: Plain) -> bool:
 
 def _is_long(_: str, value: Plain) -> bool:
     return content.size(value) > _LONG_BYTES
+
+
+def _flat(values: Mapping[str, Plain]) -> Mapping[str, Plain]:
+    """A block without the columns that are lists of anything but values of one plain kind."""
+    nested = [key for key, value in values.items() if fitting.is_nested(value)]
+    if not nested:
+        return values
+    kept = dict(values)
+    for key in nested:
+        blocks.drop(kept, key)
+    return _said(kept, dict.fromkeys(nested, "a column of lists is not kept there"))
+
+
+def _narrowed(values: Mapping[str, Plain], max_bytes: int) -> dict[str, Plain]:
+    """A block without the columns that its layout has most to say of, until that is short enough."""
+    kept, missing = dict(values), dict[str, str]()
+    while (length := len(kept[a.STEPS_LAYOUT])) > max_bytes:
+        key = blocks.longest_described(kept)
+        blocks.drop(kept, key)
+        missing[key] = f"{a.STEPS_LAYOUT} takes {length} bytes, the limit is {max_bytes}"
+    return _said(kept, missing)
 
 
 def _count(value: Any) -> int:

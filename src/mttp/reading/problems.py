@@ -30,6 +30,7 @@ Kind: TypeAlias = Literal[
     "unfinished_evaluation",
     "incomplete_evaluation",
     "lost_spans",
+    "store_loss",
     "newer_convention",
 ]
 """What a problem is, in one word; `docs/reading.md` explains each."""
@@ -44,7 +45,7 @@ class Problem:
     message: str
     """What happened, in a sentence."""
     file: str | None = None
-    """The file that it is in."""
+    """The file that it is in, or the trace store."""
     line: int | None = None
     """The line of that file, from 1."""
     trace_id: str | None = None

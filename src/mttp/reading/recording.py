@@ -55,6 +55,8 @@ class Recording:
     """What is wrong with the recording; whatever a problem does not touch was read."""
     sources: list[Path] = field(default_factory=list)
     """The files that it was read from, in order."""
+    stores: list[str] = field(default_factory=list)
+    """The trace stores that it was read from, in order."""
     duplicates: int = 0
     """Spans that were there more than once, as after a send that was tried again; each counts once."""
 
@@ -71,7 +73,7 @@ class Recording:
         counted |= {noun: count for noun, count in known.items() if count}
         counted["problem"] = len(self.problems)
         counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
-        return f"<Recording of {counts}, from {_named(self.sources)}>"
+        return f"<Recording of {counts}, from {_named([*map(str, self.sources), *self.stores])}>"
 
     def episode(self, id_prefix: str) -> Episode:
         """The episode whose trace id begins with `id_prefix`; raises ReadError unless there is just one."""
@@ -105,7 +107,8 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
     """
     Everything that `source` holds.
 
-    `source` is a file (with its rotated parts), a glob, a directory, a session, or a list of these.
+    `source` is a file (with its rotated parts), a glob, a directory, a session, the address of a trace store
+    such as `tempo://localhost:3200?run=ID`, or a list of these.
     Broken lines, unfinished episodes and the like are in the result's `problems`.
     Raises ReadError where a source does not exist or is no recording, and with `strict` at the first problem.
     `progress` is called with the number of bytes of each piece that was read.
@@ -128,6 +131,7 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
         evals=evals,
         problems=scan.problems,
         sources=scan.sources,
+        stores=scan.stores,
         duplicates=duplicates,
     )
 
@@ -222,7 +226,7 @@ def _episode(scan: Scan, records: Sequence[SpanRecord]) -> Episode:
     return episode
 
 
-def _named(sources: Sequence[Path]) -> str:
+def _named(sources: Sequence[str]) -> str:
     if not sources:
         return "memory"
-    return str(sources[0]) if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more files"
+    return sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more files"

@@ -13,6 +13,7 @@ from mttp.errors import ReadError
 from mttp.reading import copies, lines
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find, is_parquet
+from mttp.reading.stores import Store
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord, without_arrays
@@ -68,6 +69,11 @@ class Scan:
     def sources(self) -> list[Path]:
         """The files that are read, in order."""
         return [item.path for item in self._items if isinstance(item, File)]
+
+    @property
+    def stores(self) -> list[str]:
+        """The trace stores that are read, in order."""
+        return [repr(item) for item in self._items if isinstance(item, Store)]
 
     @property
     def problems(self) -> list[Problem]:
@@ -137,6 +143,8 @@ class Scan:
         """The item's spans block by block; whether it is a recording at all."""
         if isinstance(item, Recorded):
             yield item.records() if self._arrays else map(without_arrays, item.records())
+            for message in item.losses if isinstance(item, Store) else ():
+                self._problems.add(Problem(kind="store_loss", message=message, file=repr(item)))
             return True
         if is_parquet(item.path):
             from mttp.reading import parquet

@@ -1,4 +1,4 @@
-"""Which files a source names: a file with its rotated parts, a glob, or a directory."""
+"""What a source names: a file with its rotated parts, a glob, a directory, or a trace store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import unquote
 
 from mttp.errors import ReadError
+from mttp.reading import stores
 from mttp.spans import SpanRecord
 
 __all__ = ["File", "Recorded", "Source", "copy_of", "find", "is_parquet", "part", "size", "whole"]
@@ -30,7 +31,7 @@ class Recorded(Protocol):
 
 
 Source: TypeAlias = "str | os.PathLike[str] | Recorded | Sequence[str | os.PathLike[str] | Recorded]"
-"""A file, a glob, a directory, something with `records()`, or a list of these."""
+"""A file, a glob, a directory, a trace store's address, something with `records()`, or a list of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def size(source: Source) -> int:
 
 def _items(source: Source) -> Sequence[str | os.PathLike[str] | Recorded]:
     if isinstance(source, str):
-        return [_path_of(source)]
+        return [stores.open(source) if stores.is_address(source) else _path_of(source)]
     if isinstance(source, Recorded):
         return [_written(source) or source]
     if isinstance(source, os.PathLike):

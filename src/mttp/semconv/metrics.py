@@ -17,6 +17,9 @@ EPISODES_DURATION: Final = "mttp.episodes.duration"
 STEPS_DURATION: Final = "mttp.steps.duration"
 """Time that each step took, in seconds; live timing only."""
 
+REWARDS_VALUE: Final = "mttp.rewards.value"
+"""Value of each reward of an episode, an agent or a step that was scored."""
+
 REWARDS_SCORE: Final = "mttp.rewards.score"
 """Score of each component of each reward, before its weight."""
 
@@ -28,6 +31,27 @@ TOKENS_GENERATED: Final = "mttp.tokens.generated"
 
 REWARDS_INVALID: Final = "mttp.rewards.invalid"
 """Number of rewards that are not finite numbers, or whose scoring failed."""
+
+UPDATES_LOSS: Final = "mttp.updates.loss"
+"""Value of the loss at the newest update."""
+
+UPDATES_KL: Final = "mttp.updates.kl"
+"""Divergence from the policy that sampled at the newest update, in nats."""
+
+UPDATES_ENTROPY: Final = "mttp.updates.entropy"
+"""Mean entropy of the policy at the newest update, in nats."""
+
+UPDATES_GRAD_NORM: Final = "mttp.updates.grad_norm"
+"""Norm of the gradient before clipping at the newest update."""
+
+UPDATES_LEARNING_RATE: Final = "mttp.updates.learning_rate"
+"""Learning rate of the newest update."""
+
+UPDATES_CLIP_FRACTION: Final = "mttp.updates.clip_fraction"
+"""Share of samples whose probability ratio was clipped at the newest update, from 0 to 1."""
+
+UPDATES_FINISHED: Final = "mttp.updates.finished"
+"""Number of updates of a policy."""
 
 INTEGRATIONS_FAILURES: Final = "mttp.integrations.failures"
 """Number of times that an integration failed to observe and let the training go on."""
@@ -95,6 +119,12 @@ INSTRUMENTS: Final[dict[str, Instrument]] = {
         number="double",
         description="Time that each step took, in seconds; live timing only.",
     ),
+    REWARDS_VALUE: Instrument(
+        kind="histogram",
+        unit="1",
+        number="double",
+        description="Value of each reward of an episode, an agent or a step that was scored.",
+    ),
     REWARDS_SCORE: Instrument(
         kind="histogram",
         unit="1",
@@ -118,6 +148,48 @@ INSTRUMENTS: Final[dict[str, Instrument]] = {
         unit="{reward}",
         number="int",
         description="Number of rewards that are not finite numbers, or whose scoring failed.",
+    ),
+    UPDATES_LOSS: Instrument(
+        kind="gauge",
+        unit="{loss}",
+        number="double",
+        description="Value of the loss at the newest update.",
+    ),
+    UPDATES_KL: Instrument(
+        kind="gauge",
+        unit="{nat}",
+        number="double",
+        description="Divergence from the policy that sampled at the newest update, in nats.",
+    ),
+    UPDATES_ENTROPY: Instrument(
+        kind="gauge",
+        unit="{nat}",
+        number="double",
+        description="Mean entropy of the policy at the newest update, in nats.",
+    ),
+    UPDATES_GRAD_NORM: Instrument(
+        kind="gauge",
+        unit="{norm}",
+        number="double",
+        description="Norm of the gradient before clipping at the newest update.",
+    ),
+    UPDATES_LEARNING_RATE: Instrument(
+        kind="gauge",
+        unit="{rate}",
+        number="double",
+        description="Learning rate of the newest update.",
+    ),
+    UPDATES_CLIP_FRACTION: Instrument(
+        kind="gauge",
+        unit="{fraction}",
+        number="double",
+        description="Share of samples whose probability ratio was clipped at the newest update, from 0 to 1.",
+    ),
+    UPDATES_FINISHED: Instrument(
+        kind="counter",
+        unit="{update}",
+        number="int",
+        description="Number of updates of a policy.",
     ),
     INTEGRATIONS_FAILURES: Instrument(
         kind="counter",

@@ -8,6 +8,7 @@ The transports, by the scheme of their address: MTTP's channel, file and HTTP.
     file:///data/runs/?max_bytes=256MB&fsync=segment
     http://localhost:4318           an OTLP receiver, such as a collector; https:// with TLS
     grpc://localhost:4317           the same over gRPC; grpcs:// with TLS
+    http://tempo:4318?profile=tempo what a store does not keep is left out, and said
     mttp+file://runs/a.jsonl        messages of the MIST stack, line by line
     mttp+http://localhost:8700      the same, one POST each; mttp+https:// with TLS
     mttp+stdio://                   the same on standard output
@@ -23,7 +24,7 @@ from urllib.parse import parse_qsl
 from mttp.errors import TransportError
 from mttp.lane import Transport
 
-__all__ = ["SCHEMES", "open"]
+__all__ = ["RECEIVERS", "SCHEMES", "open"]
 
 SCHEMES: Mapping[str, str] = {
     "memory": "mttp.transports.memory",
@@ -39,6 +40,8 @@ SCHEMES: Mapping[str, str] = {
     "chan": "mttp.transports.native",
 }
 """Scheme to the module whose `open(address, options)` makes the transport."""
+RECEIVERS = ("http://", "https://", "grpc://", "grpcs://")
+"""How the address of an OTLP receiver begins, which may have a profile."""
 
 
 def open(url: str, **options: object) -> Transport:

@@ -20,26 +20,26 @@ _GROUP = "opentelemetry_traces_exporter"
 _HTTP, _GRPC = "http/protobuf", "grpc"
 
 
-def from_environment() -> list[Transport] | None:
+def from_environment(profile: str | None = None) -> list[Transport] | None:
     """
     What OTEL_TRACES_EXPORTER names, or an OTLP transport where an endpoint alone is set; None without both.
 
-    `none` is no transport at all.
+    `none` is no transport at all; `profile` is that of each OTLP transport.
     Raises TransportError for a name or a protocol that nobody knows, or where a transport can't be opened.
     """
     named = os.environ.get(EXPORTER_VARIABLE, "").strip()
     if not named:
-        return [_otlp()] if variable("ENDPOINT")[0] else None
+        return [_otlp(profile=profile)] if variable("ENDPOINT")[0] else None
     if named.lower() == "none":
         return []
-    return [_opened(name.strip()) for name in named.split(",") if name.strip()]
+    return [_opened(name.strip(), profile) for name in named.split(",") if name.strip()]
 
 
-def _opened(name: str) -> Transport:
+def _opened(name: str, profile: str | None) -> Transport:
     ours: dict[str, Callable[[], Transport]] = {
-        "otlp": _otlp,
-        "otlp_proto_http": lambda: _otlp(_HTTP),
-        "otlp_proto_grpc": lambda: _otlp(_GRPC),
+        "otlp": lambda: _otlp(profile=profile),
+        "otlp_proto_http": lambda: _otlp(_HTTP, profile=profile),
+        "otlp_proto_grpc": lambda: _otlp(_GRPC, profile=profile),
     }
     try:
         return ours[name]() if name in ours else _installed(name)
@@ -58,12 +58,12 @@ def _installed(name: str) -> Transport:
     return exporter
 
 
-def _otlp(protocol: str = "") -> OtlpTransport:
+def _otlp(protocol: str = "", *, profile: str | None = None) -> OtlpTransport:
     full, endpoint = variable("ENDPOINT")
     protocol = protocol or _protocol(full, endpoint)
     url = _http_url(full, endpoint) if protocol == _HTTP else _grpc_url(endpoint)
     try:
-        return OtlpTransport(url)
+        return OtlpTransport(url, profile=profile)
     except TransportError as error:
         where = f"{full}={endpoint!r}: " if full else ""
         raise TransportError(f"{where}{error}") from error.__cause__

@@ -23,6 +23,7 @@ _OPTIONS = (
     "client_key",
     "client_certificate",
     "max_bytes",
+    "profile",
 )
 
 

@@ -33,7 +33,9 @@ _ADVICE = {
     401: "give credentials as headers",
     403: "give credentials as headers",
     404: "check the path, which should end in /v1/traces",
+    405: "check port and path: something else than a receiver of traces is there",
     415: "does it take OTLP protobuf?",
+    422: "does it ask for a header? MLflow wants x-mlflow-experiment-id: write profile=mlflow",
 }
 
 
@@ -136,11 +138,14 @@ def _read(response: Any) -> bytes:
 def _answer(response: Any, spans: int) -> Answer:
     status, headers, body = response.status_code, response.headers, _read(response)
     kind = headers.get("content-type", "")
-    if 200 <= status < 300:
+    if 200 <= status < 300 and "html" not in kind:
         return _taken(kind, body, spans)
     said = ": ".join(filter(None, (f"{status} {response.reason or ''}".strip(), _words(kind, body))))
     message = f"{said} ({_ADVICE[status]})" if status in _ADVICE else said
     cause = f"http_{status}"
+    if status < 300:
+        message += " (a page for people: is a proxy or a user interface at that port?)"
+        return Answer(verdict="never", cause="not_otlp", message=message)
     if status in _AGAIN:
         after = seconds_to_wait(headers.get("retry-after", ""))
         return Answer(verdict="again", cause=cause, message=message, retry_after=after)

@@ -13,6 +13,7 @@ from opentelemetry.util.re import parse_env_headers
 
 from mttp.errors import TransportError
 from mttp.transports.options import byte_count, checked_headers, headers, one_of, readable, seconds, take
+from mttp.transports.otlp.profiles import Profile, guessed, named
 
 __all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
 
@@ -50,6 +51,8 @@ class Settings:
     """File of this side's certificate."""
     max_bytes: int
     """The most bytes of one request, uncompressed."""
+    profile: Profile
+    """What listens there keeps of what it is sent."""
 
 
 def variable(name: str) -> tuple[str, str]:
@@ -68,19 +71,22 @@ def resolve(url: str, options: Mapping[str, object]) -> Settings:
     """
     parts = _split(url)
     protocol = "grpc" if parts.scheme.startswith("grpc") else "http"
-    given = {name: value for name, value in options.items() if name != "headers"}
+    chosen = options.get("profile")
+    profile = guessed(url) if chosen is None else named(chosen)
+    given = {name: value for name, value in options.items() if name not in ("headers", "profile")}
     found = _from_variables() | take(given, **_KNOWN)
     settings = Settings(
         protocol=protocol,
         endpoint=parts.netloc if protocol == "grpc" else url,
         secure=parts.scheme in ("https", "grpcs"),
-        headers=_headers_of_variable() | headers(options.get("headers")),
+        headers={**profile.headers, **_headers_of_variable(), **headers(options.get("headers"))},
         compression=found.get("compression", "none"),
         timeout=found.get("timeout", _TIMEOUT),
         certificate=found.get("certificate"),
         client_key=found.get("client_key"),
         client_certificate=found.get("client_certificate"),
-        max_bytes=found.get("max_bytes", _MAX_BYTES[protocol]),
+        max_bytes=found.get("max_bytes", min(_MAX_BYTES[protocol], profile.max_bytes or _MOST_BYTES)),
+        profile=profile,
     )
     _check_certificates(settings)
     return settings

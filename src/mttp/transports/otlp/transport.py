@@ -12,8 +12,8 @@ from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.codec.withholding import Withholding
 from mttp.refusal import Refused
+from mttp.transports.otlp import profiles
 from mttp.transports.otlp.answers import Sender
 from mttp.transports.otlp.batches import Export
 from mttp.transports.otlp.settings import TRACES_PATH, Settings, resolve
@@ -27,7 +27,7 @@ class OtlpTransport(SpanExporter):
     """
     Sends spans to an OTLP receiver: `http://` and `https://` URLs as they are, `grpc://` and `grpcs://`.
 
-    Every option that is not given follows the OTEL_EXPORTER_OTLP variables.
+    Every option that is not given follows the OTEL_EXPORTER_OTLP variables, and `profile` the address.
     Nothing is sent, and nothing connected, ahead of the first export.
     Raises TransportError where an option or a variable is wrong, or a file can't be read.
     """
@@ -44,8 +44,8 @@ class OtlpTransport(SpanExporter):
     """Seconds that the last spans may take."""
     segment_bytes: int = 2 * 2**20
     """What it is given at once, roughly."""
-    withholding = Withholding(content=False, max_elements=4096, max_episode_bytes=2**20)
-    """What is kept back of every span."""
+    withholding = profiles.named("collector").withholding
+    """What is kept back of every span, as the profile has it."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class OtlpTransport(SpanExporter):
         client_key: object = None,
         client_certificate: object = None,
         max_bytes: object = None,
+        profile: object = None,
     ) -> None:
         options = {
             "compression": compression,
@@ -67,10 +68,15 @@ class OtlpTransport(SpanExporter):
             "client_certificate": client_certificate,
             "max_bytes": max_bytes,
         }
-        self.settings = resolve(url, options | {"headers": headers})
+        self.settings = resolve(url, options | {"headers": headers, "profile": profile})
         """What the options and the variables come to."""
+        self.withholding = self.settings.profile.withholding
         self._url = url
-        self._given = [name for name, value in options.items() if value is not None]
+        self._given = {
+            name: getattr(self.settings, name) for name, value in options.items() if value is not None
+        }
+        if profile is not None:
+            self._given["profile"] = self.settings.profile.name
         self._said = ""
         self._begin()
 
@@ -80,12 +86,16 @@ class OtlpTransport(SpanExporter):
         self._closed = False
 
     @property
+    def profile(self) -> str:
+        """What listens there, as it was said or guessed."""
+        return self.settings.profile.name
+
+    @property
     def address(self) -> str | None:
         """Where another process finds the same receiver, without headers; None where no address says it."""
         if self.settings.protocol == "http" and not self._url.endswith(TRACES_PATH):
             return None
-        options = {name: getattr(self.settings, name) for name in self._given}
-        return f"{self._url}?{urlencode(options)}" if options else self._url
+        return f"{self._url}?{urlencode(self._given)}" if self._given else self._url
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send the spans; raises Refused where not all of them were taken."""

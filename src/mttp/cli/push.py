@@ -1,0 +1,163 @@
+"""`mttp push`: recorded files to an OTLP receiver, such as a collector, Jaeger, Tempo, Phoenix or MLflow."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mttp.cli.output import Json, Sources, print_json, progress, receiver
+from mttp.pushing import Push, Pushed, State, latest
+from mttp.reading.scanning import Scan
+from mttp.reading.sources import File, find
+from mttp.report.words import count, duration
+from mttp.transports.otlp import OtlpTransport
+
+__all__ = ["push"]
+
+_BAR_FROM = 1
+"""A push may wait for its receiver, so that a bar is worth its while however little there is."""
+
+
+def push(
+    paths: Sources,
+    *,
+    to: Annotated[
+        str, typer.Option("--to", metavar="URL", help="The receiver: http://HOST:4318 or grpc://HOST:4317.")
+    ],
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", help="What the receiver keeps, e.g. tempo; by default its address tells."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="Sent with every request; may be repeated."),
+    ] = None,
+    content: Annotated[
+        bool, typer.Option("--content", help="Send observations, actions, texts and the like, too.")
+    ] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Shift all times, so that the last span ends now.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="The most spans per second.")
+    ] = None,
+    patience: Annotated[
+        float, typer.Option("--patience", min=0, help="Seconds to try again where nothing is taken.")
+    ] = 30.0,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state", metavar="FILE", help="Where to note how far it has come.", show_default="beside"
+        ),
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, whatever an earlier push has sent.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but sending.")] = False,
+    json: Json = False,
+) -> None:
+    """
+    Send recorded spans to an OTLP receiver, with the ids and times that they have.
+
+    What the receiver does not keep is left out, and named on the span.
+    A push that breaks off goes on where it stopped when it is called again. Spans that arrive twice have the
+    same ids. The exit code is 1 if the receiver turned some of them down.
+
+    \b
+    Examples:
+      mttp push runs/cartpole.jsonl --to http://localhost:4318
+      mttp push runs/ --to http://localhost:6006 --content
+      mttp push runs/ --to grpc://tempo:4317 --profile tempo --now
+      mttp push 'runs/*.jsonl' --to http://localhost:4318 --rate 2000 --dry-run
+    """
+    transport = receiver(to, header=header, profile=profile)
+    withholding = replace(transport.withholding, content=content)
+    noted = State(state or _beside(paths, to), _about(paths, transport, content=content, now=now))
+    so_far = {} if restart or dry_run else noted.load()
+    shift = so_far.get("shift", time.time_ns() - latest(Scan(paths, arrays=False)) if now else 0)
+    job = Push(
+        transport=transport,
+        withholding=withholding,
+        shift=shift,
+        rate=rate,
+        patience=patience,
+        dry=dry_run,
+        on_trouble=lambda said: print(f"mttp: {said}", file=sys.stderr),
+        on_progress=None if dry_run else lambda pushed: noted.save(spans=pushed.spans, shift=shift),
+    )
+    began = time.monotonic()
+    with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
+        scan = Scan(paths, arrays=True, progress=advance)
+        job.run(scan, done=so_far.get("spans", 0))
+    transport.shutdown()
+    if not dry_run:
+        noted.remove()
+    document = _document(job, dry_run=dry_run, seconds=time.monotonic() - began)
+    if json:
+        print_json(document | {"problems": scan.problems})
+    else:
+        _tell(job, document)
+    if job.pushed.lost:
+        raise typer.Exit(1)
+
+
+def _files(paths: Sequence[str]) -> list[Path]:
+    return [item.path for item in find(list(paths)) if isinstance(item, File)]
+
+
+def _about(paths: Sequence[str], transport: OtlpTransport, **options: Any) -> dict[str, Any]:
+    """Which push it is: one of the same files, of the same size and age, to the same place."""
+    files = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in _files(paths)]
+    return {"files": files, "to": repr(transport), "profile": transport.profile, **options}
+
+
+def _beside(paths: Sequence[str], to: str) -> Path:
+    """A hidden file beside the first recording, or here where that is a trace store; one for each push."""
+    files = _files(paths)
+    digest = hashlib.sha256("\n".join([to, *paths]).encode()).hexdigest()[:8]
+    return (files[0].parent if files else Path()) / f".push-{digest}"
+
+
+def _document(job: Push, *, dry_run: bool, seconds: float) -> dict[str, Any]:
+    pushed: Pushed = job.pushed
+    left_out = [
+        {"attribute": key, "reason": why, "spans": number}
+        for (key, why), number in sorted(pushed.omitted.items())
+    ]
+    return {
+        "to": repr(job.transport),
+        "profile": job.transport.profile,
+        "dry_run": dry_run,
+        "spans": pushed.spans,
+        "resumed": pushed.resumed,
+        "traces": len(pushed.traces),
+        **({"bytes": pushed.bytes} if dry_run else {}),
+        "shifted_seconds": job.shift / 1e9,
+        "seconds": seconds,
+        "lost": dict(pushed.lost),
+        "message": pushed.message,
+        "left_out": left_out,
+    }
+
+
+def _tell(job: Push, document: dict[str, Any]) -> None:
+    pushed = job.pushed
+    verb = "would push" if document["dry_run"] else "pushed"
+    what = f"{count(pushed.spans - pushed.resumed, 'span')} of {count(len(pushed.traces), 'trace')}"
+    size = f", {pushed.bytes:,} bytes" if document["dry_run"] else ""
+    print(f"{verb} {what}{size} to {document['to']}, profile {document['profile']}")
+    if pushed.resumed:
+        print(f"an earlier push had sent {count(pushed.resumed, 'span')}")
+    if job.shift:
+        print(f"times are later by {duration(job.shift / 1e9)}")
+    for item in document["left_out"]:
+        print(f"  left out: {item['attribute']} of {count(item['spans'], 'span')} ({item['reason']})")
+    for cause, number in pushed.lost.items():
+        print(f"  turned down: {count(number, 'span')} ({cause}) {pushed.message}")

@@ -1,0 +1,145 @@
+"""What a store can't hold: long text, bytes, numbers that are none; each is taken out or cut, and named."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mttp.codec import tokens
+from mttp.codec.plain import Plain, to_json
+from mttp.semconv import attributes as a
+
+__all__ = [
+    "cut_texts",
+    "drop_binary",
+    "drop_huge_integers",
+    "drop_non_finite",
+    "has_binary",
+    "has_non_finite",
+    "is_nested",
+    "wire_bytes",
+    "write_nested",
+]
+
+_ARRAY_NAMES = {key: name for name, key in tokens.ARRAY_KEYS.items()}
+_ELEMENT_BYTES = 11
+"""What a double takes as an element of an OTLP array: nine bytes, and two for each of two lengths."""
+_MANY_DIGITS = re.compile(r"\d{19}")
+_INT64 = range(-(2**63), 2**63)
+_FRAME_BYTES = 8
+"""What a key and a value take beside themselves, roughly."""
+
+
+def has_binary(value: Plain) -> bool:
+    """Whether there are bytes in a value."""
+    if isinstance(value, (list, tuple)):
+        return any(map(has_binary, value))
+    return any(map(has_binary, value.values())) if isinstance(value, dict) else isinstance(value, bytes)
+
+
+def has_non_finite(value: Plain) -> bool:
+    """Whether NaN or an infinity is in a value."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "f" and not bool(np.isfinite(value).all())
+    if isinstance(value, dict):
+        return any(map(has_non_finite, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(has_non_finite, value))
+
+
+def is_nested(value: Plain) -> bool:
+    """Whether a value is a map, or a list of anything but values of one plain kind."""
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        return len(kinds) > 1 or bool(kinds & {list, tuple, dict, type(None)})
+    return isinstance(value, dict)
+
+
+def drop_binary(kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    """Take out every value with bytes in it."""
+    for key in [key for key, value in kept.items() if has_binary(value)]:
+        missing[key] = "bytes are not kept there"
+        del kept[key]
+
+
+def drop_non_finite(kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    """Take out every value with NaN or an infinity in it; of a token block the one array."""
+    for key in [key for key, value in kept.items() if has_non_finite(value)]:
+        missing[key] = "NaN and infinities are not kept there"
+        del kept[key]
+        if key in _ARRAY_NAMES and a.TOKEN_LAYOUT in kept:
+            rows = json.loads(kept[a.TOKEN_LAYOUT])
+            left = [row for row in rows if row[0] != _ARRAY_NAMES[key]]
+            kept[a.TOKEN_LAYOUT] = json.dumps(left, separators=(",", ":"))
+
+
+def write_nested(kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    """Write maps, and lists of several kinds, as JSON text."""
+    for key, value in kept.items():
+        if is_nested(value):
+            missing[key] = "written as JSON"
+            kept[key] = to_json(value, [])
+
+
+def drop_huge_integers(kept: dict[str, Plain], missing: dict[str, str]) -> None:
+    """Take out every JSON text with an integer of more than 64 bits in it."""
+    for key, value in list(kept.items()):
+        if isinstance(value, str) and _has_huge_integer(value):
+            missing[key] = "JSON with an integer of more than 64 bits can't be read there"
+            del kept[key]
+
+
+def _has_huge_integer(text: str) -> bool:
+    if _MANY_DIGITS.search(text) is None:
+        return False
+    try:
+        return _is_huge(json.loads(text))
+    except ValueError:  # it is no JSON, or has more digits than Python reads
+        return False
+
+
+def _is_huge(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_huge, value.values()))
+    return (
+        any(map(_is_huge, value)) if isinstance(value, list) else type(value) is int and value not in _INT64
+    )
+
+
+def cut_texts(kept: dict[str, Plain], missing: dict[str, str], max_bytes: int) -> None:
+    """Cut text that is longer; a document of JSON goes whole, since half of it says nothing."""
+    for key, value in list(kept.items()):
+        if not isinstance(value, str) or 4 * len(value) <= max_bytes:
+            continue
+        encoded = value.encode()
+        if len(encoded) <= max_bytes:
+            continue
+        if value[0] not in "[{":
+            kept[key] = encoded[:max_bytes].decode(errors="ignore")
+            missing[key] = f"cut to {max_bytes} of {len(encoded)} bytes"
+        elif key == a.TOKEN_LAYOUT:
+            tokens.leave_out(kept, f"{key} takes {len(encoded)} bytes, the limit is {max_bytes}")
+        else:
+            missing[key] = f"{len(encoded)} bytes, the limit is {max_bytes}"
+            del kept[key]
+
+
+def wire_bytes(value: Any) -> int:
+    """Bytes that a value takes in OTLP protobuf, roughly and rather more than less."""
+    if isinstance(value, np.ndarray):
+        return _FRAME_BYTES + _ELEMENT_BYTES * int(value.size)
+    if isinstance(value, str):
+        return _FRAME_BYTES + (len(value) if value.isascii() else len(value.encode()))
+    if isinstance(value, bytes):
+        return _FRAME_BYTES + len(value)
+    if isinstance(value, Mapping):
+        return sum(wire_bytes(key) + wire_bytes(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return _FRAME_BYTES + sum(map(wire_bytes, value))
+    return _FRAME_BYTES + _ELEMENT_BYTES

@@ -1,0 +1,130 @@
+"""The address of a trace store: where it is, and which traces are meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, urlsplit
+
+from mttp.errors import ReadError
+
+__all__ = ["Address"]
+
+_LIMIT = 1000
+_PORTS = {"jaeger": 16686, "tempo": 3200, "phoenix": 6006, "mlflow": 5000}
+_OWN = {
+    "jaeger": ("service", "tags", "start", "end"),
+    "tempo": ("q", "start", "end"),
+    "phoenix": ("project",),
+    "mlflow": ("experiment",),
+}
+_COMMON = ("run", "trace", "limit", "timeout", "tls", "headers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A parsed address."""
+
+    scheme: str
+    """Which store: jaeger, tempo, phoenix or mlflow."""
+    url: str
+    """Where its query API begins, without a slash at the end."""
+    run: str | None = None
+    """Traces of this run only."""
+    traces: tuple[str, ...] = ()
+    """These traces only, by their ids."""
+    limit: int = _LIMIT
+    """The most traces that are asked for."""
+    timeout: float = 30.0
+    """Seconds that one answer may take."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What only this store knows."""
+
+    def __str__(self) -> str:
+        return self.url
+
+    @classmethod
+    def parse(cls, given: str) -> Address:
+        """An address in its parts; raises ReadError where it is wrong."""
+        place, _, query = given.partition("?")
+        parts = _parts(place)
+        options = _options(query)
+        known = (*_COMMON, *_OWN[parts.scheme])
+        for name in options:
+            if name not in known:
+                raise ReadError(f"{place}: unknown option {name!r}; known are {', '.join(known)}")
+        _check_tags(place, options.get("tags", "{}"))
+        port = parts.port or _PORTS[parts.scheme]
+        secure = options.get("tls", "false").lower() in ("true", "1", "yes")
+        return cls(
+            scheme=parts.scheme,
+            url=f"{'https' if secure else 'http'}://{_host(parts.hostname)}:{port}{parts.path.rstrip('/')}",
+            run=options.get("run") or None,
+            traces=tuple(_trace_ids(options.get("trace", ""))),
+            limit=int(_number(place, "limit", options.get("limit", str(_LIMIT)))),
+            timeout=_number(place, "timeout", options.get("timeout", "30")),
+            headers=_headers(place, options.get("headers", "")),
+            options={name: options[name] for name in _OWN[parts.scheme] if name in options},
+        )
+
+
+def _parts(place: str):  # type: ignore[no-untyped-def]  # urllib's own type is generic in text and bytes
+    scheme = place.partition("://")[0]
+    try:
+        parts = urlsplit(place)
+        _ = parts.port
+    except ValueError as error:
+        raise ReadError(f"{place}: {error}; write {scheme}://HOST:{_PORTS[scheme]}") from error
+    if not parts.hostname:
+        raise ReadError(f"{place}: no host; write {scheme}://HOST:{_PORTS[scheme]}")
+    if "@" in parts.netloc:
+        raise ReadError(f"{scheme}://…: an address holds no credentials; give them as headers=NAME=VALUE")
+    return parts
+
+
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _options(query: str) -> dict[str, str]:
+    """The options; of a TraceQL query in braces everything up to the last one belongs to it."""
+    found: dict[str, str] = {}
+    begin = query.find("q={")
+    if begin >= 0 and (begin == 0 or query[begin - 1] == "&"):
+        end = query.rfind("}") + 1
+        found["q"] = query[begin + 2 : end]
+        query = query[:begin] + query[end:]
+    return {**dict(parse_qsl(query.strip("&"), keep_blank_values=True)), **found}
+
+
+def _trace_ids(given: str) -> list[str]:
+    return [item.strip().lower().zfill(32) for item in given.split(",") if item.strip()]
+
+
+def _check_tags(place: str, given: str) -> None:
+    try:
+        is_object = isinstance(json.loads(given), dict)
+    except ValueError:
+        is_object = False
+    if not is_object:
+        raise ReadError(f'{place}: option tags={given!r}: expected a JSON object, e.g. {{"error":"true"}}')
+
+
+def _number(place: str, name: str, given: str) -> float:
+    try:
+        number = float(given)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e9:
+        raise ReadError(f"{place}: option {name}={given!r}: expected a number above zero")
+    return number
+
+
+def _headers(place: str, given: str) -> dict[str, str]:
+    pairs = [item.partition("=") for item in given.split(",") if item.strip()]
+    if any(not equals for _, equals, _ in pairs):
+        raise ReadError(f"{place}: option headers: expected name=value, separated by commas")
+    return {name.strip(): value.strip() for name, _, value in pairs}

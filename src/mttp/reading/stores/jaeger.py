@@ -1,0 +1,232 @@
+"""Jaeger, and what answers as it does: found by its older API, read by its newer where there is one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from mttp.errors import ReadError
+from mttp.reading.stores import otlp
+from mttp.reading.stores.address import Address
+from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.store import Store
+from mttp.semconv import attributes as a
+from mttp.semconv.types import ATTRIBUTE_TYPES
+from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+
+__all__ = ["Jaeger", "open"]
+
+_KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
+_DTYPES = {
+    a.OBSERVATION_VALUE: a.OBSERVATION_DTYPE,
+    a.ACTION_VALUE: a.ACTION_DTYPE,
+    a.EPISODE_FINAL_OBSERVATION_VALUE: a.EPISODE_FINAL_OBSERVATION_DTYPE,
+}
+_OLDER = (
+    "this store answers by Jaeger's older API only: times are in microseconds, flags are gone, "
+    "and so are maps and lists of several kinds, which come as text"
+)
+
+
+def open(address: Address) -> Store:
+    """The Jaeger at an address."""
+    return Jaeger(address)
+
+
+class Jaeger(Store):
+    """Asks `/api/traces` for what there is, and `/api/v3/traces` for each trace as OTLP."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._found: dict[str, Any] = {}
+        """Traces as the search gave them, in Jaeger's JSON."""
+        self._decoded: dict[str, list[SpanRecord]] = {}
+        """Traces as the search gave them, where it had to be the newer one."""
+        self._has_newer = True
+
+    def search(self) -> Iterator[str]:
+        """By service, and by run where that is given."""
+        seen: set[str] = set()
+        for service in self._services():
+            try:
+                data = ask(self.address, "/api/traces", self._query(service)).get("data") or ()
+                found = {trace["traceID"].zfill(32): trace for trace in data}
+                self._found |= found
+                trace_ids = list(found)
+            except ReadError as error:  # one NaN among the traces is enough
+                trace_ids = self._search_newer(service, error)
+            for trace_id in trace_ids:
+                if trace_id not in seen:
+                    seen.add(trace_id)
+                    yield trace_id
+
+    def _search_newer(self, service: str, error: ReadError) -> list[str]:
+        """The traces of a service by the newer API, which knows no attributes; raises `error` without one."""
+        query = {
+            "query.service_name": service,
+            "query.start_time_min": self._moment("start"),
+            "query.start_time_max": self._moment("end"),
+            "query.search_depth": self.address.limit,
+        }
+        try:
+            answer = ask(self.address, "/api/v3/traces", query)
+        except Missing as missing:
+            if _IS_THERE in missing.said:
+                return []
+            raise error from None
+        except ReadError:
+            raise error from None
+        traces: dict[str, list[SpanRecord]] = {}
+        for span in otlp.spans(self.address.url, answer.get("result", answer)):
+            traces.setdefault(span.trace_id, []).append(span)
+        self._decoded |= {key: spans for key, spans in traces.items() if self._is_wanted(spans)}
+        return list(self._decoded)
+
+    def _is_wanted(self, spans: list[SpanRecord]) -> bool:
+        run = self.address.run
+        return run is None or any(span.attributes.get(a.RUN_ID) == run for span in spans)
+
+    def _moment(self, name: str) -> str:
+        microseconds = int(self.address.options.get(name, _ALL_TIME[name]))
+        return datetime.fromtimestamp(microseconds / 1e6, timezone.utc).isoformat().replace("+00:00", "Z")
+
+    def _services(self) -> list[str]:
+        if service := self.address.options.get("service"):
+            return [service]
+        found = ask(self.address, "/api/services").get("data") or []
+        return sorted(name for name in found if not name.startswith("jaeger"))
+
+    def _query(self, service: str) -> dict[str, Any]:
+        options = self.address.options
+        query: dict[str, Any] = {"service": service, "limit": self.address.limit}
+        tags = json.loads(options["tags"]) if "tags" in options else {}
+        if self.address.run:
+            tags[a.RUN_ID] = self.address.run
+        if tags:
+            query["tags"] = json.dumps(tags)
+        query |= {name: options[name] for name in ("start", "end") if name in options}
+        return query if {"start", "end"} & query.keys() else {**query, "lookback": "custom", **_ALL_TIME}
+
+    def trace(self, trace_id: str) -> list[SpanRecord]:
+        """As OTLP, with everything that it has; as Jaeger's own JSON where there is nothing else."""
+        if trace_id in self._decoded:
+            return self._decoded.pop(trace_id)
+        if self._has_newer:
+            try:
+                path = f"/api/v3/traces/{trace_id}"
+                answer = ask(self.address, path)
+                self._found.pop(trace_id, None)
+                return otlp.spans(f"{self.address.url}{path}", answer.get("result", answer))
+            except Missing as missing:
+                if _IS_THERE in missing.said:
+                    return []
+                self._has_newer = False
+                self.losses.append(_OLDER)
+        return self._by_older(trace_id)
+
+    def doubt(self, trace_id: str) -> str:
+        """The user interface asks the older API, which has no word for NaN."""
+        try:
+            ask(self.address, f"/api/traces/{trace_id}")
+        except ReadError as error:
+            return f"Jaeger's user interface can't show it: {error}"
+        return ""
+
+    def _by_older(self, trace_id: str) -> list[SpanRecord]:
+        found = self._found.pop(trace_id, None)
+        if found is None:
+            try:
+                data = ask(self.address, f"/api/traces/{trace_id}").get("data") or []
+            except Missing:
+                return []
+            found = next(iter(data), None)
+        return [] if found is None else _spans(found)
+
+
+_ALL_TIME = {"start": 0, "end": 4_102_444_800_000_000}
+"""In microseconds, to the year 2100; Jaeger looks two days back otherwise."""
+_IS_THERE = "httpCode"
+"""What a 404 of the newer API has in it, and one of nobody else's."""
+
+
+def _spans(trace: Mapping[str, Any]) -> list[SpanRecord]:
+    """A trace of Jaeger's own JSON."""
+    resources = {key: _resource(process) for key, process in (trace.get("processes") or {}).items()}
+    return [_span(span, resources.get(span.get("processID"), {})) for span in trace.get("spans") or ()]
+
+
+def _resource(process: Mapping[str, Any]) -> dict[str, Any]:
+    return {a.SERVICE_NAME: process.get("serviceName", ""), **_values(process.get("tags"))}
+
+
+def _span(span: Mapping[str, Any], resource: dict[str, Any]) -> SpanRecord:
+    values = _values(span.get("tags"))
+    start = int(span["startTime"]) * 1000
+    code = {"OK": 1, "ERROR": 2}.get(str(values.pop("otel.status_code", "")), 0)
+    if values.pop("error", None) is True:
+        code = 2
+    scope = Scope(
+        name=str(values.pop("otel.scope.name", values.pop("otel.library.name", ""))),
+        version=str(values.pop("otel.scope.version", values.pop("otel.library.version", ""))),
+        resource=resource,
+    )
+    values.pop("internal.span.format", None)
+    trace_id, references = span["traceID"].zfill(32), span.get("references") or ()
+    parents = [one for one in references if one["refType"] == "CHILD_OF" and _is_of(one, trace_id)]
+    return SpanRecord(
+        trace_id=trace_id,
+        span_id=span["spanID"].zfill(16),
+        parent_id=parents[0]["spanID"].zfill(16) if parents else "",
+        name=span.get("operationName", ""),
+        kind=_KINDS.get(str(values.pop("span.kind", "internal")), 0),
+        start_time=start,
+        end_time=start + int(span.get("duration", 0)) * 1000,
+        status_code=code,
+        status_message=str(values.pop("otel.status_description", "")),
+        trace_state=str(values.pop("w3c.tracestate", "")),
+        attributes=values,
+        events=[_event(log) for log in span.get("logs") or ()],
+        links=[
+            Link(one["traceID"].zfill(32), one["spanID"].zfill(16), {})
+            for one in references
+            if one not in parents[:1]
+        ],
+        scope=scope,
+    )
+
+
+def _is_of(reference: Mapping[str, Any], trace_id: str) -> bool:
+    return str(reference["traceID"]).zfill(32) == trace_id
+
+
+def _event(log: Mapping[str, Any]) -> SpanEvent:
+    values = _values(log.get("fields"))
+    return SpanEvent(str(values.pop("event", "")), int(log["timestamp"]) * 1000, values)
+
+
+def _values(tags: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """Tags by key; text that was an array is one again, where the convention says so."""
+    found = {tag["key"]: _value(tag) for tag in tags or ()}
+    return {key: _array(key, value, found) for key, value in found.items()}
+
+
+def _value(tag: Mapping[str, Any]) -> Any:
+    kind, value = tag["type"], tag["value"]
+    if kind == "int64":
+        return int(value)  # beyond 2**53 it comes as text
+    if kind == "float64":
+        return float(value)
+    return base64.b64decode(value) if kind == "binary" else value
+
+
+def _array(key: str, value: Any, found: Mapping[str, Any]) -> Any:
+    is_array = ATTRIBUTE_TYPES.get(key, "").endswith("[]") or (key in _DTYPES and _DTYPES[key] in found)
+    if not is_array or not isinstance(value, str) or not value.startswith("["):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:  # it was cut
+        return value

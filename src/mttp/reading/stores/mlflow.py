@@ -1,0 +1,73 @@
+"""MLflow: traces of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from mttp.codec.plain import to_json
+from mttp.reading.stores import otlp
+from mttp.reading.stores.address import Address
+from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.store import Store
+from mttp.semconv import attributes as a
+from mttp.semconv.types import ATTRIBUTE_TYPES
+from mttp.spans import SpanRecord
+
+__all__ = ["Mlflow", "open"]
+
+_PAGE = 100
+
+
+def open(address: Address) -> Store:
+    """The MLflow at an address."""
+    return Mlflow(address)
+
+
+class Mlflow(Store):
+    """Asks `/api/3.0/mlflow/traces/search`, and for each trace `/api/3.0/mlflow/traces/get`."""
+
+    def search(self) -> Iterator[str]:
+        """By run where that is given."""
+        experiment = self.address.options.get("experiment", "0")
+        asked: dict[str, Any] = {
+            "locations": [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}],
+            "max_results": _PAGE,
+        }
+        if self.address.run:
+            asked["filter"] = (
+                f"tags.`{a.RUN_ID}` = '{self.address.run}'"  # tags are the resource's attributes
+            )
+        while True:
+            answer = ask(self.address, "/api/3.0/mlflow/traces/search", body=asked)
+            for trace in answer.get("traces") or ():
+                yield str(trace["trace_id"]).removeprefix("tr-")
+            if not (token := answer.get("next_page_token")):
+                return
+            asked["page_token"] = token
+
+    def trace(self, trace_id: str) -> list[SpanRecord]:
+        """All of its spans, which come without resource and scope."""
+        path = "/api/3.0/mlflow/traces/get"
+        try:
+            answer = ask(self.address, path, {"trace_id": f"tr-{trace_id}", "allow_partial": "true"})
+        except Missing:
+            return []
+        found = (answer.get("trace") or {}).get("spans") or []
+        document = {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
+        return [_restored(span) for span in otlp.spans(f"{self.address.url}{path}", document)]
+
+
+def _restored(span: SpanRecord) -> SpanRecord:
+    """The span without MLflow's own attributes, and with text where the convention has it."""
+    values = {
+        key: to_json(value, []) if _is_text(key) and not isinstance(value, str) else value
+        for key, value in span.attributes.items()
+        if not key.startswith("mlflow.")
+    }
+    return replace(span, attributes=values)
+
+
+def _is_text(key: str) -> bool:
+    return ATTRIBUTE_TYPES.get(key) == "string"

@@ -1,0 +1,67 @@
+"""Spans of OTLP JSON as stores spell it: ids in hexadecimal or base64, fields in snake case."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from mttp.errors import ReadError
+from mttp.spans import SpanRecord
+from mttp.wire.otlp_json_decode import decode_line
+
+__all__ = ["spans"]
+
+_CAPITAL = re.compile(r"_([a-z])")
+_IDS = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+
+
+def spans(where: str, document: Any) -> list[SpanRecord]:
+    """
+    The spans of a TracesData, whose blocks may be called batches.
+
+    Raises ReadError where it is none.
+    """
+    found = _spelled(document) if isinstance(document, dict) else {}
+    blocks = found.get("resourceSpans", found.get("batches"))
+    if not isinstance(blocks, list):
+        raise ReadError(f"{where} answers no traces: {json.dumps(document)[:200]}")
+    for span in _spans(blocks):
+        _spell_ids(span)
+        for link in span.get("links") or ():
+            _spell_ids(link)
+    return decode_line(json.dumps({"resourceSpans": blocks}).encode())
+
+
+def _spans(blocks: list[Any]) -> Iterator[dict[str, Any]]:
+    for block in blocks:
+        for scope in block.get("scopeSpans") or ():
+            yield from scope.get("spans") or ()
+
+
+def _spell_ids(item: dict[str, Any]) -> None:
+    """Ids in hexadecimal, in place; protobuf's own JSON has base64, which here always ends in padding."""
+    for name, size in _IDS.items():
+        given = item.get(name) or ""
+        if given.endswith("="):
+            with suppress(binascii.Error):  # what it is instead is said by whoever decodes it
+                given = base64.b64decode(given).hex()
+        if given:
+            item[name] = given.zfill(2 * size)
+        else:
+            item.pop(name, None)
+
+
+def _spelled(item: Any) -> Any:
+    """The same in OTLP JSON's own names, without what is null."""
+    if isinstance(item, dict):
+        return {
+            _CAPITAL.sub(lambda found: found[1].upper(), key): _spelled(value)
+            for key, value in item.items()
+            if value is not None
+        }
+    return [_spelled(value) for value in item] if isinstance(item, list) else item

@@ -1,0 +1,59 @@
+"""Phoenix: spans of a project, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mttp.reading.stores import otlp
+from mttp.reading.stores.address import Address
+from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.store import Store
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+__all__ = ["Phoenix", "open"]
+
+_PAGE = 1000
+
+
+def open(address: Address) -> Store:
+    """The Phoenix at an address."""
+    return Phoenix(address)
+
+
+class Phoenix(Store):
+    """Asks `/v1/projects/PROJECT/spans/otlpv1`, which gives spans without resource, scope, kind and links."""
+
+    def search(self) -> Iterator[str]:
+        """By run where that is given, each trace as its first span is met."""
+        seen: set[str] = set()
+        of_run = {"attribute": f"{a.RUN_ID}:{self.address.run}"} if self.address.run else {}
+        for page in self._pages(parent_id="null", **of_run):
+            for span in page:
+                trace_id = str(span["trace_id"])
+                if trace_id not in seen:
+                    seen.add(trace_id)
+                    yield trace_id
+
+    def trace(self, trace_id: str) -> list[SpanRecord]:
+        """All of its spans."""
+        try:
+            found = [span for page in self._pages(trace_id=trace_id) for span in page]
+        except Missing:
+            return []
+        document = {"resourceSpans": [{"scopeSpans": [{"spans": found[::-1]}]}]}  # the newest come first
+        return otlp.spans(self.address.url, document)
+
+    def _pages(self, **filters: str) -> Iterator[list[dict[str, Any]]]:
+        project = self.address.options.get("project", "default")
+        cursor: str | None = None
+        while True:
+            page = {"cursor": cursor} if cursor else {}
+            answer = ask(
+                self.address, f"/v1/projects/{project}/spans/otlpv1", {"limit": _PAGE, **filters, **page}
+            )
+            yield answer.get("data") or []
+            cursor = answer.get("next_cursor")
+            if not cursor:
+                return

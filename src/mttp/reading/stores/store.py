@@ -1,0 +1,84 @@
+"""What every trace store is to a reader."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from mttp.errors import ReadError
+from mttp.reading.stores.address import Address
+from mttp.spans import SpanRecord
+
+__all__ = ["Store"]
+
+_FAILURES = 3
+"""So many traces in a row that can't be had are the store's own trouble."""
+
+
+class Store(ABC):
+    """A trace store's query API, asked when its spans are."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.losses: list[str] = []
+        """What the store is seen to have lost, or not to have given, in a sentence each."""
+
+    def __repr__(self) -> str:
+        return f"{self.address.scheme}:{self.address.url}"
+
+    def records(self) -> Iterator[SpanRecord]:
+        """
+        The spans of the traces that the address means, trace by trace.
+
+        Raises ReadError where the store can't be asked, or has none of them.
+        """
+        found = failed = 0
+        for trace_id in self.address.traces or self._limited(self.search()):
+            try:
+                spans = self.trace(trace_id)
+            except ReadError as error:
+                failed += 1
+                if failed == _FAILURES:  # then it is not about the traces
+                    raise
+                self.losses.append(f"trace {trace_id} can't be had: {error}")
+                continue
+            found, failed = found + bool(spans), 0
+            for span in spans:
+                self._look_for_losses(span)
+                yield span
+        if not found:
+            raise ReadError(self.losses[0] if self.losses else f"{self.address}: {self.nothing()}")
+
+    def _limited(self, trace_ids: Iterator[str]) -> Iterator[str]:
+        count = 0
+        for count, trace_id in enumerate(trace_ids, start=1):
+            if count > self.address.limit:
+                break
+            yield trace_id
+        if count >= self.address.limit:
+            self.losses.append(
+                f"{self.address.limit:,} traces were found, and no more are asked for; limit=N asks for more"
+            )
+
+    def _look_for_losses(self, span: SpanRecord) -> None:
+        if span.dropped_attributes:
+            self.losses.append(
+                f"span {span.name!r} ({span.span_id}) lost {span.dropped_attributes} attributes"
+            )
+
+    @abstractmethod
+    def search(self) -> Iterator[str]:
+        """Ids of the traces that the address means."""
+
+    @abstractmethod
+    def trace(self, trace_id: str) -> list[SpanRecord]:
+        """The spans of a trace, none where the store does not have it."""
+
+    def doubt(self, trace_id: str) -> str:  # noqa: ARG002 - for those who have any
+        """Why people may not see a trace that this reader got whole; empty where they do."""
+        return ""
+
+    def nothing(self) -> str:
+        """What is said where no trace was found."""
+        of = f" of run {self.address.run}" if self.address.run else ""
+        return f"no trace{of} was found there; check the address and how far back it keeps traces"

@@ -1,0 +1,81 @@
+"""Tempo: found by TraceQL, read trace by trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from mttp.reading.stores import otlp
+from mttp.reading.stores.address import Address
+from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.store import Store
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+__all__ = ["Tempo", "open"]
+
+CUT_BYTES = 2048
+"""Where Tempo cuts a text, unless it was set up otherwise."""
+_DAYS_BACK = 7
+"""A search spans no more than a week, unless Tempo was set up otherwise."""
+
+
+def open(address: Address) -> Store:
+    """The Tempo at an address."""
+    return Tempo(address)
+
+
+class Tempo(Store):
+    """Asks `/api/search` for what there is, and `/api/v2/traces` for each trace."""
+
+    def search(self) -> Iterator[str]:
+        """By the query, else by run, else whatever mttp recorded."""
+        for found in ask(self.address, "/api/search", self._query()).get("traces") or ():
+            yield str(found["traceID"]).lower().zfill(32)
+
+    def _query(self) -> dict[str, str]:
+        options, now = self.address.options, int(time.time())
+        return {
+            "q": options.get("q") or self._of_run(),
+            "limit": str(self.address.limit),
+            "start": options.get("start") or str(now - _DAYS_BACK * 86400),
+            "end": options.get("end") or str(now),
+            "spss": "1",
+        }
+
+    def _of_run(self) -> str:
+        wanted = "!= nil" if self.address.run is None else f'= "{self.address.run}"'
+        return f"{{ span.{a.RUN_ID} {wanted} }}"
+
+    def trace(self, trace_id: str) -> list[SpanRecord]:
+        """The trace, from wherever Tempo has it; a part of it where it says so."""
+        path = f"/api/v2/traces/{trace_id}"
+        try:
+            answer = ask(self.address, path)
+        except Missing:
+            return []
+        if answer.get("status") == "PARTIAL":
+            self.losses.append(f"trace {trace_id} is there in part only: {answer.get('message', '')}")
+        trace = answer.get("trace")
+        if not trace:
+            return []
+        return otlp.spans(f"{self.address.url}{path}", trace)
+
+    def _look_for_losses(self, span: SpanRecord) -> None:
+        super()._look_for_losses(span)
+        named = {str(said).partition(": ")[0] for said in span.attributes.get(a.OMISSIONS) or ()}
+        for key, value in span.attributes.items():
+            if isinstance(value, str) and key not in named and len(value.encode()) == CUT_BYTES:
+                self.losses.append(
+                    f"{key} of span {span.name!r} ({span.span_id}) is {CUT_BYTES:,} bytes long, "
+                    "where Tempo cuts a text: the rest of it is lost; send with profile=tempo"
+                )
+
+    def nothing(self) -> str:
+        """It also says what was asked for."""
+        if self.address.traces:
+            return "it has none of these traces"
+        return (
+            f"no trace was found by {self._query()['q']} in the last {_DAYS_BACK} days; "
+            "start=SECONDS and end=SECONDS, since 1970, look elsewhere"
+        )

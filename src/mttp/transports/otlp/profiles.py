@@ -1,0 +1,110 @@
+"""What trace stores keep of what they are sent, so that what they would lose is said instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from mttp.codec.withholding import Withholding
+from mttp.errors import TransportError
+
+__all__ = ["PROFILES", "Profile", "guessed", "named"]
+
+_MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One store's ways, as far as they change what it should be sent."""
+
+    name: str
+    """What it is called in `profile=`."""
+    withholding: Withholding
+    """What is kept back of every span; each omission is named on it."""
+    max_bytes: int | None = None
+    """The most bytes of one request, where that is less than a collector takes."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with every request that does not say otherwise."""
+
+
+_COLLECTOR = Profile(
+    name="collector",
+    withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB),
+)
+_JAEGER = Profile(  # its JSON has no NaN: a trace with one can't be looked at
+    name="jaeger",
+    withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB, non_finite=False),
+)
+_TEMPO = Profile(  # cuts text at 2,048 bytes, and refuses what makes a trace larger than 5 MB
+    name="tempo",
+    withholding=Withholding(content=False, max_elements=4096, max_text_bytes=2048, max_trace_bytes=4_500_000),
+    max_bytes=4 * _MIB - 2**14,
+)
+_PHOENIX = Profile(  # loses a span with bytes and an attribute with NaN, and takes maps to pieces
+    name="phoenix",
+    withholding=Withholding(
+        content=False,
+        max_elements=4096,
+        max_episode_bytes=_MIB,
+        binary=False,
+        non_finite=False,
+        nested=False,
+    ),
+)
+_MLFLOW = Profile(
+    # Refuses requests that name no experiment, 0 being always there; writes bytes as Python's repr;
+    # parses text that is JSON, and then can't give the trace back where an integer in it is too large.
+    name="mlflow",
+    withholding=Withholding(
+        content=False,
+        max_elements=4096,
+        max_episode_bytes=_MIB,
+        binary=False,
+        huge_integers=False,
+    ),
+    headers={"x-mlflow-experiment-id": "0"},
+)
+_STRICT = Profile(  # the least of all, VictoriaTraces' two megabytes and no NaN among them
+    name="strict",
+    withholding=Withholding(
+        content=False,
+        max_elements=1000,
+        max_text_bytes=1024,
+        binary=False,
+        non_finite=False,
+        nested=False,
+        huge_integers=False,
+        max_trace_bytes=1_800_000,
+    ),
+    max_bytes=_MIB,
+)
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    profile.name: profile for profile in (_COLLECTOR, _JAEGER, _TEMPO, _PHOENIX, _MLFLOW, _STRICT)
+}
+"""The profiles by name."""
+
+_PORTS: Final = {6006: "phoenix", 5000: "mlflow", 10428: "strict"}
+_HOSTS: Final = {"jaeger": "jaeger", "tempo": "tempo", "phoenix": "phoenix", "mlflow": "mlflow"}
+_VICTORIA_TRACES: Final = "/insert/opentelemetry"
+
+
+def named(name: object) -> Profile:
+    """The profile of a name; raises TransportError where there is none."""
+    if not isinstance(name, str) or name not in PROFILES:
+        raise TransportError(f"unknown profile {name!r}; known are {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def guessed(url: str) -> Profile:
+    """What listens at an address, as its host's name, path or port tells; otherwise a collector."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    for word, name in _HOSTS.items():
+        if word in host:
+            return PROFILES[name]
+    if parts.path.startswith(_VICTORIA_TRACES):
+        return _STRICT
+    return PROFILES[_PORTS.get(parts.port or 0, "collector")]

@@ -1,0 +1,297 @@
+"""`mttp push`: a recording in a receiver, as it was recorded, and from where an earlier push stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from specimen import EVERYTHING
+from stores import TempoServer, serving
+from typer.testing import CliRunner
+
+import mttp
+from mttp import configuration
+from mttp.cli.app import app
+from mttp.codec.profiles import arrays, full, packed, unpacked
+from mttp.episodes import same
+from mttp.semconv import attributes as a
+from mttp.testing import Behaviour, OtlpReceiver, assert_same
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    """A receiver with a collector's limits."""
+    with OtlpReceiver() as opened:
+        yield opened
+
+
+@pytest.fixture
+def recording() -> str:
+    """A file with one episode that uses everything, and one of packed steps."""
+    with mttp.configure("file://runs/a.jsonl", steps="packed", run="pushed") as session:
+        session.record(EVERYTHING)
+        with mttp.episode(env="long") as episode:
+            for number in range(1500):
+                with episode.step() as step:
+                    step.action(np.array([number, 1.0], np.float32))
+                    step.reward(1.0)
+    assert session.close()
+    configuration.forget()
+    return "runs/a.jsonl"
+
+
+def push(*arguments: str, code: int = 0) -> Any:
+    """The command's result, which exits so."""
+    result = CliRunner().invoke(app, ["push", *arguments], prog_name="mttp")
+
+    assert code == result.exit_code, result.output + result.stderr
+    return result
+
+
+def assert_all_there(recording: str, receiver: OtlpReceiver) -> None:
+    """The receiver has the episodes of the recording, whole."""
+    expected, found = mttp.read(recording), mttp.read(receiver)
+
+    assert ([], len(expected)) == (found.problems, len(found))
+    for one, other in zip(expected, found, strict=True):
+        assert_same(one, other)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_what_was_recorded_arrives_with_its_ids_and_times(
+    recording: str, receiver: OtlpReceiver, protocol: str
+) -> None:
+    """
+    Packed arrays arrive as arrays, which any store can show; nothing is left behind beside the file.
+    """
+    to = receiver.http_address if protocol == "http" else receiver.grpc_address
+
+    said = push(recording, "--to", to, "--content", "--profile", "collector").stdout
+
+    assert "of 3 traces to " in said
+    assert_all_there(recording, receiver)
+    assert ["a.jsonl"] == [path.name for path in Path("runs").iterdir()]
+    assert all(a.TOKEN_DATA not in record.attributes for record in receiver.records())
+
+
+def test_content_stays_at_home_unless_it_is_asked_for(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    As with a session that sends: what is missing is said, on the span and by the command.
+    """
+    said = push(recording, "--to", receiver.http_address).stdout
+
+    assert "left out: mttp.inputs.json of 1 span (content is off)" in said
+    episode = mttp.read(receiver).episodes[0]
+    assert (None, True) == (episode.inputs, f"{a.INPUTS_JSON}: content is off" in episode.omissions)
+
+
+def test_a_profile_is_applied(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    No bytes and no NaN reach a store that would lose them.
+    """
+    document = json.loads(
+        push(recording, "--to", receiver.http_address, "--profile", "phoenix", "--content", "--json").stdout
+    )
+
+    assert ("phoenix", {}) == (document["profile"], document["lost"])
+    reasons = {item["reason"] for item in document["left_out"]}
+    assert {"bytes are not kept there", "NaN and infinities are not kept there"} <= reasons
+
+
+def test_now_moves_every_time_by_the_same(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    Some stores refuse old spans: ids, durations and steps stay as they are.
+    """
+    document = json.loads(
+        push(recording, "--to", receiver.http_address, "--content", "--now", "--json").stdout
+    )
+
+    before, after = mttp.read(recording).episodes, mttp.read(receiver).episodes
+    by = after[0].start_time - before[0].start_time
+    assert by == round(document["shifted_seconds"] * 1e9) > 0
+    for one, other in zip(before, after, strict=True):
+        assert (one.trace_id, by) == (other.trace_id, other.end_time - one.end_time)
+        assert {by} == {
+            now.start_time - then.start_time for then, now in zip(one.steps, other.steps, strict=True)
+        }
+
+
+def test_a_push_that_breaks_off_goes_on_where_it_stopped(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What was delivered is not sent again, and then nothing of it is remembered.
+    """
+    monkeypatch.setattr("mttp.pushing.BATCH_SPANS", 5)
+    receiver.behave(Behaviour(), Behaviour(), Behaviour(status=503), forever=True)
+    arguments = (recording, "--to", receiver.http_address, "--content", "--patience", "0")
+
+    broken = push(*arguments, code=2)
+    assert "503" in broken.stderr
+    assert "10 spans are done with, and the same command goes on from there" in broken.stderr
+    receiver.behave()
+
+    document = json.loads(push(*arguments, "--json").stdout)
+
+    assert 10 == document["resumed"]
+    assert_all_there(recording, receiver)
+    assert 0 == mttp.read(receiver).duplicates
+    assert ["a.jsonl"] == [path.name for path in Path("runs").iterdir()]
+
+
+def test_a_state_of_another_push_is_not_taken_for_this_one(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    A file that has changed since is another; --restart begins anew.
+    """
+    Path("state").write_text(json.dumps({"about": {"files": []}, "so_far": {"spans": 3}}))
+    arguments = (recording, "--to", receiver.http_address, "--content", "--state", "state")
+
+    assert "state is of a push of something else" in push(*arguments, code=2).stderr
+    Path("state").write_text("{")
+    assert "state is no state of a push" in push(*arguments, code=2).stderr
+    push(*arguments, "--restart")
+    assert_all_there(recording, receiver)
+
+
+def test_what_one_store_has_can_be_pushed_to_another(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    A source is whatever is read.
+    """
+    with serving(TempoServer()) as place:
+        push(recording, "--to", f"http://{place}", "--content", "--profile", "tempo")
+        push(f"tempo://{place}", "--to", receiver.http_address, "--content")
+
+    assert ([], 2) == (mttp.read(receiver).problems, len(mttp.read(receiver)))
+
+
+def test_a_dry_run_sends_nothing(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    It says how much there is, and what would be left out.
+    """
+    document = json.loads(push(recording, "--to", receiver.http_address, "--dry-run", "--json").stdout)
+
+    assert [] == receiver.requests
+    assert (True, 3) == (document["dry_run"], document["traces"])
+    assert document["bytes"] > 10_000
+
+
+def test_a_busy_receiver_is_tried_again(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    After as long as it asks for.
+    """
+    receiver.behave(Behaviour(status=429, retry_after=0, message="slower"))
+
+    said = push(recording, "--to", receiver.http_address, "--content").stderr
+
+    assert "429" in said
+    assert "slower" in said
+    assert "trying again" in said
+    assert_all_there(recording, receiver)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (Behaviour(status=401), ["401", "give credentials as headers"]),
+        (Behaviour(status=405), ["405", "check port and path"]),
+        (Behaviour(status=422), ["422", "profile=mlflow"]),
+    ],
+    ids=["401", "405", "422"],
+)
+def test_what_would_be_turned_down_anyway_stops_at_once(
+    recording: str, receiver: OtlpReceiver, behaviour: Behaviour, words: list[str]
+) -> None:
+    """
+    The message says what came back and what to try.
+    """
+    receiver.behave(behaviour, forever=True)
+
+    said = push(recording, "--to", receiver.http_address, code=2).stderr
+
+    assert [] == [word for word in ["nothing was taken", receiver.http_address, *words] if word not in said]
+
+
+def test_spans_that_are_turned_down_are_counted(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    The rest is sent, and the exit code says that not everything was taken.
+    """
+    receiver.behave(Behaviour(rejected=3, message="too old"))
+
+    said = push(recording, "--to", receiver.http_address, code=1).stdout
+
+    assert "turned down: 3 spans (partial_success)" in said
+    assert "too old" in said
+
+
+def test_nobody_listens() -> None:
+    """
+    It says so, and that nothing has been sent.
+    """
+    with mttp.configure("file://b.jsonl"), mttp.episode():
+        pass
+
+    said = push("b.jsonl", "--to", "http://127.0.0.1:1", "--patience", "0", code=2).stderr
+
+    assert "http://127.0.0.1:1/v1/traces" in said
+    assert "0 spans are done with" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--to", "localhost:4318"), "'localhost:4318' is no receiver; write http://HOST:4318"),
+        (("--to", "file://x.jsonl"), "is no receiver"),
+        (("--to", "http://h:1", "--profile", "grafana"), "unknown profile 'grafana'; known are collector"),
+        (("--to", "http://h:1", "--header", "secret"), "--header is NAME=VALUE"),
+    ],
+)
+def test_wrong_use_is_said(recording: str, arguments: tuple[str, ...], words: str) -> None:
+    """
+    Before anything is read or sent.
+    """
+    assert words in push(recording, *arguments, code=2).stderr
+
+
+def test_a_rate_slows_it_down(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It waits for what is due after each batch.
+    """
+    slept: list[float] = []
+    monkeypatch.setattr("mttp.pushing.sleep", slept.append)
+    monkeypatch.setattr("mttp.pushing.monotonic", lambda: 0.0)
+
+    document = json.loads(push(recording, "--to", receiver.http_address, "--rate", "10", "--json").stdout)
+
+    assert [document["spans"] / 10] == slept
+
+
+@pytest.mark.parametrize("profile", [packed, arrays, full])
+def test_unpacking_gives_the_arrays_that_were_packed(recording: str, profile: Any) -> None:
+    """
+    Of every span, in whichever form it was delivered.
+    """
+    for record in mttp.scan(recording, arrays=True):
+        recorded = unpacked(record.attributes)
+        again = unpacked(profile(recorded))
+
+        assert [] == [key for key in recorded if not same(recorded[key], again.get(key))]
+        assert recorded.keys() == again.keys()
+
+
+def test_a_page_for_people_is_no_receiver() -> None:
+    """
+    A proxy or a user interface answers 200 to anything, and takes nothing.
+    """
+    with mttp.configure("file://c.jsonl"), mttp.episode():
+        pass
+
+    with serving(lambda asked: (200, "text/html; charset=utf-8", b"<html>Welcome</html>")) as place:
+        said = push("c.jsonl", "--to", f"http://{place}", code=2).stderr
+
+    assert "Welcome</html> (a page for people: is a proxy or a user interface at that port?)" in said

@@ -1,0 +1,372 @@
+"""What `collector-config` holds: known keys, known names, queries that parse; no container is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from collector_config.components import Config
+from pydantic import ValidationError
+
+from mttp.semconv import metrics
+from mttp.semconv import spans as names
+from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / "collector-config"
+FILES = sorted(HOME.rglob("*.yaml"))
+COLLECTORS = [path for path in FILES if "\nservice:\n" in path.read_text()]
+DASHBOARDS = sorted((HOME / "dev/grafana/dashboards").glob("*.json"))
+DOCS = [ROOT / "docs" / name for name in ("jaeger.md", "tempo.md")]
+ATTRIBUTE = re.compile(r"\b(?:mttp|gen_ai|error)\.[a-z0-9_.]*[a-z0-9_]")
+
+
+def relative(path: Path) -> str:
+    """How a path is shown."""
+    return str(path.relative_to(ROOT))
+
+
+def is_known(name: str) -> bool:
+    """Whether the registry has an attribute of this name, a template's included."""
+    return name in ATTRIBUTE_TYPES or any(name.startswith(f"{prefix}.") for prefix in TEMPLATE_TYPES)
+
+
+def in_prometheus(name: str) -> set[str]:
+    """What Prometheus calls a metric: the parts of a histogram each have a name."""
+    instrument = metrics.INSTRUMENTS[name]
+    unit = {"s": "_seconds", "By": "_bytes"}.get(instrument.unit, "")
+    plain = name.replace(".", "_") + unit
+    if instrument.kind == "histogram":
+        return {f"{plain}_{part}" for part in ("bucket", "sum", "count")}
+    return {f"{plain}_total"} if instrument.kind == "counter" else {plain}
+
+
+IN_PROMETHEUS = {known: name for name in metrics.INSTRUMENTS for known in in_prometheus(name)}
+
+
+def dashboard(path: Path) -> dict[str, Any]:
+    """A dashboard."""
+    return dict(json.loads(path.read_text()))
+
+
+def targets(path: Path) -> Iterator[dict[str, Any]]:
+    """The queries of a dashboard."""
+    for panel in dashboard(path)["panels"]:
+        yield from panel["targets"]
+
+
+def promql() -> list[tuple[str, str]]:
+    """Every PromQL expression, with the dashboard that it is in and its variables filled in."""
+    found = [
+        (path.name, target["expr"]) for path in DASHBOARDS for target in targets(path) if "expr" in target
+    ]
+    return [(where, re.sub(r"\$\w+", ".*", expr)) for where, expr in found]
+
+
+def traceql() -> list[tuple[str, str]]:
+    """Every TraceQL query, of dashboards and of the documentation."""
+    found = [
+        (path.name, target["query"])
+        for path in DASHBOARDS
+        for target in targets(path)
+        if target.get("queryType") == "traceql"
+    ]
+    documented = re.findall(r"^```traceql\n(.*?)^```", (ROOT / "docs/tempo.md").read_text(), re.M | re.S)
+    return [*found, *(("tempo.md", line) for block in documented for line in block.splitlines() if line)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_each_file_opens_with_what_it_is_for(path: Path) -> None:
+    """
+    And is YAML.
+    """
+    assert path.read_text().startswith("# ")
+    assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+@pytest.mark.parametrize("path", COLLECTORS, ids=relative)
+def test_a_collector_knows_every_key(path: Path) -> None:
+    """
+    Components by their current names, with keys that they have, in pipelines that name what is there.
+    """
+    Config.model_validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"exporters": {"otlp": {"endpoint": "x"}}},
+        {"exporters": {"otlp_grpc": {"endpoint": "x", "sending_que": {}}}},
+        {"receivers": {"otlp": {"protocols": {"grpc": {}}}}},
+        {"processors": {"memory_limiter": {"check_interval": 1}}},
+        {"processors": {"unused/x": {}}},
+    ],
+)
+def test_a_wrong_key_is_found(wrong: dict[str, Any]) -> None:
+    """
+    Otherwise the test above would hold of anything.
+    """
+    good = yaml.safe_load((HOME / "agent.yaml").read_text())
+
+    with pytest.raises(ValidationError):
+        Config.model_validate({**good, **wrong})
+
+
+@pytest.mark.parametrize("path", COLLECTORS, ids=relative)
+def test_memory_is_limited_before_anything_else_is_done(path: Path) -> None:
+    """
+    A processor that holds spans back would fill it first.
+    """
+    pipelines = yaml.safe_load(path.read_text())["service"]["pipelines"]
+
+    for name, pipeline in pipelines.items():
+        if name != "metrics/spans":
+            assert "memory_limiter" == pipeline["processors"][0]
+
+
+def test_metrics_are_made_before_anything_is_sampled() -> None:
+    """
+    The sampler makes none, and what makes them samples nothing.
+    """
+    balancer, sampler = (
+        yaml.safe_load((HOME / f"gateway-{name}.yaml").read_text()) for name in ("lb", "sampler")
+    )
+
+    assert "signal_to_metrics" in balancer["service"]["pipelines"]["traces"]["exporters"]
+    assert "connectors" not in sampler
+    assert ["memory_limiter"] == list(balancer["processors"])
+
+
+def test_the_development_stack_makes_the_metrics_that_the_gateway_makes() -> None:
+    """
+    What was tried on one machine is what will be seen of the cluster.
+    """
+    one, other = (
+        yaml.safe_load((HOME / name).read_text())["connectors"]
+        for name in ("gateway-lb.yaml", "dev/collector.yaml")
+    )
+
+    assert one == other
+
+
+@pytest.mark.parametrize("path", [*COLLECTORS, *DASHBOARDS, *HOME.rglob("*.sql"), *DOCS], ids=relative)
+def test_every_attribute_and_metric_exists(path: Path) -> None:
+    """
+    Whatever a condition, a query, a table or a dashboard names is in the registry.
+    """
+    text = re.sub(r"mttp\.spans\b", "", path.read_text()) if path.suffix == ".sql" else path.read_text()
+    text = re.sub(r"`?mttp\.(Route|configure|read|summarize|scan)\b", "", text)
+    found = set(ATTRIBUTE.findall(text)) - {"mttp.jsonl"}
+
+    wrong = [name for name in sorted(found) if not is_known(name) and name not in metrics.INSTRUMENTS]
+    prefixes = {"mttp.reward.score", "mttp.metadata", "mttp.metric"}
+    assert [] == [name for name in wrong if name not in prefixes]
+
+
+def test_a_metric_that_is_made_of_spans_is_the_one_that_training_emits() -> None:
+    """
+    By name, unit, kind, and dimensions.
+    """
+    made = yaml.safe_load((HOME / "gateway-lb.yaml").read_text())["connectors"]["signal_to_metrics"]["spans"]
+
+    for metric in made:
+        instrument = metrics.INSTRUMENTS[metric["name"]]
+        kind = "histogram" if "histogram" in metric else "counter"
+        assert (instrument.unit, instrument.kind, instrument.description) == (
+            metric["unit"],
+            kind,
+            metric["description"],
+        )
+
+
+def test_samplers_match_spans_by_the_names_that_there_are() -> None:
+    """
+    A policy that no span matches would keep nothing, in silence.
+    """
+    text = (HOME / "gateway-sampler.yaml").read_text()
+    (pattern,) = re.findall(r'IsMatch\(span\.name, "(.*)"\)', text)
+
+    roots = (names.RUN, names.RUN_START, names.GROUP, names.UPDATE, names.ANNOTATE, names.EVAL_RUN)
+    assert all(
+        re.search(pattern, name) for name in [*roots, f"{names.RUN} cartpole", f"{names.EVAL_RUN} gsm"]
+    )
+    assert not any(re.search(pattern, name) for name in (names.STEP, f"{names.EPISODE} toy", names.REWARD))
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
+def test_a_dashboard_can_be_provisioned(path: Path) -> None:
+    """
+    It has a uid of its own, panels side by side, and data sources that are provisioned too.
+    """
+    found = dashboard(path)
+    sources = yaml.safe_load((HOME / "dev/grafana/datasources/datasources.yaml").read_text())["datasources"]
+    known = {(source["type"], source["uid"]) for source in sources}
+
+    assert path.stem == found["uid"]
+    assert len(found["panels"]) == len({panel["id"] for panel in found["panels"]})
+    assert {(target["datasource"]["type"], target["datasource"]["uid"]) for target in targets(path)} <= known
+    places = [panel["gridPos"] for panel in found["panels"]]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    taken = [
+        (x, y) for place in places for x in range(place["x"], place["x"] + place["w"]) for y in [place["y"]]
+    ]
+    assert len(taken) == len(set(taken))
+    variables = {variable["name"] for variable in found["templating"]["list"]}
+    assert variables >= set(re.findall(r"\$(\w+)", json.dumps(found["panels"])))
+
+
+def test_promql_asks_for_metrics_that_there_are() -> None:
+    """
+    As the Prometheus exporter calls them, and by labels that they have.
+    """
+    labels = {key.replace(".", "_") for key in ATTRIBUTE_TYPES}
+    named = {name for _, expr in promql() for name in re.findall(r"\bmttp_\w+", expr)}
+
+    assert set() == named - set(IN_PROMETHEUS) - labels
+    assert len(named & set(IN_PROMETHEUS)) > 15
+
+
+def test_promql_parses() -> None:
+    """
+    By Prometheus' own grammar.
+    """
+    parser = pytest.importorskip("promql_parser", reason="pip install promql-parser, as .ci/backends does")
+
+    for _, expr in promql():
+        parser.parse(expr)
+
+
+def test_traceql_parses() -> None:
+    """
+    By the grammar of Grafana's editor.
+    """
+    home = os.environ.get("LEZER_HOME")
+    if not home:
+        pytest.skip("npm install @grafana/lezer-traceql, as .ci/backends does")
+    script = (
+        "import {parser} from '@grafana/lezer-traceql';"
+        "for (const query of JSON.parse(process.argv[2])) { let wrong = 0;"
+        "parser.parse(query).iterate({enter(node) { if (node.type.isError) wrong++; }});"
+        "if (wrong) console.log(query); }"
+    )
+    queries = [re.sub(r"\$run", "4bf92f35", query) for _, query in traceql()]
+    broken = "{ span.mttp.episode.return > > 1 }"
+    program = Path(home) / "parse.mjs"
+    program.write_text(script)
+
+    done = subprocess.run(
+        ["node", str(program), json.dumps([*queries, broken])], capture_output=True, text=True, check=True
+    )
+
+    assert [broken] == done.stdout.splitlines()
+    assert len(queries) > 20
+
+
+def test_compose_follows_its_schema() -> None:
+    """
+    That of the compose specification, which check-jsonschema has with it.
+    """
+    import jsonschema
+
+    found = importlib.util.find_spec("check_jsonschema")
+    if found is None or found.origin is None:
+        pytest.skip("pip install check-jsonschema, as .ci/backends does")
+    schema = next(Path(found.origin).parent.rglob("compose-spec.json"))
+
+    jsonschema.validate(
+        yaml.safe_load((HOME / "dev/compose.yaml").read_text()), json.loads(schema.read_text())
+    )
+
+
+def test_the_development_stack_is_pinned_limited_and_local() -> None:
+    """
+    Every image has a version, every service a limit, every port is this machine's own; every mount is there.
+    """
+    services = yaml.safe_load((HOME / "dev/compose.yaml").read_text())["services"]
+
+    for service in services.values():
+        assert re.search(r":v?\d+\.\d+\.\d+$", service["image"])
+        assert re.fullmatch(r"\d+g", service["mem_limit"])
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+        mounts = [volume.split(":")[0] for volume in service.get("volumes", [])]
+        here = [mount for mount in mounts if mount.startswith("./") and mount != "./received"]
+        assert all((HOME / "dev" / mount).exists() for mount in here)
+
+
+CLICKHOUSE = """
+import sys
+from chdb.session import Session
+session = Session()
+for statement in open(sys.argv[1]).read().split(";"):
+    if statement.strip():
+        session.query(statement)
+session.query("INSERT INTO mttp.spans (Timestamp, TraceId, SpanId, SpanName, SpanAttributes, Duration) "
+              "FORMAT JSONEachRow " + open(sys.argv[3]).read())
+for query in open(sys.argv[2]).read().split(";"):
+    if "SELECT" in query:
+        print("QUERY")
+        print(session.query(query, "TSV"), end="")
+"""
+
+
+def test_the_clickhouse_table_answers_its_queries(tmp_path: Path) -> None:
+    """
+    In ClickHouse itself, embedded, on the spans of a small run as the Collector's exporter writes them.
+    """
+    python = os.environ.get("CHDB_PYTHON")
+    if not python:
+        pytest.skip("pip install chdb in an environment of its own, as .ci/backends does")
+    import mttp
+
+    with mttp.configure("file://a.jsonl", run_id="a-run") as session:
+        for number in range(4):
+            about = {"env": "toy", "task": f"t{number % 2}", "group": "g"}
+            with mttp.episode(**about) as episode:
+                with episode.step() as step:
+                    step.tokens(ids=[1, 2, 3])
+                episode.reward(0.5, components={"correct": 0.5}, spec=mttp.Spec(name="s", version="1"))
+                episode.end(outcome="success" if number else "failure")
+        mttp.update(kl=0.01)
+    assert session.close()
+    rows = tmp_path / "rows.json"
+    rows.write_text("\n".join(exported(record) for record in mttp.scan("a.jsonl", arrays=True)))
+
+    script = tmp_path / "ask.py"
+    script.write_text(CLICKHOUSE)
+    home = HOME / "clickhouse"
+    arguments = [str(home / "schema.sql"), str(home / "queries.sql"), str(rows)]
+    done = subprocess.run([python, str(script), *arguments], capture_output=True, text=True, check=False)
+
+    assert "" == done.stderr[-2000:]
+    answers = [block.strip().splitlines() for block in done.stdout.split("QUERY\n")[1:]]
+    assert ["a-run\ttoy\t4\t0.5\t1\t0.75"] == answers[0]
+    assert ["s\tcorrect\t0.5\t4"] == answers[3]
+    assert ["g\t4\t0.5"] == answers[4]
+    assert ["a-run\t0\t0.01"] == answers[7]
+    assert [] == answers[9]
+
+
+def exported(record: Any) -> str:
+    """A row as the Collector's ClickHouse exporter writes it: every attribute is text."""
+    values = {
+        key: value if isinstance(value, str) else json.dumps(value, default=str)
+        for key, value in record.attributes.items()
+    }
+    return json.dumps(
+        {
+            "Timestamp": f"{record.start_time / 1e9:.9f}",
+            "TraceId": record.trace_id,
+            "SpanId": record.span_id,
+            "SpanName": record.name,
+            "SpanAttributes": values,
+            "Duration": record.end_time - record.start_time,
+        }
+    )

@@ -1,0 +1,310 @@
+"""Reading from trace stores: the same episodes as from the file, and what the store lost shows as lost."""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+from typing import Any
+
+import pytest
+from specimen import EVERYTHING
+from stores import Backend, JaegerServer, TempoServer, answered, serving
+
+import mttp
+from mttp import configuration
+from mttp.errors import ReadError
+from mttp.reading import stores
+from mttp.reading.stores.address import Address
+from mttp.testing import assert_same
+
+RUN = "a-run"
+
+
+def sent(to: str, *, profile: str, config: Any = None, **options: Any) -> mttp.Recording:
+    """What was recorded, in a file and at a store that got all of it, its content too."""
+    route = mttp.Route(f"http://{to}", profile=profile, content=True)
+    with mttp.configure([route, "file://a.jsonl"], run_id=RUN, config=config, **options) as session:
+        session.record(EVERYTHING)
+        with mttp.episode(env="toy", group="g") as episode:
+            for number in range(3):
+                with episode.step() as step:
+                    step.observation(f"state {number}")
+                    step.reward(0.5)
+            episode.end(outcome="success", terminated=True)
+    assert session.close()
+    assert not session.stats.lost
+    configuration.forget()
+    return mttp.read("a.jsonl")
+
+
+def kinds(recording: mttp.Recording) -> set[str]:
+    """What is wrong with a recording."""
+    return {problem.kind for problem in recording.problems}
+
+
+@pytest.mark.parametrize(("scheme", "server"), [("jaeger", JaegerServer), ("tempo", TempoServer)])
+def test_a_store_gives_the_episodes_that_the_file_has(scheme: str, server: type[Backend]) -> None:
+    """
+    Every attribute with its type, every time to the nanosecond, every link.
+    """
+    with serving(server()) as place:
+        expected = sent(place, profile="collector")
+        found = mttp.read(f"{scheme}://{place}?run={RUN}")
+
+    assert [] == found.problems
+    for one, other in zip(expected.episodes, found.episodes, strict=True):
+        assert_same(one, other)
+    assert_same(expected.runs[0], found.runs[0])
+    assert f"<Recording of 2 episodes, 1 run, 0 problems, from {scheme}:http://{place}>" == repr(found)
+
+
+def test_the_older_api_of_jaeger_is_read_where_there_is_no_other() -> None:
+    """
+    Times are in microseconds there and arrays are text, which the convention tells from text; it is said.
+    """
+    with serving(JaegerServer(newer=False)) as place:
+        expected = sent(place, profile="jaeger")
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    assert {"store_loss"} == kinds(found)
+    assert "answers by Jaeger's older API only" in found.problems[0].message
+    plain, other = expected.episodes[1], found.episodes[1]
+    assert_same(plain, other, ignore=["start_time", "end_time", "steps"])
+    assert [step.observation for step in plain.steps] == [step.observation for step in other.steps]
+    assert [step.reward for step in plain.steps] == [step.reward for step in other.steps]
+    first, again = expected.episodes[0].steps[0], found.episodes[0].steps[0]
+    assert_same(first.tokens.ids, again.tokens.ids)
+    assert_same(first.tokens.logprobs, again.tokens.logprobs)
+    assert_same(expected.episodes[0].final_observation, found.episodes[0].final_observation)
+    assert first.calls[1].error_message == again.calls[1].error_message
+
+
+def test_without_its_profile_jaegers_older_api_can_not_show_nan() -> None:
+    """
+    It answers 500 for the whole trace, which is what the profile is for.
+    """
+    with serving(JaegerServer(newer=False)) as place:
+        sent(place, profile="collector")
+
+        with pytest.raises(ReadError, match=r"answers 500: failed marshalling .* unsupported value: NaN"):
+            mttp.read(f"jaeger://{place}?run={RUN}")
+
+
+def test_what_tempo_cut_shows_as_lost() -> None:
+    """
+    A text that ends where Tempo cuts was longer, unless the span says otherwise.
+    """
+    with serving(TempoServer()) as place:
+        for profile in ("collector", "tempo"):
+            route = mttp.Route(f"http://{place}", profile=profile, content=True)
+            with mttp.configure(route, run_id=profile), mttp.episode() as episode, episode.step() as step:
+                step.observation("x" * 3000)
+            configuration.forget()
+        cut, named = (mttp.read(f"tempo://{place}?run={run}") for run in ("collector", "tempo"))
+
+    (problem,) = cut.problems
+    assert "store_loss" == problem.kind
+    assert "mttp.observation.value of span 'step'" in problem.message
+    assert "is 2,048 bytes long, where Tempo cuts a text" in problem.message
+    assert ([], 2048) == (named.problems, len(named.episodes[0].steps[0].observation))
+    assert ("mttp.observation.value: cut to 2048 of 3000 bytes",) == named.episodes[0].steps[0].omissions
+
+
+def test_spans_that_a_store_lost_in_silence_show_as_lost() -> None:
+    """
+    The episode's end says how many there were.
+    """
+    with serving(TempoServer(max_trace_bytes=4000)) as place:
+        sent(place, profile="collector")
+        found = mttp.read(f"tempo://{place}?run={RUN}")
+
+    assert {"unfinished_episode", "incomplete_episode"} & kinds(found)
+
+
+def test_a_trace_that_is_there_in_part_says_so() -> None:
+    """
+    Tempo knows when it could not reach all of it.
+    """
+    with serving(TempoServer(partial=True)) as place:
+        sent(place, profile="collector")
+        found = mttp.read(f"tempo://{place}?run={RUN}")
+
+    assert {"store_loss"} == kinds(found)
+    assert "is there in part only: too large" in found.problems[0].message
+
+
+def test_one_trace_may_be_asked_for() -> None:
+    """
+    By its id, without any search.
+    """
+    with serving(server := TempoServer()) as place:
+        episode = sent(place, profile="collector").episodes[1]
+        found = mttp.read(f"tempo://{place}?trace={episode.trace_id}")
+
+    assert [episode.trace_id] == [one.trace_id for one in found.episodes]
+    assert "/api/search" not in {asked.path for asked in server.asked}
+
+
+@pytest.mark.parametrize("scheme", ["jaeger", "tempo"])
+def test_as_many_traces_are_asked_for_as_may_be(scheme: str) -> None:
+    """
+    That there may be more is a problem of what was read.
+    """
+    with serving(JaegerServer() if scheme == "jaeger" else TempoServer()) as place:
+        sent(place, profile="collector")
+        found = mttp.read(f"{scheme}://{place}?run={RUN}&limit=2")
+
+    assert (
+        "2 traces were found, and no more are asked for"
+        in {p.kind: p.message for p in found.problems}["store_loss"]
+    )
+
+
+def test_of_several_runs_the_one_that_is_meant_is_read() -> None:
+    """
+    Without a run, all that mttp recorded is.
+    """
+    with serving(JaegerServer()) as place:
+        for run in ("one", "two"):
+            with mttp.configure(f"http://{place}", run_id=run), mttp.episode(env=run):
+                pass
+            configuration.forget()
+        found = {run: mttp.read(f"jaeger://{place}?run={run}") for run in ("one", "two")}
+        everything = mttp.read(f"jaeger://{place}")
+
+    assert {"one": ["one"], "two": ["two"]} == {run: [e.env for e in one] for run, one in found.items()}
+    assert 2 == len(everything)
+
+
+def test_a_summary_and_a_scan_read_stores_too() -> None:
+    """
+    Whatever reads files reads stores.
+    """
+    with serving(TempoServer()) as place:
+        sent(place, profile="collector")
+        summary = mttp.summarize(f"tempo://{place}")
+        names = [span.name for span in mttp.scan(f"tempo://{place}")]
+
+    assert (2, 3) == (len(summary), names.count("step") - len(EVERYTHING.steps))
+    assert math.isclose(1.5, max(summary.returns))
+
+
+# Addresses.
+
+
+def test_a_query_in_braces_is_taken_whole() -> None:
+    """
+    It may hold what would separate options.
+    """
+    query = '{ span.mttp.env.id = "a&b" && span.mttp.episode.return > 0.5 }'
+
+    found = Address.parse(f"tempo://host?limit=5&q={query}&start=1&end=2")
+
+    assert {"q": query, "start": "1", "end": "2"} == found.options
+    assert (5, "http://host:3200") == (found.limit, found.url)
+
+
+def test_an_address_says_where_and_how() -> None:
+    """
+    The port, a path before the API, TLS and headers.
+    """
+    found = Address.parse("jaeger://[::1]/select/jaeger?tls=true&headers=authorization=Bearer%20x,tenant=a")
+
+    assert "https://[::1]:16686/select/jaeger" == found.url
+    assert {"authorization": "Bearer x", "tenant": "a"} == found.headers
+    assert "Bearer" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("tempo://", "no host; write tempo://HOST:3200"),
+        ("tempo://host:99999", "write tempo://HOST:3200"),
+        ("jaeger://me:secret@host", "an address holds no credentials"),
+        ("jaeger://host?q={}", "unknown option 'q'; known are run, trace, limit"),
+        ("tempo://host?limit=many", "option limit='many': expected a number above zero"),
+        ("jaeger://host?tags=error", "option tags='error': expected a JSON object"),
+        ("tempo://host?headers=x", "option headers: expected name=value"),
+    ],
+)
+def test_a_wrong_address_is_said(address: str, words: str) -> None:
+    """
+    And what to write instead; a secret is not repeated.
+    """
+    with pytest.raises(ReadError) as caught:
+        mttp.read(address)
+
+    assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+# What may be wrong with a store.
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((200, "text/html", b"<!doctype html><html>Grafana"), "answers a page for people instead of JSON"),
+        ((200, "application/grpc", b"\x00\x01"), "answers 'application/grpc' instead of JSON"),
+        ((401, "text/plain", b"no"), "answers 401: no (give credentials"),
+        ((429, "text/plain", b"slow"), "answers 429: slow (the store is busy"),
+        ((500, "text/plain", b"broken"), "answers 500: broken"),
+        (answered({"traces": []}), "no trace was found by { span.mttp.run.id != nil } in the last 7 days"),
+    ],
+    ids=["html", "grpc", "401", "429", "500", "nothing"],
+)
+def test_what_is_no_answer_is_said(answer: Any, words: str) -> None:
+    """
+    Where, what came back, and what to try.
+    """
+    with serving(lambda asked: answer) as place, pytest.raises(ReadError) as caught:
+        mttp.read(f"tempo://{place}")
+
+    assert words in str(caught.value)
+    assert place in str(caught.value)
+
+
+def test_nobody_is_there() -> None:
+    """
+    It says where it looked.
+    """
+    with pytest.raises(ReadError, match=r"127\.0\.0\.1:1/api/services: .*refused; is the store there"):
+        mttp.read("jaeger://127.0.0.1:1")
+
+
+def test_a_port_that_speaks_something_else() -> None:
+    """
+    A gRPC port, for one.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            connection, _ = listener.accept()
+            connection.recv(1000)
+            connection.sendall(b"\x00\x00\x18\x04\x00\x00\x00\x00\x00")
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(ReadError, match="is this the port of"):
+            mttp.read(f"tempo://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+
+
+def test_a_query_that_the_store_refuses_is_repeated() -> None:
+    """
+    With what the store has against it.
+    """
+    with (
+        serving(TempoServer()) as place,
+        pytest.raises(ReadError, match="answers 400: invalid TraceQL query"),
+    ):
+        mttp.read(f"tempo://{place}?q={{ nonsense }}")
+
+
+def test_what_names_no_store_is_a_path() -> None:
+    """
+    Only the known schemes are addresses.
+    """
+    assert [True, False, False] == [stores.is_address(given) for given in ("tempo://x", "tempo", "s3://x")]

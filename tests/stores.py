@@ -1,0 +1,298 @@
+"""Servers within the process that answer as trace stores do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from mttp.spans import SpanRecord
+from mttp.wire.otlp_json import encode_records
+from mttp.wire.otlp_proto import encode_span
+from mttp.wire.otlp_proto_decode import decode_message
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    body: bytes
+
+    def one(self, name: str) -> str:
+        """A parameter that is there once."""
+        (value,) = self.query[name]
+        return value
+
+
+Answer: TypeAlias = "tuple[int, str, bytes]"
+"""Status, content type and body."""
+
+
+@contextmanager
+def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
+    """An HTTP server while the block lasts; its host and port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            body = self.rfile.read(int(headers.get("content-length", 0)))
+            asked = Asked(
+                self.command, parts.path, parse_qs(parts.query, keep_blank_values=True), headers, body
+            )
+            status, kind, content = answer(asked)
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+# Stores: what they take over OTLP they give back over their query APIs, as lossy as they are.
+
+TAKEN: Answer = (200, "application/x-protobuf", b"")
+
+
+def answered(document: object, status: int = 200) -> Answer:
+    """A JSON document."""
+    return status, "application/json", json.dumps(document).encode()
+
+
+@dataclass
+class Backend:
+    """What every store here does: it takes spans at `/v1/traces`, and answers what its class knows."""
+
+    traces: dict[str, list[SpanRecord]] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    def __call__(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        if asked.path == "/v1/traces":
+            if asked.method != "POST":
+                return 405, "text/plain", b"method not allowed"
+            return self.take(decode_message(asked.body))
+        if asked.path == "/v1/logs":
+            return 404, "text/plain", b"404 page not found"
+        return self.answer(asked)
+
+    def take(self, records: list[SpanRecord]) -> Answer:
+        for record in records:
+            if (kept := self.kept(record)) is not None:
+                self.traces.setdefault(kept.trace_id, []).append(kept)
+        return TAKEN
+
+    def kept(self, record: SpanRecord) -> SpanRecord | None:
+        """The span as it is stored."""
+        return record
+
+    def answer(self, asked: Asked) -> Answer:
+        raise NotImplementedError
+
+    def of_run(self, run: str | None) -> dict[str, list[SpanRecord]]:
+        """The traces of a run."""
+        return {
+            trace_id: spans
+            for trace_id, spans in self.traces.items()
+            if run is None or any(span.attributes.get("mttp.run.id") == run for span in spans)
+        }
+
+
+def otlp_json(records: Iterable[SpanRecord]) -> dict[str, list[Any]]:
+    """A TracesData."""
+    blocks = [json.loads(line)["resourceSpans"] for line in encode_records(records)]
+    return {"resourceSpans": [block for several in blocks for block in several]}
+
+
+@dataclass
+class JaegerServer(Backend):
+    """Jaeger 2: `/api/traces` in its own JSON, and `/api/v3/traces` as OTLP unless it is an older one."""
+
+    newer: bool = True
+
+    def answer(self, asked: Asked) -> Answer:
+        if asked.path == "/api/services":
+            names = {
+                str(span.scope.resource.get("service.name", ""))
+                for spans in self.traces.values()
+                for span in spans
+            }
+            return answered({"data": [*sorted(names), "jaeger"], "total": len(names), "errors": None})
+        if asked.path.startswith("/api/v3/traces/"):
+            if not self.newer:
+                return 404, "text/plain", b"404 page not found"
+            spans = self.traces.get(asked.path.rpartition("/")[2])
+            if spans is None:
+                return answered({"error": {"httpCode": 404, "message": "No traces found"}}, 404)
+            return answered({"result": otlp_json(spans)})
+        if asked.path == "/api/v3/traces" and self.newer:
+            assert asked.one("query.start_time_min") < asked.one("query.start_time_max")
+            return answered({"result": otlp_json(span for spans in self.traces.values() for span in spans)})
+        if asked.path == "/api/traces":
+            tags = json.loads(asked.one("tags")) if "tags" in asked.query else {}
+            found = self.of_run(tags.get("mttp.run.id"))
+            service = asked.one("service")
+            shown = [
+                jaeger_json(trace_id, spans)
+                for trace_id, spans in found.items()
+                if any(span.scope.resource.get("service.name") == service for span in spans)
+            ]
+            return self.written({"data": shown[: int(asked.one("limit"))], "errors": None})
+        if asked.path.startswith("/api/traces/"):
+            trace_id = asked.path.rpartition("/")[2]
+            if trace_id not in self.traces:
+                return answered({"data": None, "errors": [{"code": 404, "msg": "trace not found"}]}, 404)
+            return self.written({"data": [jaeger_json(trace_id, self.traces[trace_id])], "errors": None})
+        return 404, "text/plain", b"404 page not found"
+
+    def written(self, document: object) -> Answer:
+        """Go's JSON has no NaN: it gives up."""
+        try:
+            return 200, "application/json", json.dumps(document, allow_nan=False).encode()
+        except ValueError:
+            return (
+                500,
+                "text/plain",
+                b"failed marshalling HTTP response to JSON: json: unsupported value: NaN",
+            )
+
+
+def jaeger_json(trace_id: str, spans: list[SpanRecord]) -> dict[str, Any]:
+    """A trace in Jaeger's own JSON."""
+    resources = [dict(spans[0].scope.resource)]
+    return {
+        "traceID": trace_id,
+        "spans": [jaeger_span(span) for span in spans],
+        "processes": {
+            "p1": {"serviceName": resources[0].pop("service.name", ""), "tags": jaeger_tags(resources[0])}
+        },
+        "warnings": None,
+    }
+
+
+def jaeger_span(span: SpanRecord) -> dict[str, Any]:
+    """A span in Jaeger's own JSON."""
+    references = [("CHILD_OF", span.trace_id, span.parent_id)] if span.parent_id else []
+    references += [("FOLLOWS_FROM", link.trace_id, link.span_id) for link in span.links]
+    said: dict[str, Any] = {"otel.scope.name": span.scope.name, "span.kind": KINDS[span.kind]}
+    if span.status_code == 2:
+        said |= {"error": True, "otel.status_code": "ERROR", "otel.status_description": span.status_message}
+    return {
+        "traceID": span.trace_id,
+        "spanID": span.span_id,
+        "operationName": span.name,
+        "references": [dict(zip(("refType", "traceID", "spanID"), one, strict=True)) for one in references],
+        "startTime": span.start_time // 1000,
+        "duration": (span.end_time - span.start_time) // 1000,
+        "tags": jaeger_tags({**span.attributes, **said}),
+        "logs": [
+            {
+                "timestamp": event.time // 1000,
+                "fields": jaeger_tags({"event": event.name, **event.attributes}),
+            }
+            for event in span.events
+        ],
+        "processID": "p1",
+        "warnings": None,
+    }
+
+
+KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
+
+
+def jaeger_tags(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Attributes as tags: what is neither text, number nor truth is text."""
+    tags = []
+    for key, value in values.items():
+        kind = {str: "string", bool: "bool", int: "int64", float: "float64", bytes: "binary"}.get(type(value))
+        if kind == "int64" and abs(value) > 2**53:
+            value = str(value)
+        elif kind == "binary":
+            value = base64.b64encode(value).decode()
+        elif kind is None:
+            kind, value = "string", json.dumps(value, separators=(",", ":"), default=str)
+        tags.append({"key": key, "type": kind, "value": value})
+    return tags
+
+
+@dataclass
+class TempoServer(Backend):
+    """Tempo: text is cut at 2,048 bytes, and a trace of 5 MB takes no more spans; both in silence."""
+
+    max_trace_bytes: int = 5_000_000
+    partial: bool = False
+    bytes: Counter[str] = field(default_factory=Counter)
+
+    def kept(self, record: SpanRecord) -> SpanRecord | None:
+        cut = {
+            key: value.encode()[:2048].decode(errors="ignore") if isinstance(value, str) else value
+            for key, value in record.attributes.items()
+        }
+        kept = replace(record, attributes=cut)
+        size = len(encode_span(kept))
+        if self.bytes[record.trace_id] + size > self.max_trace_bytes:
+            return None
+        self.bytes[record.trace_id] += size
+        return kept
+
+    def answer(self, asked: Asked) -> Answer:
+        if asked.path == "/api/search":
+            query = asked.one("q")
+            wanted = re.fullmatch(r'\{ *span\.mttp\.run\.id *(?:= *"(.*)"|!= *nil) *\}', query)
+            if wanted is None:
+                return 400, "text/plain", f"invalid TraceQL query: parse error: {query}".encode()
+            found = [{"traceID": trace_id.lstrip("0")} for trace_id in self.of_run(wanted[1])]
+            return answered({"traces": found[: int(asked.one("limit"))], "metrics": {}})
+        spans = self.traces.get(asked.path.removeprefix("/api/v2/traces/"))
+        if spans is None:
+            return 404, "text/plain", b"trace not found"
+        document = otlp_json(spans)
+        for block in document["resourceSpans"]:
+            for scope in block["scopeSpans"]:
+                for span in scope["spans"]:
+                    protobuf_json(span)
+        status = {"status": "PARTIAL", "message": "too large"} if self.partial else {}
+        return answered({"trace": document, "metrics": {}, **status})
+
+
+def protobuf_json(span: dict[str, Any]) -> None:
+    """A span of OTLP JSON as protobuf's own JSON spells it: ids in base64, enums by name."""
+    for item in [span, *span.get("links", ())]:
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in item:
+                item[name] = base64.b64encode(bytes.fromhex(item[name])).decode()
+    span["kind"] = f"SPAN_KIND_{KINDS[span['kind']].upper()}"
+    if "code" in span.get("status", {}):
+        span["status"]["code"] = ("STATUS_CODE_UNSET", "STATUS_CODE_OK", "STATUS_CODE_ERROR")[
+            span["status"]["code"]
+        ]

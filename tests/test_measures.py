@@ -1,0 +1,138 @@
+"""What episodes, steps, rewards and updates come to, as metrics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+import mttp
+from mttp.semconv import attributes as a
+from mttp.semconv import metrics
+
+
+@pytest.fixture
+def reader() -> InMemoryMetricReader:
+    """Whoever collects."""
+    return InMemoryMetricReader()
+
+
+def configured(reader: InMemoryMetricReader, **options: Any) -> mttp.Session:
+    """A session that is measured."""
+    return mttp.configure("memory://", meter_provider=MeterProvider([reader]), **options)
+
+
+def points(reader: InMemoryMetricReader, name: str) -> list[tuple[dict[str, Any], Any]]:
+    """A metric's points: what is said of each, and its sum, count or value."""
+    data = reader.get_metrics_data()
+    found = [
+        point
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == name
+        for point in metric.data.data_points
+    ]
+    return [
+        (dict(point.attributes), (point.count, point.sum) if hasattr(point, "count") else point.value)
+        for point in found
+    ]
+
+
+def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> None:
+    """
+    Its return, length and duration, by environment, status, outcome and spec.
+    """
+    with configured(reader, kind="eval"), mttp.episode(env="toy") as episode:
+        for _ in range(3):
+            with episode.step() as step:
+                step.tokens(ids=[1, 2])
+        spec = mttp.Spec(name="math", version="1.2.0")
+        episode.reward(0.75, components={"correct": 1.0, "format": 0.5}, spec=spec, grader="judge")
+        episode.end(outcome="success", terminated=True)
+
+    said = {
+        a.ENV_ID: "toy",
+        a.EPISODE_STATUS: "completed",
+        a.EPISODE_OUTCOME: "success",
+        a.RUN_KIND: "eval",
+    }
+    of_spec = {a.SPEC_NAME: "math", a.SPEC_VERSION: "1.2.0"}
+    kind = {a.RUN_KIND: "eval"}
+    assert [(said | of_spec, (1, 0.75))] == points(reader, metrics.EPISODES_RETURN)
+    assert [(said, (1, 3))] == points(reader, metrics.EPISODES_LENGTH)
+    assert [(said, 1)] == points(reader, metrics.EPISODES_FINISHED)
+    assert [(said, 1)] == [(key, count) for key, (count, _) in points(reader, metrics.EPISODES_DURATION)]
+    assert [(kind, 3)] == [(key, count) for key, (count, _) in points(reader, metrics.STEPS_DURATION)]
+    assert [(kind, 6)] == points(reader, metrics.TOKENS_GENERATED)
+    assert [({**of_spec, a.GRADER_NAME: "judge", **kind}, (1, 0.75))] == points(reader, metrics.REWARDS_VALUE)
+    scores = {key[a.COMPONENT_NAME]: value for key, value in points(reader, metrics.REWARDS_SCORE)}
+    assert {"correct": (1, 1.0), "format": (1, 0.5)} == scores
+    assert [] == points(reader, metrics.REWARDS_INVALID)
+
+
+def test_an_invalid_reward_is_counted_and_never_measured(reader: InMemoryMetricReader) -> None:
+    """
+    NaN would make every mean NaN.
+    """
+    with configured(reader), mttp.episode() as episode:
+        with episode.step() as step:
+            step.reward(math.nan)
+        episode.reward(math.inf)
+
+    assert [({a.REWARD_STATUS: "error", a.RUN_KIND: "train"}, 2)] == points(reader, metrics.REWARDS_INVALID)
+    assert [] == points(reader, metrics.REWARDS_VALUE)
+
+
+def test_packed_steps_are_measured_one_by_one(reader: InMemoryMetricReader) -> None:
+    """
+    As if each had a span.
+    """
+    with configured(reader, steps="packed"), mttp.episode() as episode:
+        for _ in range(1500):
+            with episode.step() as step:
+                step.reward(1.0)
+
+    ((_, (count, _)),) = points(reader, metrics.STEPS_DURATION)
+    ((_, (_, length)),) = points(reader, metrics.EPISODES_LENGTH)
+    assert (1500, 1500) == (count, length)
+
+
+def test_an_update_says_how_it_went(reader: InMemoryMetricReader) -> None:
+    """
+    The newest value of each figure, by policy; what is no number is not said.
+    """
+    with configured(reader):
+        for kl in (0.5, 0.25):
+            mttp.update(policy="tiny", loss=math.nan, kl=kl)
+
+    said = {a.POLICY_ID: "tiny", a.RUN_KIND: "train"}
+    assert [(said, 0.25)] == points(reader, metrics.UPDATES_KL)
+    assert [(said, 2)] == points(reader, metrics.UPDATES_FINISHED)
+    assert [] == points(reader, metrics.UPDATES_LOSS)
+
+
+def test_what_sampling_keeps_from_collectors_is_measured(reader: InMemoryMetricReader) -> None:
+    """
+    Otherwise every mean would be of the episodes that somebody found worth keeping.
+    """
+    with configured(reader, sampling=0.0):
+        for _ in range(4):
+            with mttp.episode():
+                pass
+
+    ((_, count),) = points(reader, metrics.EPISODES_FINISHED)
+    assert 4 == count
+
+
+def test_every_metric_of_the_registry_is_emitted_or_of_the_recording() -> None:
+    """
+    A name that nobody emits would be a promise.
+    """
+    from mttp import health, measures
+
+    elsewhere = {metrics.INTEGRATIONS_FAILURES, metrics.EXPORTER_SPOOL_SIZE}
+    assert set(metrics.INSTRUMENTS) - elsewhere == {*measures._MEASURED, *health._FIGURES}

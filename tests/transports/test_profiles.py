@@ -1,0 +1,333 @@
+"""Profiles: what a store does not keep is not sent, and said on the span."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from otlp import recorded
+from specimen import EVERYTHING, episodes
+
+import mttp
+from mttp import transports
+from mttp.codec import blocks, fitting
+from mttp.codec.withholding import Withholding
+from mttp.episodes import same
+from mttp.errors import ConfigureError, TransportError
+from mttp.semconv import attributes as a
+from mttp.testing import OtlpReceiver
+from mttp.transports.otlp import OtlpTransport, profiles
+from mttp.transports.otlp.profiles import PROFILES
+
+WHOLE = replace(PROFILES["strict"].withholding, content=True)
+"""The least that a store keeps, of everything there is."""
+
+
+def opened(address: str, **options: Any) -> OtlpTransport:
+    """The transport at an address."""
+    found = transports.open(address, **options)
+    assert isinstance(found, OtlpTransport)
+    return found
+
+
+def unnamed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The attributes that are not what they were, and of which no omission says so."""
+    named = {str(said).partition(": ")[0] for said in after.get(a.OMISSIONS, ())}
+    arrays_gone = any(key.startswith("mttp.token.") for key in named)
+    ours = {a.OMISSIONS, a.TOKEN_ENCODING, a.TOKEN_OMITTED_REASON}
+    told = ours | ({a.TOKEN_LAYOUT} if arrays_gone else set())
+    return [
+        key
+        for key in {*before, *after} - told
+        if not same(before.get(key), after.get(key)) and key not in named
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "profile"),
+    [
+        ("http://localhost:4318", "collector"),
+        ("grpc://localhost:4317", "collector"),
+        ("http://tempo:4318", "tempo"),
+        ("grpc://tempo-distributor.obs.svc:4317", "tempo"),
+        ("https://jaeger.example.com", "jaeger"),
+        ("http://localhost:6006", "phoenix"),
+        ("https://app.phoenix.arize.com", "phoenix"),
+        ("http://localhost:5000", "mlflow"),
+        ("http://mlflow/", "mlflow"),
+        ("http://localhost:10428/insert/opentelemetry", "strict"),
+    ],
+)
+def test_the_profile_is_guessed_where_the_endpoint_tells(address: str, profile: str) -> None:
+    """
+    By the host's name, the path or the port; whatever tells nothing is a collector.
+    """
+    assert profile == opened(address).profile
+
+
+def test_what_is_said_precedes_what_is_guessed() -> None:
+    """
+    In the address as in the arguments.
+    """
+    found = [opened("http://tempo:4318?profile=jaeger"), opened("http://tempo:4318", profile="jaeger")]
+
+    assert ["jaeger", "jaeger"] == [one.profile for one in found]
+    assert "http://tempo:4318/v1/traces?profile=jaeger" == found[0].address
+
+
+@pytest.mark.parametrize("name", ["Tempo", "", "grafana"])
+def test_an_unknown_profile_is_an_error_that_names_those_there_are(name: str) -> None:
+    """
+    At once, and not when the first span is lost.
+    """
+    with pytest.raises(TransportError, match="known are collector, jaeger, tempo, phoenix, mlflow, strict"):
+        transports.open(f"http://localhost:4318?profile={name}")
+
+
+def test_configure_takes_the_profile_for_every_receiver_that_names_none() -> None:
+    """
+    A route's own precedes it, and files have none.
+    """
+    given = ["memory://", "http://localhost:1", mttp.Route("http://localhost:2", profile="phoenix")]
+
+    with mttp.configure(given, profile="tempo", close_timeout=0):
+        told = os.environ["MTTP_TRANSPORT"].split(",")
+
+    assert ["tempo", "phoenix"] == [address.rpartition("profile=")[2] for address in told[-2:]]
+
+
+def test_a_profile_needs_a_receiver() -> None:
+    """
+    A file keeps everything, and whoever asks for a profile meant something else.
+    """
+    with pytest.raises(
+        ConfigureError, match=r"profile='tempo' is for receivers, .* among Route\('memory://'\)"
+    ):
+        mttp.configure("memory://", profile="tempo")
+
+
+def test_a_profile_holds_for_what_variables_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The endpoint may come from OpenTelemetry's variables.
+    """
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
+
+    with mttp.configure(profile="phoenix", close_timeout=0):
+        told = os.environ["MTTP_TRANSPORT"]
+
+    assert told.endswith("?profile=phoenix")
+
+
+def test_mlflow_is_told_an_experiment() -> None:
+    """
+    It takes nothing that names none; headers of the user's precede.
+    """
+    name = "x-mlflow-experiment-id"
+
+    assert "0" == opened("http://localhost:5000").settings.headers[name]
+    assert "7" == opened("http://localhost:5000", headers={name: "7"}).settings.headers[name]
+
+
+def test_requests_are_no_larger_than_the_store_takes() -> None:
+    """
+    What is said precedes the profile here too.
+    """
+    assert 2**20 == opened("http://localhost:4318?profile=strict").settings.max_bytes
+    assert 2**21 == opened("http://localhost:4318?profile=strict&max_bytes=2MiB").settings.max_bytes
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_everything_that_a_profile_changes_is_named(name: str) -> None:
+    """
+    Of the episode that uses every part of the vocabulary, no attribute goes or changes in silence.
+    """
+    withholding, spent = replace(PROFILES[name].withholding, content=True), 0
+
+    for span in recorded(EVERYTHING):
+        kept = withholding.keep(span.values, spent=spent)
+        spent = kept.spent
+        assert [] == unnamed(span.values, kept.values)
+        assert kept.changed is (kept.values is not span.values)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(episodes())
+def test_of_any_episode_strict_leaves_nothing_that_is_lost_elsewhere(value: mttp.Episode) -> None:
+    """
+    No bytes, no NaN, no long text; and what is missing is named.
+    """
+    for span in recorded(value):
+        kept = WHOLE.keep(span.values).values
+        texts = [len(text.encode()) for text in kept.values() if isinstance(text, str)]
+
+        assert [] == unnamed(span.values, kept)
+        assert not any(map(fitting.has_binary, kept.values()))
+        assert not any(map(fitting.has_non_finite, kept.values()))
+        assert not any(map(fitting.is_nested, kept.values()))
+        assert max(texts, default=0) <= 1024
+
+
+def test_a_long_text_is_cut_between_characters() -> None:
+    """
+    And the omission says how much of it there was.
+    """
+    values = {a.OBSERVATION_VALUE: "ü" * 2000, a.STEP_INDEX: 1}
+
+    kept = Withholding(max_text_bytes=2047).keep(values).values
+
+    assert "ü" * 1023 == kept[a.OBSERVATION_VALUE]
+    assert [f"{a.OBSERVATION_VALUE}: cut to 2047 of 4000 bytes"] == kept[a.OMISSIONS]
+
+
+def test_a_long_document_goes_whole() -> None:
+    """
+    Half of a JSON document can't be read.
+    """
+    values = {a.INPUTS_JSON: '{"answer":"' + "4" * 3000 + '"}'}
+
+    kept = Withholding(max_text_bytes=2048).keep(values).values
+
+    assert {a.OMISSIONS: [f"{a.INPUTS_JSON}: 3013 bytes, the limit is 2048"]} == kept
+
+
+def test_of_a_token_block_only_the_array_with_nan_goes() -> None:
+    """
+    The others stay readable, as the layout says.
+    """
+    step = mttp.Step(tokens=mttp.Tokens(ids=[1, 2], logprobs=[-0.5, math.nan], values=[0.1, 0.2]))
+    (span,) = [one for one in recorded(mttp.Episode(steps=(step,))) if one.name == "step"]
+    kept = Withholding(non_finite=False).keep(span.values).values
+
+    assert [a.TOKEN_LOGPROBS not in kept, a.TOKEN_VALUES in kept] == [True, True]
+    assert '[["ids","int64",2,"completion"],["values","float64",2,"completion"]]' == kept[a.TOKEN_LAYOUT]
+
+
+def test_what_is_nested_is_written_as_json() -> None:
+    """
+    Which says more than the pieces that a store would take it to.
+    """
+    values = {a.OBSERVATION_VALUE: {"grid": [[1, 2]]}, f"{a.METADATA}.x": [1, "a"], f"{a.METADATA}.y": [1, 2]}
+
+    kept = Withholding(nested=False).keep(values).values
+
+    assert ('{"grid":[[1,2]]}', '[1,"a"]', [1, 2]) == tuple(kept[key] for key in values)
+    assert ["mttp.metadata.x: written as JSON", f"{a.OBSERVATION_VALUE}: written as JSON"] == kept[
+        a.OMISSIONS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        ('{"big":9223372036854775808}', False),
+        ("-9223372036854775809", False),
+        ('{"big":9223372036854775807}', True),
+        ('{"text":"99999999999999999999"}', True),
+        ("99999999999999999999.5", True),
+        ("a1" + "7" * 30, True),
+    ],
+)
+def test_json_with_a_huge_integer_goes_where_it_can_not_be_read(text: str, stays: bool) -> None:
+    """
+    Only where a parser would find an integer that no 64 bits hold.
+    """
+    kept = Withholding(huge_integers=False).keep({a.INPUTS_JSON: text}).values
+
+    assert stays is (a.INPUTS_JSON in kept)
+
+
+def test_of_packed_steps_a_column_of_lists_goes_where_lists_of_lists_do() -> None:
+    """
+    As text it could not be told apart from the texts of the steps.
+    """
+    values = packed(reward=[1.0] * 100, action=[[at] for at in range(100)])
+
+    kept = Withholding(nested=False).keep(values).values
+
+    assert [{"reward": 1.0}] * 100 == blocks.rows(kept)
+    assert ["mttp.steps.column.action: a column of lists is not kept there"] == kept[a.OMISSIONS]
+
+
+def packed(**columns: Any) -> dict[str, Any]:
+    """A block of a hundred steps."""
+    rows = [
+        {key: values[at] for key, values in columns.items() if values[at] is not None} for at in range(100)
+    ]
+    times = list(range(100))
+    return blocks.encode(blocks.columns(rows), first_index=0, start_times=times, end_times=times)
+
+
+def test_of_packed_steps_only_the_values_that_are_no_numbers_go() -> None:
+    """
+    A step whose estimate is NaN says so; the others keep theirs.
+    """
+    values = packed(reward=[1.0] * 100, estimate=[math.nan, *[0.5] * 99])
+
+    kept = Withholding(non_finite=False).keep(values).values
+
+    rows = blocks.rows(kept)
+    assert ["estimate: NaN and infinities are not kept there"] == rows[0][a.OMISSIONS]
+    assert [0.5] * 99 == [row["estimate"] for row in rows[1:]]
+
+
+def test_of_packed_steps_a_column_goes_where_its_layout_is_too_long() -> None:
+    """
+    A layout that was cut would take every column with it.
+    """
+    sparse = [None if at % 2 else 0.5 for at in range(100)]
+    values = packed(reward=[1.0] * 100, estimate=sparse)
+
+    kept = Withholding(max_text_bytes=128).keep(values).values
+
+    assert [{"reward": 1.0}] * 100 == blocks.rows(kept)
+    assert kept[a.OMISSIONS][0].startswith("mttp.steps.column.estimate: mttp.steps.layout takes ")
+
+
+def test_a_trace_stays_within_its_bytes_and_its_root_has_space() -> None:
+    """
+    Once it is nearly full, spans go without arrays; the root still says everything.
+    """
+    withholding, spent = Withholding(max_trace_bytes=100_000), 0
+    found = []
+    for _ in range(20):
+        kept = withholding.keep({a.ACTION_VALUE: np.zeros(1000), a.STEP_INDEX: 1}, spent=spent)
+        spent = kept.spent
+        found.append(a.ACTION_VALUE in kept.values)
+    root = withholding.keep({a.EPISODE_SPAN_COUNT: 20, a.ENV_KWARGS: "x" * 900}, spent=spent)
+
+    assert ([True] * 8 + [False] * 12, False) == (found, root.changed)
+    assert spent < root.spent < 100_000
+
+
+def test_what_is_left_out_is_read_back_as_left_out() -> None:
+    """
+    Sent to a store that loses NaN and bytes, an episode arrives whole but for these, and says which.
+    """
+    why = "NaN and infinities are not kept there"
+    with OtlpReceiver() as receiver:
+        with (
+            mttp.configure(receiver.http_address, profile="phoenix"),
+            mttp.episode(env="toy", metadata={"key": b"\x00"}) as episode,
+            episode.step() as made,
+        ):
+            made.tokens(ids=[1, 2], logprobs=[-0.5, math.nan])
+        found = mttp.read(receiver)
+
+    assert [] == found.problems
+    assert ("mttp.metadata.key: bytes are not kept there",) == found.episodes[0].omissions
+    (step,) = found.episodes[0].steps
+    assert tuple(f"{key}: {why}" for key in (a.TOKEN_LOGPROBS, a.TOKEN_MEAN_LOGPROB)) == step.omissions
+    assert [1, 2] == step.tokens.ids.tolist()
+
+
+def test_every_profile_is_known_by_its_name() -> None:
+    """
+    The table's keys are what the profiles call themselves.
+    """
+    assert list(PROFILES) == [profiles.named(name).name for name in PROFILES]
