@@ -166,26 +166,13 @@ class LiveSpan(Span, Ended):
         self._is_light = self.is_plain = False
         block = self.block
         if block is not None:
-            faults: Faults = []
-            self.scalars.update(tokens.unfold(block, faults))
-            if faults and self.__dict__.pop("block", None) is not None:  # of two threads one says so
-                self._note_late(faults)
+            self.scalars.update(tokens.unfold(block))
             self.block = None
         return self.scalars
 
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
         self.scalars = values
-
-    def look(self) -> None:
-        """Look at a token block that nobody has looked at; what is wrong with it is noted."""
-        _ = self.values
-
-    def _note_late(self, faults: Faults) -> None:
-        """Say what nobody has looked at before, be it after the end."""
-        self.note(faults)
-        if self._end_time is not None:
-            self.scalars[a.FAULTS] = list(dict.fromkeys([*self.scalars.get(a.FAULTS, ()), *faults]))
 
     @property
     def faults(self) -> Faults:
@@ -259,12 +246,8 @@ class LiveSpan(Span, Ended):
         )
 
     def _delivered(self, profile: Profile) -> dict[str, Any]:
-        block = self.block
-        if block is not None:
-            attributes = of_block(profile, self.scalars, block)
-            if attributes is not None:
-                return attributes
-        return profile(self.values)
+        block = self.block  # in this order: another transport may look meanwhile
+        return of_block(profile, self.scalars, block)
 
     @property
     def scope(self) -> spans.Scope:
