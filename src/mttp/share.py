@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -73,6 +73,10 @@ class Share:
             Pipeline(lane, stats, self, self.stats, plan.sampling)
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
         ]
+        self.take: Callable[[Ended], None] = self.ended
+        """Takes an ended span."""
+        if len(self.pipelines) == 1:
+            self.take = self.pipelines[0].take
         self._plan = plan
         self._forked = forked
         self._heir: Share | None = None
@@ -143,11 +147,13 @@ class Share:
 
     def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
+        self._unmarked[id(episode)] = episode
+        for pipeline in self.pipelines:
+            if not pipeline.easy:
+                pipeline.wake()
         with self.stats.lock:
             index = self.stats.episodes
-            self.stats.episodes += 1
-        self._unmarked[id(episode)] = episode
-        self.wake()
+            self.stats.episodes = index + 1
         return index
 
     def samples(self, trace_id: int, group: str | None) -> bool:
@@ -347,6 +353,7 @@ class Share:
         """After a fork, in the child: its share of the run; the parent's takes nothing here any more."""
         provenance.renew()
         self.stats, self._marking, self._unmarked, self._gathering = Stats(), threading.Lock(), {}, {}
+        self.take = self.ended
         self._heir = Share(self._plan, forked=True)
         return self._heir
 

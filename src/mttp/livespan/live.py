@@ -359,6 +359,7 @@ class LiveSpan(Span, Ended):
         else:
             code = status
         if code is not StatusCode.UNSET:
+            self._is_light = False
             self._status = Status(code, None if description is None else self._text(description))
 
     def record_exception(
@@ -401,6 +402,10 @@ class LiveSpan(Span, Ended):
         except AttributeError:
             self._sink.fault("after_end", "end on a span that has ended")
             return
+        self.seal(end_time)
+
+    def seal(self, end_time: int | None = None) -> None:
+        """End it, for whoever was the first to want that."""
         given = None if end_time is None else self.checked(nanoseconds, end_time)
         ended = self._clock.now() if given is None else given
         if ended < self._start_time:
@@ -417,6 +422,9 @@ class LiveSpan(Span, Ended):
             self.size += self.block[3]
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
+        self._hand_on()
+
+    def _hand_on(self) -> None:
         self._sink.ended(self)
 
     def _weigh(self) -> int:

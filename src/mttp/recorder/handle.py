@@ -82,7 +82,8 @@ class Host(Protocol):
     steps: str
     """How steps are written, where an episode does not say: spans, packed or auto."""
 
-    def ended(self, span: LiveSpan) -> None:
+    @property
+    def take(self) -> Callable[[LiveSpan], None]:
         """Take an ended span."""
 
     def fault(self, kind: str, detail: str = "") -> None:

@@ -13,13 +13,13 @@ __all__ = ["Ledger"]
 class Ledger:
     """Step rewards as they come, and the total where one is stated."""
 
+    _invalid = 0
+    _total: Reward | None = None
+    _overruled: float | None = None
+
     def __init__(self) -> None:
-        self._paid: list[float] = []
-        self.step = self._paid.append
-        """Enter what an ended step paid."""
-        self._invalid = 0
-        self._total: Reward | None = None
-        self._overruled: float | None = None
+        self.step_rewards: list[float] = []
+        """What the ended steps paid that state a number; theirs is entered here."""
 
     def invalid(self) -> None:
         """Enter an ended step of which nobody knows what it paid."""
@@ -27,7 +27,7 @@ class Ledger:
 
     def steps(self, paid: Sequence[float], *, invalid: int) -> None:
         """Enter what several steps paid, and how many of the others something that is no number."""
-        self._paid.extend(paid)
+        self.step_rewards.extend(paid)
         self._invalid += invalid
 
     def total(self, scoring: Reward) -> None:
@@ -42,7 +42,7 @@ class Ledger:
     def step_sum(self) -> float | None:
         """Sum of the step rewards that are numbers; None when none is, or the sum is beyond a float."""
         try:
-            return math.fsum(self._paid) if self._paid else None
+            return math.fsum(self.step_rewards) if self.step_rewards else None
         except OverflowError:  # finite numbers whose sum is not
             return None
 
@@ -51,7 +51,7 @@ class Ledger:
         """episode where a total was stated, steps where rewards were, None where nothing was."""
         if self._total is not None or self._overruled is not None:
             return "episode"
-        return "steps" if self._paid or self._invalid else None
+        return "steps" if self.step_rewards or self._invalid else None
 
     def totals(self) -> tuple[float | None, float | None, str | None]:
         """What was paid in all, by the steps alone, and which of both it is."""
