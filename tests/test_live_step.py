@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Status, StatusCode
 
 import mttp
-from mttp.clock import Clock
+from mttp import clock
 from mttp.livespan import LiveSpan
 from mttp.semconv import attributes as a
 
@@ -228,18 +228,17 @@ def test_a_step_that_two_threads_end_is_kept(way: str, other: str, monkeypatch: 
     By the one that was there first, though it is interrupted in the middle of that.
     """
     ends = {"block": lambda step: step.__exit__(None, None, None), "call": lambda step: step.end()}
-    now = Clock.now
 
-    def interrupted(clock: Clock) -> int:
+    def interrupted() -> int:
         monkeypatch.undo()
         ends[other](step)
-        return now(clock)
+        return clock.monotonic()
 
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
             step = episode.step().__enter__()
             step.reward(0.5)
-            monkeypatch.setattr(Clock, "now", interrupted)
+            monkeypatch.setattr(clock, "monotonic", interrupted)
             ends[way](step)
         (read,) = mttp.read(session)
 

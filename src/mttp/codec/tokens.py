@@ -68,11 +68,12 @@ KEYS = frozenset(
 """Every attribute of a token block."""
 
 
-Block: TypeAlias = "tuple[int, tuple[Any, ...], dict[str, Any] | None, int]"
+Block: TypeAlias = tuple[Any, ...]
 """
 A token block as it was handed over, for the least that can be made of it in the training loop's time.
 
-The completion's length; name, dtype and bytes of each array, flat; facts that are stated; bytes in all.
+The completion's length, facts that are stated or None, and all arrays' bytes; then of each array its name,
+dtype and bytes.
 """
 
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
@@ -93,36 +94,37 @@ def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    copied = _copied(_INTEGERS, ids)
-    if copied is None:
-        return None
-    (dtype, data), count = copied, len(ids)
-    arrays: tuple[Any, ...] = ("ids", dtype, data)
-    size = len(data)
-    if logprobs is not None:
-        copied = _copied(_FLOATS, logprobs)
-        if copied is None or len(logprobs) != count:
+    if type(ids) is _ndarray and type(logprobs) is _ndarray and not given:
+        shape = ids.shape
+        integers, floats = _INTEGERS.get(ids.dtype), _FLOATS.get(logprobs.dtype)
+        if integers is None or floats is None or len(shape) != 1 or shape != logprobs.shape:
             return None
-        dtype, data = copied
-        arrays = (*arrays, "logprobs", dtype, data)
-        size += len(data)
-    if not given:
-        return count, arrays, None, size
-    facts = {}
+        first, second = ids.tobytes(), logprobs.tobytes()
+        size = len(first) + len(second)
+        return shape[0], None, size, "ids", integers, first, "logprobs", floats, second
+    return _snapshot({"ids": ids, "logprobs": logprobs, **given})
+
+
+def _snapshot(given: Mapping[str, Any]) -> Block | None:
+    """The same, one by one."""
+    facts, arrays, size, count = {}, [], 0, -1
     for name, value in given.items():
-        if value is None:
+        if value is None and name != "ids":
             continue
         if name in _DTYPES:
             copied = _copied(_DTYPES[name], value)
-            if copied is None or (len(value) != count and name != "prompt_ids"):
+            if copied is None:
                 return None
-            arrays = (*arrays, name, *copied)
+            count = len(value) if count < 0 else count
+            if len(value) != count and name != "prompt_ids":
+                return None
+            arrays += [name, *copied]
             size += len(copied[1])
         elif name in _TEXTS and type(value) is str and value.isascii():
             facts[name] = value
         else:
             return None
-    return count, arrays, facts, size
+    return count, facts or None, size, *arrays
 
 
 def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, bytes] | None:
@@ -155,8 +157,7 @@ def _packer(count: int, integer: bool) -> Callable[..., bytes]:
 def extent(block: Block) -> tuple[int, int]:
     """The longest array's length, and the bytes of all of them once they are encoded."""
     longest = taken = 0
-    flat = block[1]
-    for name, dtype, data in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+    for name, dtype, data in zip(block[3::3], block[4::3], block[5::3], strict=True):
         length = len(data) // _ITEM_BYTES[dtype]
         longest = max(longest, length)
         taken += length * (4 if dtype == "float32" and name not in Tokens.INTEGER_ARRAYS else 8)
@@ -191,17 +192,13 @@ def fold(block: Block) -> dict[str, Plain]:
 
 def _arrays_of(block: Block) -> dict[str, Any]:
     """The arrays by name, in the order in which they are laid out."""
-    flat = block[1]
-    listed = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    return {
-        name: _expanded(name, dtype, data)
-        for name, dtype, data in (listed if len(flat) == 3 else sorted(listed, key=_place))
-    }
+    listed = sorted(zip(block[3::3], block[4::3], block[5::3], strict=True), key=_place)
+    return {name: _expanded(name, dtype, data) for name, dtype, data in listed}
 
 
 def _about(block: Block, arrays: Mapping[str, Any]) -> dict[str, Plain]:
     """What a block says besides its arrays."""
-    count, _, facts, _ = block
+    count, facts = block[:2]
     attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
     if "prompt_ids" in arrays:
         attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])

@@ -419,7 +419,7 @@ class LiveSpan(Span, Ended):
         self._end_time, is_light, self._is_light = ended, self._is_light, False
         self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_light else self._weigh()
         if self.block is not None:
-            self.size += self.block[3]
+            self.size += self.block[2]
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
         self._hand_on()

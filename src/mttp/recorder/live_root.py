@@ -7,7 +7,7 @@ from typing import Any
 
 from opentelemetry.trace import Link, Span, SpanContext, TraceFlags
 
-from mttp import ids as new_ids
+from mttp import ids
 from mttp.codec import episodes as codec
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, weight
 from mttp.recorder.ledger import Ledger
@@ -50,7 +50,7 @@ class LiveRoot(LightSpan):
         self._index = index
         self._stated = stated
         self._is_bare = stated is None
-        self._span_id = new_ids.span_id()
+        self._span_id = ids.span_id()
         self._is_open = self._is_light = True
         self._scalars = self._end_time = None
         if stated is not None and a.ENV_ID in stated:

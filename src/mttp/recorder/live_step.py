@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
-from mttp import ids as new_ids
+from mttp import clock, ids
 from mttp.codec import steps, tokens
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach
@@ -41,12 +41,12 @@ class LiveStep(OpenStep, LightSpan):
         self._owner = owner
         self._segment = segment
         self._index = index
-        self._span_id = new_ids.span_id()
+        self._span_id = ids.span_id()
         # The class has these too; but what every step looks at is found sooner here.
         self._is_light = True
         self._scalars = self._reward = self.block = self._attached = self._end_time = None
         if start_time is None and segment.origin.observers is None:
-            self._start_time = segment.clock.now()
+            self._start_time = segment.clock.offset + clock.monotonic()
         else:
             self._start(start_time)
 
@@ -85,36 +85,34 @@ class LiveStep(OpenStep, LightSpan):
             super().__exit__(kind, error, trace)
             return
         token, self._attached = self._attached
+        owner, segment = self._owner, self._segment
         try:
             token.var.reset(token)
         except (ValueError, RuntimeError):
             detach(token)  # which knows why
-        try:
-            self._conclude_lightly()
-        except Exception as failure:
-            self._fault("internal_error", f"step: {failure!r}")
-
-    def _conclude_lightly(self) -> None:
-        """What `_finish` does of a step about which there is nothing unusual."""
-        owner, segment = self._owner, self._segment
-        try:
+        try:  # what `_finish` does, of a step about which there is nothing unusual
             owner.open_steps.remove(self)
         except KeyError:  # it has ended within its block
             return
-        if self._reward is not None:
-            owner.step_rewards.append(self._reward)
-        self.is_plain, self._is_light = True, False  # from here on it takes nothing
-        self._end_time = segment.clock.now()
-        self.size = _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
-        if self.block is not None:
-            self.size += self.block[3]
-        if segment.origin.observers is not None:
-            segment.origin.observers.ended(self)
-        if owner.in_spans:
-            segment.spans += 1
-            segment.host.take(self)
-        else:
-            owner.hand_on(self)
+        try:
+            if self._reward is not None:
+                owner.step_rewards.append(self._reward)
+            self.is_plain, self._is_light = True, False  # from here on it takes nothing
+            self._end_time = segment.clock.offset + clock.monotonic()
+            self.size = (
+                _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
+            )
+            if self.block is not None:
+                self.size += self.block[2]
+            if segment.origin.observers is not None:
+                segment.origin.observers.ended(self)
+            if owner.in_spans:
+                segment.spans += 1
+                segment.host.take(self)
+            else:
+                owner.hand_on(self)
+        except Exception as failure:
+            self._fault("internal_error", f"step: {failure!r}")
 
     def _hand_on(self) -> None:
         self._owner.hand_on(self)
@@ -137,8 +135,8 @@ class LiveStep(OpenStep, LightSpan):
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """As by any step; arrays of the usual kind are only copied now."""
         if self._is_light and self.block is None:
-            self.block = tokens.snapshot(ids, logprobs, facts)
-            if self.block is not None:
+            block = self.block = tokens.snapshot(ids, logprobs, facts)
+            if block is not None:
                 return
         super().tokens(ids, logprobs=logprobs, **facts)
 

@@ -155,13 +155,12 @@ def can_be_packed(span: LiveSpan) -> bool:
     It has a span of its own where anybody may refer to that: it has children, or its id is known;
     and where it says what columns don't hold: tokens, events, links or an error.
     """
-    return (
-        span._context is None
-        and span.block is None
-        and (span.own() is not None or a.TOKEN_ENCODING not in span.scalars)
+    if span.block is not None or span._context is not None or span._name != names.STEP:
+        return False
+    return span.is_plain or (
+        (span.own() is not None or a.TOKEN_ENCODING not in span.scalars)
         and not (span._events or span._links)
         and span._status.status_code is StatusCode.UNSET
-        and span.name == names.STEP
     )
 
 

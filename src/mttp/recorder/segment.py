@@ -33,7 +33,7 @@ class Segment:
         self.host = host
         self.origin = host.origin
         self.trace_id = trace_id
-        self.clock = Clock()
+        self.clock = Clock()  # of its own: the wall clock's time at its start counts
         self.spans = 0
         """How many have ended."""
         self._episode_id = episode_id

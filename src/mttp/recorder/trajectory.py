@@ -154,31 +154,28 @@ class Trajectory(Measured):
         """
         span = self._span
         try:
-            if span is not None and (span._end_time is None or self._takes("step")):
-                if self._block is not None:
-                    self.write()
-                return self._open_step(start_time, index)
+            if span is None or (span._end_time is not None and not self._takes("step")):
+                return OpenStep(self, self._host, None)
+            if self._block is not None:
+                self.write()
+            segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
+            self._lock.acquire()  # in half the time that `with` takes
+            try:
+                if self._closing:
+                    return OpenStep(self, self._host, None)
+                following = self._next_index
+                position = following if index is None else int(index)
+                self._next_index = position + 1 if position >= following else following
+                self._steps += 1
+                step = LiveStep(self, segment, position, start_time)
+                self.open_steps.add(step)
+            finally:
+                self._lock.release()
+            next(segment.host.stepped)
+            return step
         except Exception as error:
             self._fault("internal_error", f"step: {error!r}")
         return OpenStep(self, self._host, None)
-
-    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
-        segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
-        lock = self._lock
-        lock.acquire()  # in half the time that `with` takes
-        try:
-            if self._closing:
-                return OpenStep(self, self._host, None)
-            following = self._next_index
-            position = following if index is None else int(index)
-            self._next_index = position + 1 if position >= following else following
-            self._steps += 1
-            step = LiveStep(self, segment, position, start_time)
-            self.open_steps.add(step)
-        finally:
-            lock.release()
-        next(segment.host.stepped)
-        return step
 
     @quiet
     def reward(
@@ -262,6 +259,8 @@ class Trajectory(Measured):
 
     def hand_on(self, step: LiveSpan) -> None:
         """Have a step that has ended written, as a span of its own or with others."""
+        if step.block is not None and self._steps_are == AUTO:
+            self.in_spans = True
         if self.in_spans or not self._gathers(step):
             self.segment.ended(step)
 
