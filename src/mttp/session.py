@@ -309,25 +309,28 @@ class Session:
         self._share.ended(GuestSpan(span))
 
 
-_OF_THE_HANDLE = frozenset({"id", "start_time", "metadata", "steps"})
+_OF_THE_HANDLE = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
+_OF_THE_EPISODE = {name: name for name in EpisodeFacts.__annotations__ if name not in _OF_THE_HANDLE}
+_OF_THE_EPISODE["policy_version"] = "policy_version_start"
 
 
-def _opened(share: Share, given: EpisodeFacts) -> OpenEpisode:
+def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
     """An episode of which something is stated."""
-    known = EpisodeFacts.__annotations__.keys() - _OF_THE_HANDLE
-    facts = {"timing": "live", **{name: value for name, value in given.items() if name in known}}
-    if "policy_version" in facts:
-        facts["policy_version_start"] = facts.pop("policy_version")
-    episode = OpenEpisode(
-        share,
-        facts,
-        episode_id=given.get("id"),
-        start_time=given.get("start_time"),
-        metadata=given.get("metadata"),
-        steps=given.get("steps"),
-    )
-    for name in given.keys() - EpisodeFacts.__annotations__.keys():
-        cast(LiveSpan, episode.span).fault("argument_unknown", f"episode has no {name}")
+    facts: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    unknown = None
+    for name, value in given.items():
+        if name in _OF_THE_EPISODE:
+            facts[_OF_THE_EPISODE[name]] = value
+        elif name in _OF_THE_HANDLE:
+            options[_OF_THE_HANDLE[name]] = value
+        else:
+            unknown = name
+    if facts:
+        facts.setdefault("timing", "live")
+    episode = OpenEpisode(share, facts, **options)
+    if unknown is not None:
+        cast(LiveSpan, episode.span).fault("argument_unknown", f"episode has no {unknown}")
     return episode
 
 

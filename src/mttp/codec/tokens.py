@@ -94,7 +94,9 @@ def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    if type(ids) is _ndarray and type(logprobs) is _ndarray and not given:
+    if given or type(ids) is not type(logprobs):
+        return _one_by_one({"ids": ids, "logprobs": logprobs, **given})
+    if type(ids) is _ndarray:
         shape = ids.shape
         integers, floats = _INTEGERS.get(ids.dtype), _FLOATS.get(logprobs.dtype)
         if integers is None or floats is None or len(shape) != 1 or shape != logprobs.shape:
@@ -102,11 +104,19 @@ def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
         first, second = ids.tobytes(), logprobs.tobytes()
         size = len(first) + len(second)
         return shape[0], None, size, "ids", integers, first, "logprobs", floats, second
-    return _snapshot({"ids": ids, "logprobs": logprobs, **given})
+    if type(ids) is list and ids and len(ids) == len(logprobs) and type(logprobs[0]) is float:
+        as_integers, as_floats = _packers(len(ids))
+        try:
+            first, second = as_integers(*ids), as_floats(*logprobs)
+        except Exception:  # whatever a foreign number raises when it is asked for its value
+            return None
+        size = 16 * len(ids)
+        return len(ids), None, size, "ids", "int64", first, "logprobs", "float64", second
+    return _one_by_one({"ids": ids, "logprobs": logprobs})
 
 
-def _snapshot(given: Mapping[str, Any]) -> Block | None:
-    """The same, one by one."""
+def _one_by_one(given: Mapping[str, Any]) -> Block | None:
+    """Whatever arrays there are."""
     facts, arrays, size, count = {}, [], 0, -1
     for name, value in given.items():
         if value is None and name != "ids":
@@ -144,14 +154,15 @@ def _packed(values: Sequence[Any], *, integer: bool) -> tuple[str, bytes] | None
     if not integer and values and type(values[0]) not in _NUMBERS:
         return None
     try:
-        return ("int64" if integer else "float64"), _packer(len(values), integer)(*values)
+        return ("int64" if integer else "float64"), _packers(len(values))[not integer](*values)
     except Exception:  # whatever a foreign number raises when it is asked for its value
         return None
 
 
 @lru_cache(maxsize=1 << 10)
-def _packer(count: int, integer: bool) -> Callable[..., bytes]:
-    return struct.Struct(f"{count}{'q' if integer else 'd'}").pack
+def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
+    """What makes bytes of so many integers, and of so many floats."""
+    return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}d").pack
 
 
 def extent(block: Block) -> tuple[int, int]:

@@ -31,6 +31,7 @@ __all__ = [
     "current",
     "detach",
     "quiet",
+    "restore",
 ]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
@@ -53,6 +54,10 @@ current: Callable[[], Context] = _context.get if _context is not None else otel_
 """The context that is current."""
 attach: Callable[[Context], Token[Context]] = _context.set if _context is not None else otel_context.attach
 """Make a context the current one; `detach` takes what this returns."""
+restore: Callable[[Token[Context]], object] = (
+    _context.reset if _context is not None else otel_context.detach
+)
+"""Put back what was current; raises ValueError or RuntimeError where `detach` does nothing."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -236,7 +241,7 @@ class Handle:
 def detach(token: Token[Context]) -> None:
     """Put the context back, unless this is another context: an async generator's end may run anywhere."""
     try:
-        token.var.reset(token)
+        restore(token)
     except (ValueError, RuntimeError):
         return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
@@ -13,7 +13,7 @@ from typing_extensions import Self
 from mttp import clock, ids
 from mttp.codec import steps, tokens
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
-from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach
+from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
 from mttp.recorder.light_span import LightSpan
 from mttp.recorder.open_step import OpenStep, Owner
 from mttp.recorder.segment import Segment
@@ -74,8 +74,9 @@ class LiveStep(OpenStep, LightSpan):
         outer = around.get(STEP_KEY)
         if outer is not None:
             self._enclose(outer)
+        # OpenTelemetry only reads it: a copy of its own type would cost as much again.
         inside = {**around, SPAN_KEY: self, TRAJECTORY_KEY: self._owner, STEP_KEY: self}
-        self._attached = (attach(Context(inside)), self._attached)
+        self._attached = (attach(cast(Context, inside)), self._attached)
         return self
 
     def __exit__(
@@ -87,7 +88,7 @@ class LiveStep(OpenStep, LightSpan):
         token, self._attached = self._attached
         owner, segment = self._owner, self._segment
         try:
-            token.var.reset(token)
+            restore(token)
         except (ValueError, RuntimeError):
             detach(token)  # which knows why
         try:  # what `_finish` does, of a step about which there is nothing unusual
