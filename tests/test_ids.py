@@ -18,7 +18,7 @@ def test_ids_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     Zero is OpenTelemetry's "no id".
     """
     numbers = [0] * 128
-    numbers[3:5] = [5, 3]
+    numbers[4:6] = [5, 3]
     monkeypatch.setattr(ids, "_pool", [])
     monkeypatch.setattr(ids.os, "urandom", lambda count: struct.pack("128Q", *numbers)[:count])
 

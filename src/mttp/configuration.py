@@ -283,9 +283,7 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     `metadata`; `EpisodeFacts` has all of them. One that there is not is counted as a fault.
     Without a session, one is started on the default transport.
     """
-    session = _active
-    if session is None or session.closed:
-        session = recording_session()
+    session = _active or recording_session()
     return inert_episode() if session is None else session.episode(**facts)
 
 

@@ -54,9 +54,7 @@ current: Callable[[], Context] = _context.get if _context is not None else otel_
 """The context that is current."""
 attach: Callable[[Context], Token[Context]] = _context.set if _context is not None else otel_context.attach
 """Make a context the current one; `detach` takes what this returns."""
-restore: Callable[[Token[Context]], object] = (
-    _context.reset if _context is not None else otel_context.detach
-)
+restore: Callable[[Token[Context]], object] = _context.reset if _context is not None else otel_context.detach
 """Put back what was current; raises ValueError or RuntimeError where `detach` does nothing."""
 
 _P = ParamSpec("_P")

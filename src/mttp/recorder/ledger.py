@@ -17,9 +17,9 @@ class Ledger:
     _total: Reward | None = None
     _overruled: float | None = None
 
-    def __init__(self) -> None:
-        self.step_rewards: list[float] = []
-        """What the ended steps paid that state a number; theirs is entered here."""
+    def __init__(self, step_rewards: list[float]) -> None:
+        """Of steps whose rewards, as far as they are numbers, are entered into that list."""
+        self._paid = step_rewards
 
     def invalid(self) -> None:
         """Enter an ended step of which nobody knows what it paid."""
@@ -27,7 +27,7 @@ class Ledger:
 
     def steps(self, paid: Sequence[float], *, invalid: int) -> None:
         """Enter what several steps paid, and how many of the others something that is no number."""
-        self.step_rewards.extend(paid)
+        self._paid.extend(paid)
         self._invalid += invalid
 
     def total(self, scoring: Reward) -> None:
@@ -42,7 +42,7 @@ class Ledger:
     def step_sum(self) -> float | None:
         """Sum of the step rewards that are numbers; None when none is, or the sum is beyond a float."""
         try:
-            return math.fsum(self.step_rewards) if self.step_rewards else None
+            return math.fsum(self._paid) if self._paid else None
         except OverflowError:  # finite numbers whose sum is not
             return None
 
@@ -51,7 +51,7 @@ class Ledger:
         """episode where a total was stated, steps where rewards were, None where nothing was."""
         if self._total is not None or self._overruled is not None:
             return "episode"
-        return "steps" if self.step_rewards or self._invalid else None
+        return "steps" if self._paid or self._invalid else None
 
     def totals(self) -> tuple[float | None, float | None, str | None]:
         """What was paid in all, by the steps alone, and which of both it is."""

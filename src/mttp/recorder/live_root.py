@@ -7,7 +7,7 @@ from typing import Any
 
 from opentelemetry.trace import Link, Span, SpanContext, TraceFlags
 
-from mttp import ids
+from mttp import clock, ids
 from mttp.codec import episodes as codec
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, weight
 from mttp.recorder.ledger import Ledger
@@ -31,7 +31,7 @@ class LiveRoot(LightSpan):
 
     _name = names.EPISODE
     _parent = None
-    _end: tuple[Ledger, int, int, int] | None = None
+    _end: tuple[Ledger | None, list[float], int, int, int] | None = None
 
     def __init__(
         self,
@@ -57,7 +57,10 @@ class LiveRoot(LightSpan):
             self._name = f"{names.EPISODE} {stated[a.ENV_ID]}"
         if ambient is not None and (context := ambient.get_span_context()).is_valid:
             self._links, self._is_light = [Link(context)], False
-        self._start(start_time)
+        if start_time is None and segment.origin.observers is None:
+            self._start_time = segment.offset + clock.monotonic()
+        else:
+            self._start(start_time)
 
     @property
     def stated(self) -> Mapping[str, Any]:
@@ -94,26 +97,32 @@ class LiveRoot(LightSpan):
     def scalars(self, scalars: dict[str, Any]) -> None:
         self._scalars, self._end = scalars, None
 
-    def conclude_lightly(self, ledger: Ledger, length: int, steps: int, spans: int) -> None:
+    def conclude_lightly(
+        self, ledger: Ledger | None, step_rewards: list[float], length: int, steps: int, spans: int
+    ) -> None:
         """
         End an episode of which nothing unusual was said, so that it is completed, and nobody knows how.
 
-        It had so many environment steps, handles of them and spans, itself among those.
+        It had so many environment steps, handles of them and spans, itself among those; a ledger tells what
+        was paid, and where there is none those rewards do.
         """
+        segment = self._segment
         try:
             del self._is_open
         except AttributeError:  # it has ended within its block
             return
-        self._end = ledger, length, steps, spans
+        self._end = ledger, step_rewards, length, steps, spans
         self.is_plain, self._is_light = self._is_bare, False
-        self._end_time = self._clock.now()
+        self._end_time = segment.offset + clock.monotonic()
         self.size = _ROOT_BYTES if self._is_bare else _ROOT_BYTES + weight(dict(self.stated))
-        if self._origin.observers is not None:
-            self._origin.observers.ended(self)
-        self._segment.host.take(self)
+        if segment.origin.observers is not None:
+            segment.origin.observers.ended(self)
+        segment.host.take(self)
 
 
-def _ending(ledger: Ledger, length: int, steps: int, spans: int) -> dict[str, Any]:
+def _ending(
+    ledger: Ledger | None, step_rewards: list[float], length: int, steps: int, spans: int
+) -> dict[str, Any]:
     facts: dict[str, Any] = {"status": "completed", "outcome": "unknown", "length": length}
-    facts["return_"], facts["step_reward_sum"], basis = ledger.totals()
+    facts["return_"], facts["step_reward_sum"], basis = (ledger or Ledger(step_rewards)).totals()
     return codec.ending(facts, [], return_basis=basis, step_count=steps, span_count=spans)

@@ -46,7 +46,7 @@ class LiveStep(OpenStep, LightSpan):
         self._is_light = True
         self._scalars = self._reward = self.block = self._attached = self._end_time = None
         if start_time is None and segment.origin.observers is None:
-            self._start_time = segment.clock.offset + clock.monotonic()
+            self._start_time = segment.offset + clock.monotonic()
         else:
             self._start(start_time)
 
@@ -99,7 +99,7 @@ class LiveStep(OpenStep, LightSpan):
             if self._reward is not None:
                 owner.step_rewards.append(self._reward)
             self.is_plain, self._is_light = True, False  # from here on it takes nothing
-            self._end_time = segment.clock.offset + clock.monotonic()
+            self._end_time = segment.offset + clock.monotonic()
             self.size = (
                 _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
             )

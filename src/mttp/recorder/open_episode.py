@@ -163,34 +163,29 @@ class OpenEpisode(Known):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        root = self._span
-        if error is not None or self._attached is None or not (isinstance(root, LiveRoot) and self._is_light):
+        root, attached = self._span, self._attached
+        if error is not None or attached is None or not isinstance(root, LiveRoot) or self._has_more:
             super().__exit__(kind, error, trace)
             return
-        token, self._attached = self._attached
-        detach(token)
-        try:
-            self._conclude_lightly(root)
+        self._attached = attached[1]
+        detach(attached[0])
+        segment = root._segment
+        try:  # what `_finish` does, of an episode about which there is nothing unusual
+            with self._lock:
+                if self._closing:
+                    return
+                self._closing, self._ending = True, _COMPLETED
+                spans = segment.spans + 1
+            segment.host.finished(self)
+            root.conclude_lightly(self._book, self.step_rewards, self._next_index, self._steps, spans)
         except Exception as failure:
             self._fault("internal_error", f"episode: {failure!r}")
 
     @property
-    def _is_light(self) -> bool:
-        """Whether there is nothing unusual about it, so that it can end in short."""
-        span = cast(LiveSpan, self._span)
+    def _has_more(self) -> bool:
+        """Whether there is more to end than its root, or more to say of it than that."""
         is_open = self._agents or self.open_steps or self._packing is not None
-        return span._is_light and not is_open and self._stated is UNSTATED
-
-    def _conclude_lightly(self, root: LiveRoot) -> None:
-        """What `_finish` does of an episode about which there is nothing unusual."""
-        segment = root._segment
-        with self._lock:
-            if self._closing:
-                return
-            self._closing, self._ending = True, _COMPLETED
-            spans = segment.spans + 1
-        segment.host.finished(self)
-        root.conclude_lightly(self._ledger, self._next_index, self._steps, spans)
+        return bool(is_open) or self._stated is not UNSTATED or not cast(LiveSpan, self._span)._is_light
 
     def _finish(
         self,

@@ -19,7 +19,7 @@ from mttp.semconv import spans as names
 __all__ = ["Segment"]
 
 
-class Segment:
+class Segment(Clock):
     """
     Makes the spans that one process adds to an episode.
 
@@ -30,10 +30,10 @@ class Segment:
         self, host: Host, trace_id: int, episode_id: str = "", identity: Mapping[str, Any] | None = None
     ) -> None:
         """Of an episode whose own id is by default that of its trace."""
+        super().__init__()  # each its own: the wall clock's time at its start counts
         self.host = host
         self.origin = host.origin
         self.trace_id = trace_id
-        self.clock = Clock()  # of its own: the wall clock's time at its start counts
         self.spans = 0
         """How many have ended."""
         self._episode_id = episode_id
@@ -50,6 +50,11 @@ class Segment:
         if self._identity is None:
             self._identity = {a.RUN_ID: self.host.run_id, a.EPISODE_ID: self.episode_id}
         return self._identity
+
+    @property
+    def clock(self) -> Clock:
+        """Itself: it tells its spans the time."""
+        return self
 
     @property
     def sink(self) -> Segment:

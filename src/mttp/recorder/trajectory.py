@@ -39,6 +39,7 @@ class Trajectory(Measured):
     _at: SpanContext | None = None
     _base: Mapping[str, Any] | None = None
     _packing: Packing | None = None
+    _book: Ledger | None = None
     _stated = UNSTATED
     place: Mapping[str, Any] = MappingProxyType({})
     """What its spans say of whose they are, besides the episode's identity."""
@@ -60,8 +61,7 @@ class Trajectory(Measured):
             self.place = place
         self._lock = threading.RLock()
         self.open_steps: set[OpenStep] = set()
-        self._ledger = Ledger()
-        self.step_rewards = self._ledger.step_rewards
+        self.step_rewards: list[float] = []
         self._steps = self._next_index = 0
         self._closing = False
         self._block: Block | None = None
@@ -104,6 +104,14 @@ class Trajectory(Measured):
         around = current()
         self._enclose(around.get(TRAJECTORY_KEY))
         return Context({**around, SPAN_KEY: self._span, TRAJECTORY_KEY: self, STEP_KEY: None})
+
+    @property
+    def _ledger(self) -> Ledger:
+        """What was paid so far."""
+        with self._lock:
+            if self._book is None:
+                self._book = Ledger(self.step_rewards)
+            return self._book
 
     # What is known so far.
 
