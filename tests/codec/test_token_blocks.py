@@ -52,8 +52,9 @@ def blocks(draw: st.DrawFn) -> dict[str, Any]:
 
 def copied(block: dict[str, Any]) -> tokens.Block | None:
     """A snapshot, as a step takes it."""
-    rest = dict(block)
-    return tokens.snapshot(rest.pop("ids", None), rest.pop("logprobs", None), rest)
+    rest = {"ids": None, **block}
+    both = tokens.pair(rest.get("ids"), rest.get("logprobs")) if block.keys() == {"ids", "logprobs"} else None
+    return tokens.snapshot(rest) if both is None else tokens.paired(*both)
 
 
 @given(blocks())
@@ -78,7 +79,7 @@ def test_a_snapshot_is_not_what_the_caller_goes_on_with() -> None:
     Buffers are reused.
     """
     ids, logprobs = np.array([1, 2]), [-0.5, -1.0]
-    block = tokens.snapshot(ids, logprobs, {})
+    block = copied({"ids": ids, "logprobs": logprobs})
     ids[0], logprobs[0] = 7, 7.0
 
     assert block is not None

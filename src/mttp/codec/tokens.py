@@ -25,6 +25,7 @@ __all__ = [
     "ARRAY_KEYS",
     "KEYS",
     "Block",
+    "Pair",
     "decode",
     "encode",
     "extent",
@@ -32,6 +33,8 @@ __all__ = [
     "leave_out",
     "make",
     "pack",
+    "pair",
+    "paired",
     "snapshot",
     "unfold",
 ]
@@ -76,11 +79,20 @@ The completion's length, facts that are stated or None, and all arrays' bytes; t
 dtype and bytes.
 """
 
+Pair: TypeAlias = tuple[str, str]
+"""The dtypes of token ids and of their log probabilities."""
+
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
 _INTEGERS = {
     np.dtype(name): name for name in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
 }
 _FLOATS = {np.dtype(name): name for name in ("float32", "float64", "float16")}
+_PAIRS = {
+    integers: {floats: (name, other) for floats, other in _FLOATS.items()}
+    for integers, name in _INTEGERS.items()
+}
+_NOTHING: Mapping[Any, Any] = {}
+_LISTED_PAIR = ("int64", "float64")
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
 _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype, name in dtypes.items()}
 _NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
@@ -88,36 +100,40 @@ _LISTED, _NUMBERS = frozenset({list, tuple}), frozenset({float, int})
 _ndarray = np.ndarray
 
 
-def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
+def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
+    """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
+    if type(ids) is _ndarray and type(logprobs) is _ndarray:
+        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
+        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
+            return None
+        return found, ids.tobytes(), logprobs.tobytes()
+    if type(ids) is list and type(logprobs) is list and ids:
+        count = len(ids)
+        if count != len(logprobs) or type(logprobs[0]) is not float:
+            return None
+        as_integers, as_floats = _packers(count)
+        try:
+            return _LISTED_PAIR, as_integers(*ids), as_floats(*logprobs)
+        except Exception:  # whatever a foreign number raises when it is asked for its value
+            return None
+    return None
+
+
+def paired(kinds: Pair, ids: bytes, logprobs: bytes) -> Block:
+    """The block that is made of such a copy."""
+    integers, floats = kinds
+    size = len(ids) + len(logprobs)
+    return len(ids) // _ITEM_BYTES[integers], None, size, "ids", integers, ids, "logprobs", floats, logprobs
+
+
+def snapshot(given: Mapping[str, Any]) -> Block | None:
     """
     A copy of a block of the usual kind; None for what must be looked at before anything goes on.
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    if given or type(ids) is not type(logprobs):
-        return _one_by_one({"ids": ids, "logprobs": logprobs, **given})
-    if type(ids) is _ndarray:
-        shape = ids.shape
-        integers, floats = _INTEGERS.get(ids.dtype), _FLOATS.get(logprobs.dtype)
-        if integers is None or floats is None or len(shape) != 1 or shape != logprobs.shape:
-            return None
-        first, second = ids.tobytes(), logprobs.tobytes()
-        size = len(first) + len(second)
-        return shape[0], None, size, "ids", integers, first, "logprobs", floats, second
-    if type(ids) is list and ids and len(ids) == len(logprobs) and type(logprobs[0]) is float:
-        as_integers, as_floats = _packers(len(ids))
-        try:
-            first, second = as_integers(*ids), as_floats(*logprobs)
-        except Exception:  # whatever a foreign number raises when it is asked for its value
-            return None
-        size = 16 * len(ids)
-        return len(ids), None, size, "ids", "int64", first, "logprobs", "float64", second
-    return _one_by_one({"ids": ids, "logprobs": logprobs})
-
-
-def _one_by_one(given: Mapping[str, Any]) -> Block | None:
-    """Whatever arrays there are."""
-    facts, arrays, size, count = {}, [], 0, -1
+    facts, arrays, size = {}, [], 0
+    count = -1
     for name, value in given.items():
         if value is None and name != "ids":
             continue
@@ -125,7 +141,7 @@ def _one_by_one(given: Mapping[str, Any]) -> Block | None:
             copied = _copied(_DTYPES[name], value)
             if copied is None:
                 return None
-            count = len(value) if count < 0 else count
+            count = len(value) if name == "ids" else count
             if len(value) != count and name != "prompt_ids":
                 return None
             arrays += [name, *copied]

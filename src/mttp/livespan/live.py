@@ -89,24 +89,24 @@ class LiveSpan(Span, Ended):
     _instrumentation_info = None
 
     # What few spans ever change is the class's: spans are made in the training loop's time.
+    # What nearly all change is not: Python takes a detour to what an instance and its class have.
     _kind = SpanKind.INTERNAL
     _status = _UNSET
-    _end_time: int | None = None
     _context: SpanContext | None = None
     _events: Sequence[Event] = ()
     _links: Sequence[Link] = ()
-    block: tokens.Block | None = None
+    block: tokens.Block | None
     """A token block as it was handed over, until somebody asks for its attributes."""
     _faults: Faults | None = None
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
-    _is_light = False
+    _is_light: bool
     """Whether nothing was said of it but small attributes and a token block, so that it can end in short."""
-    is_plain = False
+    is_plain: bool
     """Whether that was still so when it ended, and nobody has looked at its attributes since."""
     _start_time: int
+    _end_time: int | None
     _span_id: int
-    size = 0
 
     def __init__(
         self,
@@ -130,6 +130,9 @@ class LiveSpan(Span, Ended):
         self._sink = sink
         self.scalars = values
         self._is_open = True
+        self._is_light = self.is_plain = False
+        self.block = self._end_time = None
+        self.size = 0
         if context is not None:
             self._context = context
             self.trace_id = context.trace_id

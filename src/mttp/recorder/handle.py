@@ -138,11 +138,12 @@ class Handle:
 
     # What few handles ever have is the class's: steps are made in the training loop's time.
     _outer: object = None
-    _attached: tuple[Token[Context], Any] | None = None
+    _attached: tuple[Token[Context], Any] | None
 
     def __init__(self, host: Host | None, span: LiveSpan | None) -> None:
         self._host = host
         self._span = span
+        self._attached = None
 
     def __bool__(self) -> bool:
         """Whether the handle records, or recorded, anything at all."""

@@ -52,7 +52,9 @@ class LiveRoot(LightSpan):
         self._is_bare = stated is None
         self._span_id = ids.span_id()
         self._is_open = self._is_light = True
-        self._scalars = self._end_time = None
+        self.is_plain = False
+        self._scalars = self._end_time = self.block = None
+        self.size = 0
         if stated is not None and a.ENV_ID in stated:
             self._name = f"{names.EPISODE} {stated[a.ENV_ID]}"
         if ambient is not None and (context := ambient.get_span_context()).is_valid:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, cast
 
-from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
@@ -42,9 +41,12 @@ class LiveStep(OpenStep, LightSpan):
         self._segment = segment
         self._index = index
         self._span_id = ids.span_id()
-        # The class has these too; but what every step looks at is found sooner here.
-        self._is_light = True
-        self._scalars = self._reward = self.block = self._attached = self._end_time = None
+        self._is_light, self.is_plain = True, False
+        self._scalars = self._reward = self._attached = self._end_time = None
+        self._block: tokens.Block | None = None
+        self._kinds: tokens.Pair | None = None
+        self._ids = self._logprobs = b""
+        self.size = 0
         if start_time is None and segment.origin.observers is None:
             self._start_time = segment.offset + clock.monotonic()
         else:
@@ -62,6 +64,18 @@ class LiveStep(OpenStep, LightSpan):
     def _host(self) -> Host | None:  # type: ignore[override]  # likewise
         return self._owner.host
 
+    @property
+    def block(self) -> tokens.Block | None:
+        """A token block as it was handed over; most are kept in parts, which are nothing to collect."""
+        kinds = self._kinds
+        if kinds is None:
+            return self._block
+        return tokens.paired(kinds, self._ids, self._logprobs)
+
+    @block.setter
+    def block(self, block: tokens.Block | None) -> None:
+        self._block, self._kinds = block, None
+
     def _say(self) -> dict[str, Any]:
         return steps.plain(self._owner.base, self._index, self._reward)
 
@@ -75,8 +89,10 @@ class LiveStep(OpenStep, LightSpan):
         if outer is not None:
             self._enclose(outer)
         # OpenTelemetry only reads it: a copy of its own type would cost as much again.
-        inside = {**around, SPAN_KEY: self, TRAJECTORY_KEY: self._owner, STEP_KEY: self}
-        self._attached = (attach(cast(Context, inside)), self._attached)
+        inside = cast("Any", around.copy())
+        inside[SPAN_KEY] = inside[STEP_KEY] = self
+        inside[TRAJECTORY_KEY] = self._owner
+        self._attached = (attach(inside), self._attached)
         return self
 
     def __exit__(
@@ -103,8 +119,10 @@ class LiveStep(OpenStep, LightSpan):
             self.size = (
                 _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
             )
-            if self.block is not None:
-                self.size += self.block[2]
+            if self._kinds is not None:
+                self.size += len(self._ids) + len(self._logprobs)
+            elif self._block is not None:
+                self.size += self._block[2]
             if segment.origin.observers is not None:
                 segment.origin.observers.ended(self)
             if owner.in_spans:
@@ -135,9 +153,13 @@ class LiveStep(OpenStep, LightSpan):
 
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """As by any step; arrays of the usual kind are only copied now."""
-        if self._is_light and self.block is None:
-            block = self.block = tokens.snapshot(ids, logprobs, facts)
-            if block is not None:
+        if self._is_light and self._kinds is None and self._block is None:
+            copied = None if facts else tokens.pair(ids, logprobs)
+            if copied is not None:
+                self._kinds, self._ids, self._logprobs = copied
+                return
+            self._block = tokens.snapshot({"ids": ids, "logprobs": logprobs, **facts})
+            if self._block is not None:
                 return
         super().tokens(ids, logprobs=logprobs, **facts)
 

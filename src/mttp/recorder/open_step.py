@@ -65,7 +65,7 @@ class Owner(Protocol):
 class OpenStep(Measured):
     """A step while it happens."""
 
-    _reward: float | None = None
+    _reward: float | None
     _invalid = False
     _flags: Mapping[str, bool] = MappingProxyType({})
     _calls: Sequence[OpenCall] = ()
@@ -74,6 +74,7 @@ class OpenStep(Measured):
         self._owner = owner
         self._host = host
         self._span = span
+        self._attached = self._reward = None
         self._index = index
 
     def _as_context(self) -> Context:

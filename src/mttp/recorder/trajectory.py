@@ -54,6 +54,7 @@ class Trajectory(Measured):
     ) -> None:
         self._host = None if segment is None else segment.host
         self._span = span
+        self._attached = None
         self._segment = segment
         self.stated_steps = self._steps_are = steps
         self.in_spans = steps == SPANS
