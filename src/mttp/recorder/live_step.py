@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
@@ -89,7 +89,7 @@ class LiveStep(OpenStep, LightSpan):
         if outer is not None:
             self._enclose(outer)
         # OpenTelemetry only reads it: a copy of its own type would cost as much again.
-        inside = cast("Any", around.copy())
+        inside: Any = around.copy()
         inside[SPAN_KEY] = inside[STEP_KEY] = self
         inside[TRAJECTORY_KEY] = self._owner
         self._attached = (attach(inside), self._attached)
