@@ -17,12 +17,12 @@ def test_ids_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Zero is OpenTelemetry's "no id".
     """
-    numbers = [0] * 256
-    numbers[3:6] = [7, 5, 3]
+    numbers = [0] * 128
+    numbers[4:6] = [5, 3]
     monkeypatch.setattr(ids, "_pool", [])
-    monkeypatch.setattr(ids.os, "urandom", lambda _: struct.pack("256Q", *numbers))
+    monkeypatch.setattr(ids.os, "urandom", lambda count: struct.pack("128Q", *numbers)[:count])
 
-    assert (7, 3 << 64 | 5) == (ids.span_id(), ids.trace_id())
+    assert (5 << 64 | 3, 1) == (ids.trace_id(), ids._counting()())
 
 
 def test_a_seed_changes_nothing() -> None:
@@ -52,31 +52,37 @@ def test_ids_use_all_their_bits() -> None:
     Samplers and load balancers go by the low 56 bits of a trace id.
     """
     traces = [ids.trace_id() for _ in range(2000)]
-    spans = [ids.span_id() for _ in range(2000)]
 
     assert all(any(number >> bit & 1 for number in traces) for bit in range(128))
-    assert all(any(number >> bit & 1 for number in spans) for bit in range(64))
     assert max(traces) < 2**128
-    assert max(spans) < 2**64
+
+
+def test_span_ids_fit_into_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Wherever a process begins to count.
+    """
+    monkeypatch.setattr(ids.os, "urandom", lambda count: b"\xff" * count)
+
+    assert 2**63 == ids._counting()()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_asks_anew() -> None:
     """
-    Randomness that was fetched ahead is the parent's.
+    What comes next, or was fetched ahead, is the parent's.
     """
-    ids.span_id()
-    assert ids._pool
+    ids.trace_id()
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of threads that others have started
         child = os.fork()
     if not child:
-        os.write(write, str(len(ids._pool)).encode())
+        os.write(write, f"{ids.span_id()} {ids.trace_id()}".encode())
         os._exit(0)
     os.waitpid(child, 0)
-    left = os.read(read, 100)
+    theirs, ours = os.read(read, 100).split(), (ids.span_id(), ids.trace_id())
     os.close(read)
     os.close(write)
 
-    assert b"0" == left
+    assert abs(int(theirs[0]) - ours[0]) > 1000
+    assert int(theirs[1]) != ours[1]

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Status, StatusCode
 
 import mttp
+from mttp import clock
 from mttp.livespan import LiveSpan
 from mttp.semconv import attributes as a
 
@@ -221,19 +222,24 @@ def test_a_step_is_counted_once_whoever_ends_it() -> None:
 
 
 @pytest.mark.parametrize("way", ["block", "call"])
-def test_a_step_that_two_threads_end_is_kept(way: str) -> None:
+@pytest.mark.parametrize("other", ["block", "call"])
+def test_a_step_that_two_threads_end_is_kept(way: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Its end is entered by one of them, and its span handed on by the other.
+    By the one that was there first, though it is interrupted in the middle of that.
     """
+    ends = {"block": lambda step: step.__exit__(None, None, None), "call": lambda step: step.end()}
+
+    def interrupted() -> int:
+        monkeypatch.undo()
+        ends[other](step)
+        return clock.monotonic()
+
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
             step = episode.step().__enter__()
             step.reward(0.5)
-            episode.step_ended(step)  # here the other thread is interrupted
-            if way == "block":
-                step.__exit__(None, None, None)
-            else:
-                step.end()
+            monkeypatch.setattr(clock, "monotonic", interrupted)
+            ends[way](step)
         (read,) = mttp.read(session)
 
     assert (1, True, 0.5) == (len(read.steps), read.complete, read.return_)

@@ -24,7 +24,8 @@ from specimen import EVERYTHING, episodes
 import mttp
 from mttp import configuration
 from mttp.checking import check
-from mttp.recorder import packing
+from mttp.livespan import LiveSpan
+from mttp.recorder import trajectory
 from mttp.semconv import attributes as a
 from mttp.testing import assert_same
 
@@ -176,7 +177,7 @@ def test_long_episodes_are_packed_by_themselves(monkeypatch: pytest.MonkeyPatch)
     """
     By default the steps after so many plain ones are packed, and a later one with tokens is a span again.
     """
-    monkeypatch.setattr(packing, "AUTO_STEPS", 5)
+    monkeypatch.setattr(trajectory, "AUTO_STEPS", 5)
 
     def run(episode: mttp.OpenEpisode) -> None:
         play(episode)
@@ -196,7 +197,7 @@ def test_an_episode_with_tokens_is_never_packed_by_itself(
     """
     Where one of the first steps has tokens or children, all steps are spans.
     """
-    monkeypatch.setattr(packing, "AUTO_STEPS", 5)
+    monkeypatch.setattr(trajectory, "AUTO_STEPS", 5)
     with mttp.episode() as episode:
         for number in range(12):
             with episode.step() as step:
@@ -381,15 +382,16 @@ def test_a_step_that_ends_as_its_episode_does_is_kept(
     Be its thread a moment later than the one that ends the episode.
     """
     episode = mttp.episode(steps="packed")
-    late = episode._packing
+    late = episode.packing()
+    take = late._take
 
-    def interrupted(_: object) -> bool:
+    def interrupted(step: LiveSpan) -> None:
         late.close()
-        return True
+        take(step)
 
     with episode, episode.step() as step:
         step.action(1)
-        monkeypatch.setattr(late, "_takes", interrupted)
+        monkeypatch.setattr(late, "_take", interrupted)
     session.flush()
 
     assert [1] == [step.action for step in mttp.read(session).episodes[0].steps]

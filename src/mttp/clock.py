@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from time import perf_counter_ns as monotonic
 
-__all__ = ["Clock"]
+__all__ = ["Clock", "monotonic"]
 
 
 class Clock:
-    """Nanoseconds since the Unix epoch that never run backwards, whatever happens to the wall clock."""
+    """
+    Nanoseconds since the Unix epoch that never run backwards, whatever happens to the wall clock.
+
+    The time is `offset + monotonic()`, which is how those look at it to whom a call more matters.
+    """
 
     __slots__ = ("offset",)
 
@@ -17,4 +22,4 @@ class Clock:
 
     def now(self) -> int:
         """The time."""
-        return self.offset + time.perf_counter_ns()
+        return self.offset + monotonic()

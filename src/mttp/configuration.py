@@ -8,10 +8,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.sdk.trace import SpanProcessor
+from typing_extensions import Unpack
 
 from mttp import health, ids, measures, observers, provider, signals
 from mttp.apart import Apart
@@ -26,7 +27,7 @@ from mttp.opening import (
     open_session,
     publish,
 )
-from mttp.recorder import OpenEpisode, OpenStep, current_trajectory, inert_episode, inert_step
+from mttp.recorder import EpisodeFacts, OpenEpisode, OpenStep, current_trajectory, inert_episode, inert_step
 from mttp.routes import Destination
 from mttp.sampling import Sampling
 from mttp.session import Session
@@ -279,38 +280,16 @@ def recording_session() -> Session | None:
         return None
 
 
-def episode(
-    *,
-    env: str | None = None,
-    task: object = None,
-    group: object = None,
-    seed: int | str | None = None,
-    policy: object = None,
-    slices: Sequence[str] = (),
-    inputs: object = None,
-    metadata: Mapping[str, object] | None = None,
-    **more: Any,
-) -> OpenEpisode:
+def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     """
     Start an episode in the session that records; use it as a context manager, or call `end`.
 
-    `more` may say whatever else `Session.episode` knows.
+    Of the facts that can be stated most state `env`, `task`, `group`, `seed`, `policy`, `slices`, `inputs` or
+    `metadata`; `EpisodeFacts` has all of them. One that there is not is counted as a fault.
     Without a session, one is started on the default transport.
     """
-    session = recording_session()
-    if session is None:
-        return inert_episode()
-    return session.episode(
-        env=env,
-        task=task,
-        group=group,
-        seed=seed,
-        policy=policy,
-        slices=slices,
-        inputs=inputs,
-        metadata=metadata,
-        **more,
-    )
+    session = _active or recording_session()
+    return inert_episode() if session is None else session.episode(**facts)
 
 
 def step(**options: Any) -> OpenStep:

@@ -6,28 +6,32 @@ Training scripts seed `random` alike in every worker and fork freely: ids drawn 
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
+from collections.abc import Callable
 
 __all__ = ["run_id", "span_id", "trace_id"]
 
-_AT_ONCE = 256
+
+_AT_ONCE = 64
 
 _pool: list[int] = []
-"""Numbers of 64 random bits: asking the system for each of them costs more than the rest of a span."""
+"""Trace ids to come: asking the system for each of them takes several times as long."""
 
 
 def trace_id() -> int:
     """A new trace id, 128 bits, never zero."""
-    return span_id() << 64 | span_id()
-
-
-def span_id() -> int:
-    """A new span id, 64 bits, never zero."""
     try:
         return _pool.pop()
     except IndexError:
         return _refill()
+
+
+def _refill() -> int:
+    numbers = struct.unpack(f"{2 * _AT_ONCE}Q", os.urandom(16 * _AT_ONCE))
+    _pool.extend(high << 64 | low for high, low in zip(numbers[::2], numbers[1::2], strict=True) if low)
+    return trace_id()
 
 
 def run_id() -> str:
@@ -35,11 +39,22 @@ def run_id() -> str:
     return os.urandom(8).hex()
 
 
-def _refill() -> int:
-    first, *others = filter(None, struct.unpack(f"{_AT_ONCE}Q", os.urandom(8 * _AT_ONCE)))
-    _pool.extend(others)
-    return int(first)
+def _counting() -> Callable[[], int]:
+    """Numbers from a random one on: a span's id is its own within the trace, and need not be a secret."""
+    start = int.from_bytes(os.urandom(8), "big") >> 1  # so that no process gets beyond 64 bits
+    return itertools.count(start + 1).__next__
+
+
+span_id: Callable[[], int] = _counting()
+"""A new span id, 64 bits, never zero; each process counts from a place of its own."""
+
+
+def _begin_anew() -> None:
+    """In a forked child, where the numbers that come next are the parent's."""
+    global span_id
+    _pool.clear()
+    span_id = _counting()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.clear)
+    os.register_at_fork(after_in_child=_begin_anew)

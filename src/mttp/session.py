@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Span
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from mttp import __version__, bulk
 from mttp.codec import runs
@@ -24,10 +24,10 @@ from mttp.codec.plain import Faults
 from mttp.episodes import Episode
 from mttp.errors import ReadError
 from mttp.lane import Lane, Transport
-from mttp.livespan import GuestSpan, Origin
+from mttp.livespan import GuestSpan, LiveSpan, Origin
 from mttp.observers import Observers
 from mttp.pipeline import Pipeline
-from mttp.recorder import OpenEpisode, OpenPart, inert_episode
+from mttp.recorder import EpisodeFacts, OpenEpisode, OpenPart, inert_episode
 from mttp.recorder.scoring import watch
 from mttp.recorder.whereabouts import Whereabouts
 from mttp.rewards.watching import watch_with
@@ -117,66 +117,12 @@ class Session:
         """Whether nothing is recorded any more."""
         return self._closed
 
-    def episode(
-        self,
-        *,
-        env: str | None = None,
-        task: object = None,
-        group: object = None,
-        seed: int | str | None = None,
-        policy: object = None,
-        slices: Sequence[str] = (),
-        inputs: object = None,
-        metadata: Mapping[str, object] | None = None,
-        id: str | None = None,
-        index: int | None = None,
-        attempt: int | None = None,
-        split: str | None = None,
-        policy_version: object = None,
-        policy_update_index: int | None = None,
-        env_version: str | None = None,
-        env_index: int | None = None,
-        env_kwargs: Mapping[str, object] | None = None,
-        env_spaces: Mapping[str, object] | None = None,
-        env_wrappers: Sequence[str] = (),
-        env_rng_sha256: str | None = None,
-        timing: str = "live",
-        start_time: int | None = None,
-        steps: str | None = None,
-    ) -> OpenEpisode:
-        """
-        Start an episode.
-
-        `start_time` in nanoseconds since the Unix epoch, by default now.
-        `steps` says how its steps are written: "spans", "packed" or "auto", by default as `configure` does.
-        """
+    def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
+        """Start an episode; `EpisodeFacts` has what can be stated of it."""
         if self._closed:
             return inert_episode()
         try:
-            facts = {
-                "env": env,
-                "task": task,
-                "group": group,
-                "seed": seed,
-                "policy": policy,
-                "slices": slices or None,
-                "inputs": inputs,
-                "index": index,
-                "attempt": attempt,
-                "split": split,
-                "policy_version_start": policy_version,
-                "policy_update_index": policy_update_index,
-                "env_version": env_version,
-                "env_index": env_index,
-                "env_kwargs": env_kwargs,
-                "env_spaces": env_spaces,
-                "env_wrappers": env_wrappers or None,
-                "env_rng_sha256": env_rng_sha256,
-                "timing": timing,
-            }
-            return OpenEpisode(
-                self._share, facts, episode_id=id, start_time=start_time, metadata=metadata, steps=steps
-            )
+            return OpenEpisode(self._share) if not facts else _opened(self._share, facts)
         except Exception as error:
             self._share.fault("internal_error", f"episode: {error!r}")
             return inert_episode()
@@ -404,6 +350,31 @@ class Session:
         """Take an ended span of another library's."""
         self._observers.ended(span)
         self._share.ended(GuestSpan(span))
+
+
+_OF_THE_HANDLE = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
+_OF_THE_EPISODE = {name: name for name in EpisodeFacts.__annotations__ if name not in _OF_THE_HANDLE}
+_OF_THE_EPISODE["policy_version"] = "policy_version_start"
+
+
+def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
+    """An episode of which something is stated."""
+    facts: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    unknown = None
+    for name, value in given.items():
+        if name in _OF_THE_EPISODE:
+            facts[_OF_THE_EPISODE[name]] = value
+        elif name in _OF_THE_HANDLE:
+            options[_OF_THE_HANDLE[name]] = value
+        else:
+            unknown = name
+    if facts:
+        facts.setdefault("timing", "live")
+    episode = OpenEpisode(share, facts, **options)
+    if unknown is not None:
+        cast(LiveSpan, episode.span).fault("argument_unknown", f"episode has no {unknown}")
+    return episode
 
 
 def _config(config: object, faults: Faults) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -68,11 +68,17 @@ class Share:
         self.run_id = plan.run_id
         self.origin = plan.origin
         self.steps = plan.steps
-        self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
+        self.stats = stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
         ]
+        self.stepped = stats.stepped
+        """Whoever starts a step takes the next of these."""
+        self.take: Callable[[Ended], None] = self.ended
+        """Takes an ended span."""
+        if len(self.pipelines) == 1:
+            self.take = self.pipelines[0].take
         self._plan = plan
         self._forked = forked
         self._heir: Share | None = None
@@ -154,11 +160,13 @@ class Share:
 
     def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
+        self._unmarked[id(episode)] = episode
+        for pipeline in self.pipelines:
+            if not pipeline.easy:
+                pipeline.wake()
         with self.stats.lock:
             index = self.stats.episodes
-            self.stats.episodes += 1
-        self._unmarked[id(episode)] = episode
-        self.wake()
+            self.stats.episodes = index + 1
         return index
 
     def samples(self, trace_id: int, group: str | None) -> bool:
@@ -189,11 +197,6 @@ class Share:
         self._unmarked.pop(id(part), None)
         with self.stats.lock:
             self._parts -= 1
-
-    @property
-    def stepped(self) -> Iterator[int]:
-        """Whoever starts a step takes the next of these."""
-        return self.stats.stepped
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""
@@ -379,6 +382,7 @@ class Share:
         """After a fork, in the child: its share of the run; the parent's takes nothing here any more."""
         provenance.renew()
         self.stats, self._marking, self._unmarked, self._gathering = Stats(), threading.Lock(), {}, {}
+        self.take, self.stepped = self.ended, self.stats.stepped
         self._heir = Share(self._plan, forked=True)
         return self._heir
 

@@ -88,18 +88,6 @@ def test_messages_are_the_same(helped: encoding._Encoding) -> None:
     assert [encode_span(record(span, full)) for span in spans] == encoding.messages(spans)
 
 
-def test_what_nobody_looked_at_is_looked_at_here(helped: encoding._Encoding) -> None:
-    """
-    Then it is counted, and the helper is asked again.
-    """
-    spans = played(ids=[1, "x"], logprobs=None)
-
-    written = encoding.lines(spans)
-
-    assert here(spans) == written
-    assert written.count(b"tokens_invalid") == 20
-
-
 def test_few_spans_stay_here(helped: encoding._Encoding) -> None:
     """
     To ask takes longer than to do it.

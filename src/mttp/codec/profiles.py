@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mttp.codec import blocks, content, tokens
-from mttp.codec.plain import Faults, Plain
+from mttp.codec.plain import Plain
 
 __all__ = ["Profile", "arrays", "full", "of_block", "packed", "unpacked"]
 
@@ -51,17 +51,10 @@ def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 
 def of_block(
     profile: Profile, attributes: Mapping[str, Plain], block: tokens.Block | None
-) -> dict[str, Plain] | None:
-    """
-    Everything of a span whose token block is still as it was handed over.
-
-    None where something else than numbers is in there.
-    """
+) -> dict[str, Plain]:
+    """Everything of a span whose token block is still as it was handed over."""
     if block is None:
         return profile(attributes)
     if profile is packed:
-        folded = tokens.fold(block)
-        return None if folded is None else packed(attributes) | folded
-    faults: Faults = []
-    unfolded = tokens.unfold(block, faults)
-    return None if faults else profile({**attributes, **unfolded})
+        return packed(attributes) | tokens.fold(block)
+    return profile({**attributes, **tokens.unfold(block)})

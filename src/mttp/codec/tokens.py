@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -25,14 +25,16 @@ __all__ = [
     "ARRAY_KEYS",
     "KEYS",
     "Block",
+    "Pair",
     "decode",
     "encode",
     "extent",
     "fold",
-    "has_lists",
     "leave_out",
     "make",
     "pack",
+    "pair",
+    "paired",
     "snapshot",
     "unfold",
     "unpack",
@@ -70,96 +72,129 @@ KEYS = frozenset(
 """Every attribute of a token block."""
 
 
-Block: TypeAlias = "tuple[int, tuple[Any, ...], dict[str, Any] | None, int]"
+Block: TypeAlias = tuple[Any, ...]
 """
 A token block as it was handed over, for the least that can be made of it in the training loop's time.
 
-The completion's length; name, dtype and bytes of each array, flat; facts that are stated; bytes in all.
-A list is a tuple, and has no dtype: nobody has looked at what is in it.
+The completion's length, facts that are stated or None, and all arrays' bytes; then of each array its name,
+dtype and bytes.
 """
+
+Pair: TypeAlias = tuple[str, str]
+"""The dtypes of token ids and of their log probabilities."""
 
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
 _INTEGERS = {
     np.dtype(name): name for name in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
 }
 _FLOATS = {np.dtype(name): name for name in ("float32", "float64", "float16")}
+_PAIRS = {
+    integers: {floats: (name, other) for floats, other in _FLOATS.items()}
+    for integers, name in _INTEGERS.items()
+}
+_NOTHING: Mapping[Any, Any] = {}
+_LISTED_PAIR = ("int64", "float64")
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
 _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype, name in dtypes.items()}
 _NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
-_LISTED = frozenset({list, tuple})
+_LISTED, _NUMBERS = frozenset({list, tuple}), frozenset({float, int})
 _ndarray = np.ndarray
 
 
-def snapshot(ids: Any, logprobs: Any, given: Mapping[str, Any]) -> Block | None:
+def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
+    """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
+    if type(ids) is _ndarray and type(logprobs) is _ndarray:
+        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
+        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
+            return None
+        return found, ids.tobytes(), logprobs.tobytes()
+    if type(ids) is list and type(logprobs) is list and ids:
+        count = len(ids)
+        if count != len(logprobs) or type(logprobs[0]) is not float:
+            return None
+        as_integers, as_floats = _packers(count)
+        try:
+            return _LISTED_PAIR, as_integers(*ids), as_floats(*logprobs)
+        except Exception:  # whatever a foreign number raises when it is asked for its value
+            return None
+    return None
+
+
+def paired(kinds: Pair, ids: bytes, logprobs: bytes) -> Block:
+    """The block that is made of such a copy."""
+    integers, floats = kinds
+    size = len(ids) + len(logprobs)
+    return len(ids) // _ITEM_BYTES[integers], None, size, "ids", integers, ids, "logprobs", floats, logprobs
+
+
+def snapshot(given: Mapping[str, Any]) -> Block | None:
     """
     A copy of a block of the usual kind; None for what must be looked at before anything goes on.
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
-    copied = _copied(_INTEGERS, ids)
-    if copied is None:
-        return None
-    (dtype, data), count = copied, len(ids)
-    arrays: tuple[Any, ...] = ("ids", dtype, data)
-    size = _size(data)
-    if logprobs is not None:
-        copied = _copied(_FLOATS, logprobs)
-        if copied is None or len(logprobs) != count:
-            return None
-        dtype, data = copied
-        arrays = (*arrays, "logprobs", dtype, data)
-        size += _size(data)
-    if not given:
-        return count, arrays, None, size
-    facts = {}
+    facts, arrays, size = {}, [], 0
+    count = -1
     for name, value in given.items():
-        if value is None:
+        if value is None and name != "ids":
             continue
         if name in _DTYPES:
             copied = _copied(_DTYPES[name], value)
-            if copied is None or (len(value) != count and name != "prompt_ids"):
+            if copied is None:
                 return None
-            arrays = (*arrays, name, *copied)
-            size += _size(copied[1])
+            count = len(value) if name == "ids" else count
+            if len(value) != count and name != "prompt_ids":
+                return None
+            arrays += [name, *copied]
+            size += len(copied[1])
         elif name in _TEXTS and type(value) is str and value.isascii():
             facts[name] = value
         else:
             return None
-    return count, arrays, facts, size
+    return count, facts or None, size, *arrays
 
 
-def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, Any] | None:
-    if type(value) is _ndarray:
+def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, bytes] | None:
+    kind = type(value)
+    if kind is _ndarray:
         dtype = dtypes.get(value.dtype)
         return None if dtype is None or value.ndim != 1 else (dtype, value.tobytes())
-    return ("", tuple(value)) if type(value) in _LISTED else None
+    return _packed(value, integer=dtypes is _INTEGERS) if kind in _LISTED else None
 
 
-def _size(data: bytes | tuple[Any, ...]) -> int:
-    return len(data) if type(data) is bytes else 8 * len(data)
+def _packed(values: Sequence[Any], *, integer: bool) -> tuple[str, bytes] | None:
+    """
+    A list's numbers: another list of them takes as long, and the garbage collector would look through that.
+
+    Who begins with another library's number may mean it as a narrower one.
+    """
+    if not integer and values and type(values[0]) not in _NUMBERS:
+        return None
+    try:
+        return ("int64" if integer else "float64"), _packers(len(values))[not integer](*values)
+    except Exception:  # whatever a foreign number raises when it is asked for its value
+        return None
 
 
-def has_lists(block: Block) -> bool:
-    """Whether nobody has looked at some of what is in it."""
-    return "" in block[1][1::3]
+@lru_cache(maxsize=1 << 10)
+def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
+    """What makes bytes of so many integers, and of so many floats."""
+    return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}d").pack
 
 
 def extent(block: Block) -> tuple[int, int]:
     """The longest array's length, and the bytes of all of them once they are encoded."""
     longest = taken = 0
-    flat = block[1]
-    for name, dtype, data in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
-        length = len(data) // _ITEM_BYTES[dtype] if dtype else len(data)
+    for name, dtype, data in zip(block[3::3], block[4::3], block[5::3], strict=True):
+        length = len(data) // _ITEM_BYTES[dtype]
         longest = max(longest, length)
         taken += length * (4 if dtype == "float32" and name not in Tokens.INTEGER_ARRAYS else 8)
     return longest, taken
 
 
-def unfold(block: Block, faults: Faults) -> dict[str, Plain]:
+def unfold(block: Block) -> dict[str, Plain]:
     """A block's attributes in the array form, as `encode` gives them."""
-    arrays = _looked_at(block)
-    if arrays is None:
-        return encode(make(_given(block), faults), faults)
+    arrays = _arrays_of(block)
     attributes = _about(block, arrays)
     attributes[a.TOKEN_ENCODING] = "array"
     attributes[a.TOKEN_LAYOUT] = _known_layout(
@@ -170,11 +205,9 @@ def unfold(block: Block, faults: Faults) -> dict[str, Plain]:
     return attributes
 
 
-def fold(block: Block) -> dict[str, Plain] | None:
-    """A block's attributes in the packed form; None where it holds something else than numbers."""
-    arrays = _looked_at(block)
-    if arrays is None:
-        return None
+def fold(block: Block) -> dict[str, Plain]:
+    """A block's attributes in the packed form."""
+    arrays = _arrays_of(block)
     attributes = _about(block, arrays)
     stored = {name: _storable(array) for name, array in arrays.items()}
     attributes[a.TOKEN_ENCODING] = "packed"
@@ -185,22 +218,15 @@ def fold(block: Block) -> dict[str, Plain] | None:
     return attributes
 
 
-def _looked_at(block: Block) -> dict[str, Any] | None:
-    """The arrays by name, in the order in which they are laid out; None where one is none of numbers."""
-    flat = block[1]
-    listed = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    arrays = {}
-    for name, dtype, data in listed if len(flat) == 3 else sorted(listed, key=_place):
-        array = _expanded(name, dtype, data)
-        if array is None:
-            return None
-        arrays[name] = array
-    return arrays
+def _arrays_of(block: Block) -> dict[str, Any]:
+    """The arrays by name, in the order in which they are laid out."""
+    listed = sorted(zip(block[3::3], block[4::3], block[5::3], strict=True), key=_place)
+    return {name: _expanded(name, dtype, data) for name, dtype, data in listed}
 
 
 def _about(block: Block, arrays: Mapping[str, Any]) -> dict[str, Plain]:
     """What a block says besides its arrays."""
-    count, _, facts, _ = block
+    count, facts = block[:2]
     attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
     if "prompt_ids" in arrays:
         attributes[a.TOKEN_PROMPT_COUNT] = len(arrays["prompt_ids"])
@@ -211,33 +237,12 @@ def _about(block: Block, arrays: Mapping[str, Any]) -> dict[str, Plain]:
     return attributes
 
 
-def _given(block: Block) -> dict[str, Any]:
-    """What was handed over."""
-    _, flat, facts, _ = block
-    arrays = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    return {name: np.frombuffer(data, dtype) if dtype else data for name, dtype, data in arrays} | (
-        facts or {}
-    )
-
-
-def _expanded(name: str, dtype: str, data: Any) -> Any:
-    """The array as it is recorded; None where it was a list of something else than such numbers."""
-    integer = name in Tokens.INTEGER_ARRAYS
-    if not dtype:
-        return _numbers("q" if integer else "d", data)
+def _expanded(name: str, dtype: str, data: bytes) -> Any:
+    """The array as it is recorded."""
     array = np.frombuffer(data, dtype)
-    if integer:
+    if name in Tokens.INTEGER_ARRAYS:
         return array if dtype == "int64" else array.astype(np.int64)
     return array.astype(np.float64) if dtype == "float16" else array
-
-
-def _numbers(code: str, values: tuple[Any, ...]) -> Any:
-    if code == "d" and values and type(values[0]) not in (float, int):
-        return None
-    try:
-        return np.frombuffer(struct.pack(f"{len(values)}{code}", *values), code)
-    except Exception:  # whatever a foreign number raises when it is asked for its value
-        return None
 
 
 _ORDER = {name: place for place, name in enumerate(Tokens.ARRAYS)}

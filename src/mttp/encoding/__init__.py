@@ -19,10 +19,9 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.codec.profiles import packed
-from mttp.encoding.helper import DONE, ODD, Helper, HelperLostError, can_help
+from mttp.encoding.helper import DONE, Helper, HelperLostError, can_help
 from mttp.encoding.parcels import pack
 from mttp.encoding.works import LINES, MESSAGES
-from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.wire.otlp_json import encode_records
 
@@ -107,12 +106,6 @@ class _Encoding:
 
     def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | bytearray | None:
         status, answer = helper.ask(work, pack(spans))
-        if status == ODD:
-            for place in marshal.loads(answer):
-                span = spans[place]
-                if isinstance(span, LiveSpan):
-                    span.look()
-            status, answer = helper.ask(work, pack(spans))
         return answer if status == DONE else None
 
     def _lose(self, error: HelperLostError) -> None:

@@ -19,12 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DONE", "FAILED", "ODD", "Helper", "HelperLostError", "can_help", "serve"]
+__all__ = ["DONE", "FAILED", "Helper", "HelperLostError", "can_help", "serve"]
 
 DONE: Final = 0
-ODD: Final = 1
-"""The answer names spans that somebody must look at first."""
-FAILED: Final = 2
+FAILED: Final = 1
 """The answer is what went wrong, as text."""
 
 _HEAD = struct.Struct("<BQ")
@@ -158,7 +156,7 @@ def _exactly(end: socket.socket, size: int) -> bytearray:
 # The far side.
 
 
-def serve(works: Mapping[int, Callable[[bytearray], tuple[int, bytes]]]) -> None:
+def serve(works: Mapping[int, Callable[[bytearray], bytes]]) -> None:
     """Work until whoever asks is gone."""
     with suppress(OSError):
         os.nice(_NICENESS)
@@ -170,7 +168,7 @@ def serve(works: Mapping[int, Callable[[bytearray], tuple[int, bytes]]]) -> None
         except (EOFError, OSError):
             return
         try:
-            status, answer = works[work](data)
+            status, answer = DONE, works[work](data)
         except Exception as error:
             status, answer = FAILED, repr(error).encode("utf-8", "backslashreplace")
         try:

@@ -15,18 +15,9 @@ from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
-__all__ = ["OddBlocksError", "pack", "unpack"]
+__all__ = ["pack", "unpack"]
 
 _Parcel: TypeAlias = tuple[Any, ...]
-
-
-class OddBlocksError(Exception):
-    """Token blocks hold something else than numbers, which nobody had looked at."""
-
-    def __init__(self, places: list[int]) -> None:
-        super().__init__(f"{len(places)} token blocks hold something else than numbers")
-        self.places = places
-        """Which of the spans have them."""
 
 
 def pack(spans: Sequence[ReadableSpan]) -> bytes:
@@ -56,22 +47,16 @@ def pack(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 def unpack(data: bytes | bytearray, profile: Profile) -> list[SpanRecord]:
-    """The spans, their attributes as `profile` delivers them; raises OddBlocksError."""
+    """The spans, their attributes as `profile` delivers them."""
     scopes, parcels = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
-    records, odd = [], []
-    for place, (scope, *parcel, arrays, scalars, block) in enumerate(parcels):
+    records = []
+    for scope, *parcel, arrays, scalars, block in parcels:
         if type(scalars) is tuple:
             scalars = steps.plain(*scalars)
         for key in arrays:
             scalars[key] = _array(*scalars[key])
-        attributes = of_block(profile, scalars, block)
-        if attributes is None:
-            odd.append(place)
-        else:
-            records.append(_record(known[scope], attributes, *parcel))
-    if odd:
-        raise OddBlocksError(odd)
+        records.append(_record(known[scope], of_block(profile, scalars, block), *parcel))
     return records
 
 

@@ -6,10 +6,8 @@ import marshal
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mttp.codec.profiles import Profile, full, packed
-from mttp.encoding.helper import DONE, ODD
-from mttp.encoding.parcels import OddBlocksError, unpack
-from mttp.spans import SpanRecord
+from mttp.codec.profiles import full, packed
+from mttp.encoding.parcels import unpack
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_proto import encode_span
 
@@ -21,22 +19,13 @@ MESSAGES: Final = 2
 """The OTLP protobuf message of each span."""
 
 
-def _lines(data: bytearray) -> tuple[int, bytes]:
-    return _answer(data, packed, lambda records: b"".join(encode_records(records)))
+def _lines(data: bytearray) -> bytes:
+    return b"".join(encode_records(unpack(data, packed)))
 
 
-def _messages(data: bytearray) -> tuple[int, bytes]:
-    return _answer(data, full, lambda records: marshal.dumps(list(map(encode_span, records))))
+def _messages(data: bytearray) -> bytes:
+    return marshal.dumps(list(map(encode_span, unpack(data, full))))
 
 
-def _answer(
-    data: bytearray, profile: Profile, encode: Callable[[list[SpanRecord]], bytes]
-) -> tuple[int, bytes]:
-    try:
-        return DONE, encode(unpack(data, profile))
-    except OddBlocksError as odd:
-        return ODD, marshal.dumps(odd.places)
-
-
-WORKS: Mapping[int, Callable[[bytearray], tuple[int, bytes]]] = {LINES: _lines, MESSAGES: _messages}
-"""The function for each: of a parcel, what became of it and the answer."""
+WORKS: Mapping[int, Callable[[bytearray], bytes]] = {LINES: _lines, MESSAGES: _messages}
+"""The function for each: of a parcel the answer."""

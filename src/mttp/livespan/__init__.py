@@ -16,7 +16,7 @@ from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
 from mttp.livespan.guest import GuestSpan
 from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink
-from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES
+from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
 
 __all__ = [
     "MAX_USER_ATTRIBUTES",
@@ -30,4 +30,5 @@ __all__ = [
     "Sink",
     "error_message",
     "qualified_name",
+    "weight",
 ]

@@ -89,24 +89,24 @@ class LiveSpan(Span, Ended):
     _instrumentation_info = None
 
     # What few spans ever change is the class's: spans are made in the training loop's time.
+    # What nearly all change is not: Python takes a detour to what an instance and its class have.
     _kind = SpanKind.INTERNAL
     _status = _UNSET
-    _end_time: int | None = None
     _context: SpanContext | None = None
     _events: Sequence[Event] = ()
     _links: Sequence[Link] = ()
-    block: tokens.Block | None = None
+    block: tokens.Block | None
     """A token block as it was handed over, until somebody asks for its attributes."""
     _faults: Faults | None = None
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
-    _is_light = False
+    _is_light: bool
     """Whether nothing was said of it but small attributes and a token block, so that it can end in short."""
-    is_plain = False
+    is_plain: bool
     """Whether that was still so when it ended, and nobody has looked at its attributes since."""
     _start_time: int
+    _end_time: int | None
     _span_id: int
-    size = 0
 
     def __init__(
         self,
@@ -130,6 +130,9 @@ class LiveSpan(Span, Ended):
         self._sink = sink
         self.scalars = values
         self._is_open = True
+        self._is_light = self.is_plain = False
+        self.block = self._end_time = None
+        self.size = 0
         if context is not None:
             self._context = context
             self.trace_id = context.trace_id
@@ -166,26 +169,13 @@ class LiveSpan(Span, Ended):
         self._is_light = self.is_plain = False
         block = self.block
         if block is not None:
-            faults: Faults = []
-            self.scalars.update(tokens.unfold(block, faults))
-            if faults and self.__dict__.pop("block", None) is not None:  # of two threads one says so
-                self._note_late(faults)
+            self.scalars.update(tokens.unfold(block))
             self.block = None
         return self.scalars
 
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
         self.scalars = values
-
-    def look(self) -> None:
-        """Look at a token block that nobody has looked at; what is wrong with it is noted."""
-        _ = self.values
-
-    def _note_late(self, faults: Faults) -> None:
-        """Say what nobody has looked at before, be it after the end."""
-        self.note(faults)
-        if self._end_time is not None:
-            self.scalars[a.FAULTS] = list(dict.fromkeys([*self.scalars.get(a.FAULTS, ()), *faults]))
 
     @property
     def faults(self) -> Faults:
@@ -259,12 +249,8 @@ class LiveSpan(Span, Ended):
         )
 
     def _delivered(self, profile: Profile) -> dict[str, Any]:
-        block = self.block
-        if block is not None:
-            attributes = of_block(profile, self.scalars, block)
-            if attributes is not None:
-                return attributes
-        return profile(self.values)
+        block = self.block  # in this order: another transport may look meanwhile
+        return of_block(profile, self.scalars, block)
 
     @property
     def scope(self) -> spans.Scope:
@@ -376,6 +362,7 @@ class LiveSpan(Span, Ended):
         else:
             code = status
         if code is not StatusCode.UNSET:
+            self._is_light = False
             self._status = Status(code, None if description is None else self._text(description))
 
     def record_exception(
@@ -418,6 +405,10 @@ class LiveSpan(Span, Ended):
         except AttributeError:
             self._sink.fault("after_end", "end on a span that has ended")
             return
+        self.seal(end_time)
+
+    def seal(self, end_time: int | None = None) -> None:
+        """End it, for whoever was the first to want that."""
         given = None if end_time is None else self.checked(nanoseconds, end_time)
         ended = self._clock.now() if given is None else given
         if ended < self._start_time:
@@ -431,9 +422,12 @@ class LiveSpan(Span, Ended):
         self._end_time, is_light, self._is_light = ended, self._is_light, False
         self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_light else self._weigh()
         if self.block is not None:
-            self.size += self.block[3]
+            self.size += self.block[2]
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
+        self._hand_on()
+
+    def _hand_on(self) -> None:
         self._sink.ended(self)
 
     def _weigh(self) -> int:

@@ -47,7 +47,10 @@ RESTS = (0.2, 0.4, 0.8)
 
 
 class Owner(Protocol):
-    """Who has spans to add that nobody else records; called by whoever writes."""
+    """The session: it has spans to add that nobody else records, which whoever writes asks it for."""
+
+    def ended(self, span: Ended) -> None:
+        """Take an ended span, whatever time it is."""
 
     def mark(self) -> None:
         """Record what must not wait for the end of an episode."""
@@ -88,7 +91,7 @@ class Pipeline:
         self._writer = 0
         self._inbox: deque[Ended] = stats.arrivals
         self._inbox_bytes = 0
-        self._easy = False
+        self.easy = False
         """Whether a span may be taken without a look at anything but `_room`."""
         self._room = 0
         """What the inbox may hold until somebody has to look."""
@@ -104,16 +107,26 @@ class Pipeline:
 
     # What recording calls.
 
+    def take(self, span: Ended) -> None:
+        """Take an ended span, where this is its session's only pipeline; in short, while that is easy."""
+        if not self.easy:
+            self._owner.ended(span)
+            return
+        self._inbox.append(span)
+        self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
+        if (self._inbox_bytes >= self._room or not self.easy) and not self._look(span):
+            self.hold_up(span, time.monotonic())
+
     def put(self, span: Ended, *, last: bool = False) -> bool:
         """
         Take an ended span, at once; whether there is space for it: where there is none, `hold_up` is due.
 
         One of the `last` is taken even from a session that is closing, and needs no space.
         """
-        if self._easy and not last:
+        if self.easy and not last:
             self._inbox.append(span)
             self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-            if self._inbox_bytes >= self._room or not self._easy:  # it may have changed by now
+            if self._inbox_bytes >= self._room or not self.easy:  # it may have changed by now
                 return self._look(span)
             return True
         trace_id, last = span.trace_id, last or _here.writes
@@ -151,7 +164,7 @@ class Pipeline:
 
     def _ease(self) -> None:
         """Find out whether the next spans can be taken without a look; called under the lock."""
-        self._easy = (
+        self.easy = (
             self._awake
             and self._thread is not None
             and self._gate is None
@@ -174,7 +187,7 @@ class Pipeline:
 
     def wake(self) -> None:
         """Have what there is written within the interval, or at once where it is much."""
-        if self._easy and self._inbox_bytes <= URGENT_BYTES:
+        if self.easy and self._inbox_bytes <= URGENT_BYTES:
             return
         with self._changed:
             if not self._closed and (not self._awake or self._hurried()):
@@ -214,7 +227,7 @@ class Pipeline:
                 return
             deadline = time.monotonic() + (self._close_timeout if timeout is None else timeout)
             self._deadline = min(self._deadline, deadline) if self._closing else deadline
-            self._closing, self._easy = True, False
+            self._closing, self.easy = True, False
             if threading.get_ident() != self._writer and self._start():
                 self._changed.notify_all()
 
@@ -258,7 +271,7 @@ class Pipeline:
         started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
         fits = self._changed.wait_for(self._fits, max(self.patience - waited - (started - since), 0.0))
         now = time.monotonic()
-        self._waited[trace_id], self._easy = waited + now - since, False
+        self._waited[trace_id], self.easy = waited + now - since, False
         self._stats.blocked_seconds += now - started
         if not fits:
             self._gather()
@@ -310,7 +323,7 @@ class Pipeline:
         """Write what there is now; what comes meanwhile is for the next time."""
         with self._turn():
             with self._lock:  # ahead of looking, so that whoever wakes us from here on is heard
-                self._awake = self._easy = False
+                self._awake = self.easy = False
             self._quietly(self._owner.mark)
             with self._changed:
                 ticket = self._asked

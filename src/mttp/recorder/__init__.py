@@ -13,6 +13,7 @@ from typing import cast
 
 from opentelemetry import context as otel_context
 
+from mttp.recorder.episode_facts import EpisodeFacts
 from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host
 from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.open_call import OpenCall
@@ -23,6 +24,7 @@ from mttp.recorder.trajectory import Trajectory
 from mttp.recorder.unopened import UnopenedStep
 
 __all__ = [
+    "EpisodeFacts",
     "Host",
     "OpenAgent",
     "OpenCall",

@@ -34,6 +34,7 @@ __all__ = [
     "detach",
     "document_of",
     "quiet",
+    "restore",
 ]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
@@ -56,6 +57,8 @@ current: Callable[[], Context] = _context.get if _context is not None else otel_
 """The context that is current."""
 attach: Callable[[Context], Token[Context]] = _context.set if _context is not None else otel_context.attach
 """Make a context the current one; `detach` takes what this returns."""
+restore: Callable[[Token[Context]], object] = _context.reset if _context is not None else otel_context.detach
+"""Put back what was current; raises ValueError or RuntimeError where `detach` does nothing."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -85,7 +88,8 @@ class Host(Protocol):
     steps: str
     """How steps are written, where an episode does not say: spans, packed or auto."""
 
-    def ended(self, span: LiveSpan) -> None:
+    @property
+    def take(self) -> Callable[[LiveSpan], None]:
         """Take an ended span."""
 
     def fault(self, kind: str, detail: str = "") -> None:
@@ -140,11 +144,12 @@ class Handle:
 
     # What few handles ever have is the class's: steps are made in the training loop's time.
     _outer: object = None
-    _attached: tuple[Token[Context], Any] | None = None
+    _attached: tuple[Token[Context], Any] | None
 
     def __init__(self, host: Host | None, span: LiveSpan | None) -> None:
         self._host = host
         self._span = span
+        self._attached = None
 
     def __bool__(self) -> bool:
         """Whether the handle records, or recorded, anything at all."""
@@ -247,7 +252,7 @@ def document_of(result: object) -> str:
 def detach(token: Token[Context]) -> None:
     """Put the context back, unless this is another context: an async generator's end may run anywhere."""
     try:
-        token.var.reset(token)
+        restore(token)
     except (ValueError, RuntimeError):
         return
 

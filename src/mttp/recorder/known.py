@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from mttp.codec import episodes as codec
 from mttp.codec.plain import from_json
-from mttp.recorder.packing import SPANS
-from mttp.recorder.segment import Segment
+from mttp.recorder.live_root import LiveRoot
 from mttp.recorder.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
@@ -17,10 +18,12 @@ __all__ = ["Known"]
 class Known(Trajectory):
     """An episode's identity, and what has come of it so far."""
 
-    def __init__(self, segment: Segment | None, *, steps: str = SPANS) -> None:
-        super().__init__(segment, steps=steps)
-        self._identity: dict[str, Any] = {}
-        self._ending: dict[str, Any] = {}
+    _ending: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def _identity(self) -> Mapping[str, Any]:
+        """What was known when it started, as attributes."""
+        return self._span.stated if isinstance(self._span, LiveRoot) else {}
 
     @property
     def trace_id(self) -> str:

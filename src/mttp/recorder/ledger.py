@@ -13,13 +13,13 @@ __all__ = ["Ledger"]
 class Ledger:
     """Step rewards as they come, and the total where one is stated."""
 
-    def __init__(self) -> None:
-        self._paid: list[float] = []
-        self.step = self._paid.append
-        """Enter what an ended step paid."""
-        self._invalid = 0
-        self._total: Reward | None = None
-        self._overruled: float | None = None
+    _invalid = 0
+    _total: Reward | None = None
+    _overruled: float | None = None
+
+    def __init__(self, step_rewards: list[float]) -> None:
+        """Of steps whose rewards, as far as they are numbers, are entered into that list."""
+        self._paid = step_rewards
 
     def invalid(self) -> None:
         """Enter an ended step of which nobody knows what it paid."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 from types import TracebackType
 from typing import Any
 
-from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
-from mttp import ids as new_ids
+from mttp import clock, ids
 from mttp.codec import steps, tokens
-from mttp.codec.plain import nanoseconds
-from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan, Sink
-from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach
+from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
+from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
+from mttp.recorder.light_span import LightSpan
 from mttp.recorder.open_step import OpenStep, Owner
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
@@ -26,7 +24,7 @@ __all__ = ["LiveStep"]
 _STEP_BYTES = SPAN_BYTES + 6 * VALUE_BYTES
 
 
-class LiveStep(OpenStep, LiveSpan):
+class LiveStep(OpenStep, LightSpan):
     """
     A step and its span in one.
 
@@ -34,103 +32,120 @@ class LiveStep(OpenStep, LiveSpan):
     """
 
     _name = names.STEP
+    is_last = False
+    of_episode = True
 
-    def __init__(
-        self,
-        owner: Owner,
-        segment: Segment,
-        parent: SpanContext,
-        base: Mapping[str, Any],
-        index: int,
-        sink: Sink,
-        start_time: int | None = None,
-    ) -> None:
-        """Start now, or at `start_time`; all the owner's steps say `base`; `sink` takes it in the end."""
+    def __init__(self, owner: Owner, segment: Segment, index: int, start_time: int | None = None) -> None:
+        """Start now, or at `start_time`."""
         self._owner = owner
+        self._segment = segment
         self._index = index
-        self._sink = sink
-        self._clock = clock = segment.clock
-        self._origin = origin = segment.origin
-        self._base = base
-        self._scalars: dict[str, Any] | None = None
-        self.trace_id = segment.trace_id
-        self._span_id = new_ids.span_id()
-        self._parent = parent
-        # The class has these too; but what every step looks at is found sooner here.
-        self._is_open = self._is_light = True
-        self._end_time = self._attached = self._reward = self.block = None
-        self._paid = False
-        given = None if start_time is None else self.checked(nanoseconds, start_time)
-        self._start_time = clock.now() if given is None else given
-        if origin.observers is not None:
-            origin.observers.started(self)
+        self._span_id = ids.span_id()
+        self._is_light, self.is_plain = True, False
+        self._scalars = self._reward = self._attached = self._end_time = None
+        self._block: tokens.Block | None = None
+        self._kinds: tokens.Pair | None = None
+        self._ids = self._logprobs = b""
+        self.size = 0
+        if start_time is None and segment.origin.observers is None:
+            self._start_time = segment.offset + clock.monotonic()
+        else:
+            self._start(start_time)
 
     @property
     def _span(self) -> LiveSpan:  # type: ignore[override]  # other handles are given theirs
         return self
 
     @property
-    def scalars(self) -> dict[str, Any]:
-        """Its attributes but for a token block; most steps need none of their own until they are written."""
-        if self._scalars is None:
-            self._scalars = steps.plain(self._base, self._index, self._reward)
-        return self._scalars
-
-    @scalars.setter
-    def scalars(self, scalars: dict[str, Any]) -> None:
-        self._scalars = scalars
-
-    def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
-        """What the owner's steps say, its index and reward, where it says no more than that."""
-        return (self._base, self._index, self._reward) if self._scalars is None else None
+    def _parent(self) -> SpanContext:  # type: ignore[override]  # likewise
+        return self._owner.at
 
     @property
     def _host(self) -> Host | None:  # type: ignore[override]  # likewise
         return self._owner.host
+
+    @property
+    def block(self) -> tokens.Block | None:
+        """A token block as it was handed over; most are kept in parts, which are nothing to collect."""
+        kinds = self._kinds
+        if kinds is None:
+            return self._block
+        return tokens.paired(kinds, self._ids, self._logprobs)
+
+    @block.setter
+    def block(self, block: tokens.Block | None) -> None:
+        self._block, self._kinds = block, None
+
+    def _say(self) -> dict[str, Any]:
+        return steps.plain(self._owner.base, self._index, self._reward)
+
+    def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
+        """What the owner's steps say, its index and reward, where it says no more than that."""
+        return (self._owner.base, self._index, self._reward) if self._scalars is None else None
 
     def __enter__(self) -> Self:
         around = current()
         outer = around.get(STEP_KEY)
         if outer is not None:
             self._enclose(outer)
-        inside = {**around, SPAN_KEY: self, TRAJECTORY_KEY: self._owner, STEP_KEY: self}
-        self._attached = (attach(Context(inside)), self._attached)
+        # OpenTelemetry only reads it: a copy of its own type would cost as much again.
+        inside: Any = around.copy()
+        inside[SPAN_KEY] = inside[STEP_KEY] = self
+        inside[TRAJECTORY_KEY] = self._owner
+        self._attached = (attach(inside), self._attached)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        attached = self._attached
-        if error is not None or attached is None or not self._is_light:
+        if error is not None or self._attached is None or not self._is_light:
             super().__exit__(kind, error, trace)
             return
-        self._attached = attached[1]
-        detach(attached[0])
+        token, self._attached = self._attached
+        owner, segment = self._owner, self._segment
         try:
-            self._conclude_lightly()
+            restore(token)
+        except (ValueError, RuntimeError):
+            detach(token)  # which knows why
+        try:  # what `_finish` does, of a step about which there is nothing unusual
+            owner.open_steps.remove(self)
+        except KeyError:  # it has ended within its block
+            return
+        try:
+            if self._reward is not None:
+                owner.step_rewards.append(self._reward)
+            self.is_plain, self._is_light = True, False  # from here on it takes nothing
+            self._end_time = segment.offset + clock.monotonic()
+            self.size = (
+                _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
+            )
+            if self._kinds is not None:
+                self.size += len(self._ids) + len(self._logprobs)
+            elif self._block is not None:
+                self.size += self._block[2]
+            if segment.origin.observers is not None:
+                segment.origin.observers.ended(self)
+            if owner.in_spans:
+                segment.spans += 1
+                segment.host.take(self)
+            else:
+                owner.hand_on(self)
         except Exception as failure:
             self._fault("internal_error", f"step: {failure!r}")
 
-    def _conclude_lightly(self) -> None:
-        """What `_finish` does of a step about which there is nothing unusual."""
-        try:
-            del self._is_open
-        except AttributeError:  # it has ended within its block
-            return
-        sink, self.is_plain, self._is_light = self._sink, True, False  # from here on it takes nothing
-        self._end_time = self._clock.now()
-        self.size = _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
-        if self.block is not None:
-            self.size += self.block[3]
-        self._owner.step_ended(self)
-        if self._origin.observers is not None:
-            self._origin.observers.ended(self)
-        sink.ended(self)
+    def _hand_on(self) -> None:
+        self._owner.hand_on(self)
 
     def reward(self, value: object, **scoring: Any) -> None:
         """As by any step."""
-        if type(value) is float and self._is_light and not (scoring or self._paid) and isfinite(value):
-            self._paid, self._reward = True, value
+        if (
+            type(value) is float
+            and self._is_light
+            and self._reward is None
+            and not scoring
+            and value - value == 0.0  # it is finite
+        ):
+            self._reward = value
             if self._scalars is not None:
                 self._scalars |= {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: "ok"}
         else:
@@ -138,9 +153,13 @@ class LiveStep(OpenStep, LiveSpan):
 
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """As by any step; arrays of the usual kind are only copied now."""
-        if self._is_light and self.block is None:
-            self.block = tokens.snapshot(ids, logprobs, facts)
-            if self.block is not None:
+        if self._is_light and self._kinds is None and self._block is None:
+            copied = None if facts else tokens.pair(ids, logprobs)
+            if copied is not None:
+                self._kinds, self._ids, self._logprobs = copied
+                return
+            self._block = tokens.snapshot({"ids": ids, "logprobs": logprobs, **facts})
+            if self._block is not None:
                 return
         super().tokens(ids, logprobs=logprobs, **facts)
 

@@ -25,7 +25,7 @@ class OpenAgent(Trajectory):
 
     def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
         super().__init__(
-            episode._segment if episode else None, place={a.AGENT_ID: id}, steps=episode._packing.stated
+            episode._segment if episode else None, place={a.AGENT_ID: id}, steps=episode.stated_steps
         )
         self._episode = episode
         self._id = id

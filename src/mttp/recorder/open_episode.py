@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any, cast
 
-from opentelemetry import trace
-from opentelemetry.trace import Link, SpanContext, TraceFlags
+from opentelemetry.trace import Span, SpanContext
 
 from mttp import ids
 from mttp.codec import content
-from mttp.codec import episodes as episode_codec
+from mttp.codec import episodes as codec
 from mttp.codec.plain import Faults, scalar_text, text
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import SPAN_KEY, Host, current, quiet
+from mttp.recorder.handle import SPAN_KEY, Host, current, detach, quiet
 from mttp.recorder.known import Known
+from mttp.recorder.live_root import LiveRoot
 from mttp.recorder.open_agent import OpenAgent
-from mttp.recorder.packing import MODES, SPANS
+from mttp.recorder.packing import MODES
 from mttp.recorder.segment import Segment
-from mttp.semconv import attributes as a
+from mttp.recorder.trajectory import UNSTATED
 from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "inert"]
 
-_SAMPLED, _UNSAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
+_COMPLETED: Mapping[str, Any] = MappingProxyType({"status": "completed", "outcome": "unknown"})
 
 
 class OpenEpisode(Known):
     """An episode while it happens. Its properties are those of `mttp.Episode`, as far as they are known."""
+
+    _agents: Mapping[str, OpenAgent] = MappingProxyType({})
+    _marked = False
 
     def __init__(
         self,
@@ -44,52 +48,29 @@ class OpenEpisode(Known):
     ) -> None:
         """Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has."""
         if host is None:
-            self._begin(None)
+            super().__init__(None)
             return
         faults: Faults = []
-        facts = {} if facts is None else facts
-        trace_id = trace_id or ids.trace_id()
-        own_id = text(str(episode_id), faults) if episode_id else f"{trace_id:032x}"
-        segment = Segment(host, trace_id, {a.RUN_ID: host.run_id, a.EPISODE_ID: own_id})
-        self._begin(segment, steps=self._mode(steps, host, faults))
-        opened = host.opened(self)
-        if facts.get("index") is None:
-            facts["index"] = opened
-        self._identity = episode_codec.identity(host.run_id, own_id, faults, facts)
-        self._span = self._root(host, trace_id, start_time)
+        own_id = text(str(episode_id), faults) if episode_id else ""
+        segment = Segment(host, trace_id or ids.trace_id(), own_id)
+        super().__init__(segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
+        index = host.opened(self)
+        stated = _stated(segment, index, facts, faults) if facts else None
+        self._span = LiveRoot(
+            segment, index, stated, cast("Span | None", current().get(SPAN_KEY)), start_time
+        )
         if faults:
             self._span.note(faults)
         if metadata is not None or metrics is not None:
             self._describe(metadata, metrics)
 
     @staticmethod
-    def _mode(steps: str | None, host: Host, faults: Faults) -> str:
+    def _mode(steps: str, host: Host, faults: Faults) -> str:
         """How its steps are written: as stated, else as the session does it."""
-        if steps is not None and steps not in MODES:
-            faults.append(f"steps_invalid: {scalar_text(steps):.80}")
-            steps = None
-        return host.steps if steps is None else steps
-
-    def _begin(self, segment: Segment | None, *, steps: str = SPANS) -> None:
-        """Be an episode of which nothing is known yet."""
-        super().__init__(segment, steps=steps)
-        self._agents: dict[str, OpenAgent] = {}
-        self._marked = False
-
-    def _root(self, host: Host, trace_id: int, start_time: int | None) -> LiveSpan:
-        """The root: parentless, so that nobody's sampling swallows it, but linked to what is current."""
-        values = self._identity
-        sampled = host.samples(trace_id, values.get(a.GROUP_ID))
-        return LiveSpan(
-            f"{names.EPISODE} {values[a.ENV_ID]}" if a.ENV_ID in values else names.EPISODE,
-            values.copy(),
-            context=SpanContext(trace_id, ids.span_id(), False, _SAMPLED if sampled else _UNSAMPLED),
-            clock=self.segment.clock,
-            origin=host.origin,
-            sink=host,
-            start_time=start_time,
-            links=_ambient(current().get(SPAN_KEY)),
-        )
+        if steps in MODES:
+            return steps
+        faults.append(f"steps_invalid: {scalar_text(steps):.80}")
+        return host.steps
 
     @property
     def episode(self) -> OpenEpisode:
@@ -135,7 +116,7 @@ class OpenEpisode(Known):
         with self._lock:
             key = cast(LiveSpan, self._span).checked(text, str(id))
             if key not in self._agents and not self._closing:
-                self._agents[key] = OpenAgent(self, key, start_time=start_time)
+                self._agents = {**self._agents, key: OpenAgent(self, key, start_time=start_time)}
             return self._agents.get(key)
 
     @quiet
@@ -179,6 +160,33 @@ class OpenEpisode(Known):
                 **facts,
             )
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        root, attached = self._span, self._attached
+        if error is not None or attached is None or not isinstance(root, LiveRoot) or self._has_more:
+            super().__exit__(kind, error, trace)
+            return
+        self._attached = attached[1]
+        detach(attached[0])
+        segment = root._segment
+        try:  # what `_finish` does, of an episode about which there is nothing unusual
+            with self._lock:
+                if self._closing:
+                    return
+                self._closing, self._ending = True, _COMPLETED
+                spans = segment.spans + 1
+            segment.host.finished(self)
+            root.conclude_lightly(self._book, self.step_rewards, self._next_index, self._steps, spans)
+        except Exception as failure:
+            self._fault("internal_error", f"episode: {failure!r}")
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there is more to end than its root, or more to say of it than that."""
+        is_open = self._agents or self.open_steps or self._packing is not None
+        return bool(is_open) or self._stated is not UNSTATED or not cast(LiveSpan, self._span)._is_light
+
     def _finish(
         self,
         *,
@@ -210,7 +218,7 @@ class OpenEpisode(Known):
         faults: Faults = []
         with self._lock:
             self._closing = True
-            self._ending |= closing
+            self._ending = closing
             segment.host.finished(self)
             span.values.update(self._encode_ending(segment, faults))
         if faults:
@@ -221,9 +229,7 @@ class OpenEpisode(Known):
         steps = self._steps + sum([agent._steps for agent in self._agents.values()])
         facts = {**self._ending, **self._stated}
         facts["return_"], facts["step_reward_sum"], basis = self._ledger.totals()
-        return episode_codec.ending(
-            facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1
-        )
+        return codec.ending(facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1)
 
     def mark(self) -> None:
         """
@@ -237,15 +243,15 @@ class OpenEpisode(Known):
             self._marked = True
             start = self._span.started
             marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
-            marker.values |= self._span.values.copy()
+            marker.values |= self._span.scalars.copy()
             marker.end(start)
 
 
-def _ambient(around: object) -> Sequence[Link]:
-    if around is None:
-        return ()
-    context = cast(trace.Span, around).get_span_context()
-    return [Link(context)] if context.is_valid else ()
+def _stated(segment: Segment, index: int, facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
+    """The attributes of what is stated of an episode; its index is by default that in the session."""
+    if facts.get("index") is None:
+        facts = {**facts, "index": index}
+    return codec.identity(segment.host.run_id, segment.episode_id, faults, facts)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from opentelemetry import baggage, trace
@@ -17,6 +18,7 @@ from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host
 from mttp.recorder.open_episode import OpenEpisode
 from mttp.recorder.remote import Remote, RemoteAgent, RemoteStep
 from mttp.recorder.segment import Segment
+from mttp.recorder.trajectory import Trajectory
 from mttp.recorder.whereabouts import Whereabouts
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -42,13 +44,12 @@ class OpenPart(Remote, OpenEpisode):
         self._agent: RemoteAgent | None = None
         self._segment_id = ""
         if host is None or where is None:
-            self._begin(None)
+            Trajectory.__init__(self, None)
             return
         self._segment_id = f"{ids.span_id():016x}"
         identity = segments.identity(where.run_id, where.episode_id, self._segment_id)
-        self._begin(Segment(host, where.root.trace_id, identity), steps=host.steps)
-        self._identity = {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id}
-        self._identity |= {} if where.group is None else {a.GROUP_ID: where.group}
+        segment = Segment(host, where.root.trace_id, where.episode_id, identity)
+        Trajectory.__init__(self, segment, steps=host.steps)
         self._span = self.segment.span(names.SEGMENT, where.root, place={})
         self._take_over(where)
         host.joined(self)
@@ -59,9 +60,17 @@ class OpenPart(Remote, OpenEpisode):
             self._next_index = where.next_index
         else:
             self._agent = RemoteAgent(self, where.agent, where.next_index)
-            self._agents[where.agent.id] = self._agent
+            self._agents = {where.agent.id: self._agent}
         if where.step is not None:
             self._step = RemoteStep(self._agent or self, where.step)
+
+    @property
+    def _identity(self) -> Mapping[str, Any]:
+        where = self._where
+        if where is None:
+            return {}
+        group = {} if where.group is None else {a.GROUP_ID: where.group}
+        return {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id, **group}
 
     @property
     def segment_id(self) -> str:

@@ -45,15 +45,28 @@ class Owner(Protocol):
     def at(self) -> SpanContext:
         """The span that the step is a child of."""
 
-    def step_ended(self, step: OpenStep) -> None:
-        """Enter what an ended step paid."""
+    @property
+    def base(self) -> Mapping[str, Any]:
+        """What all its steps say of where they belong."""
+
+    open_steps: set[OpenStep]
+    """The steps that have not ended: whoever takes one out ends it."""
+    step_rewards: list[float]
+    """Takes what an ended step paid, where that is a number."""
+    in_spans: bool
+    """Whether each step is a span of its own from here on."""
+
+    def step_ended(self, step: OpenStep) -> bool:
+        """Enter what a step paid; False where another thread does, or did."""
+
+    def hand_on(self, step: LiveSpan) -> None:
+        """Have a step that has ended written, as a span or with others."""
 
 
 class OpenStep(Measured):
     """A step while it happens."""
 
-    _paid = False
-    _reward: float | None = None
+    _reward: float | None
     _invalid = False
     _flags: Mapping[str, bool] = MappingProxyType({})
     _calls: Sequence[OpenCall] = ()
@@ -62,6 +75,7 @@ class OpenStep(Measured):
         self._owner = owner
         self._host = host
         self._span = span
+        self._attached = self._reward = None
         self._index = index
 
     def _as_context(self) -> Context:
@@ -168,7 +182,6 @@ class OpenStep(Measured):
         span = cast(LiveSpan, self._span)
         span.forget(steps.REWARD_KEYS)
         span.values |= steps.paid(made)
-        self._paid = True
         self._reward = made.value
         self._invalid = made.status == "error"
 
@@ -264,5 +277,5 @@ class OpenStep(Measured):
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
-        self._owner.step_ended(self)
-        span.conclude(end_time)
+        if self._owner.step_ended(self):
+            span.seal(end_time)

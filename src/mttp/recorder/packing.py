@@ -1,4 +1,4 @@
-"""What becomes of steps that have ended: spans of their own, or columns of spans that hold many."""
+"""Steps that have ended, and are written as columns of spans that hold many."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["AUTO", "MODES", "PACKED", "SPANS", "Packing"]
+__all__ = ["AUTO", "MODES", "PACKED", "SPANS", "Packing", "can_be_packed"]
 
 SPANS, PACKED, AUTO = MODES = ("spans", "packed", "auto")
 """Every step is a span; steps are packed where they can be; they are once there have been many such."""
-AUTO_STEPS = 1000
-"""Steps of an episode, or of an agent, that are spans before others are packed by themselves."""
 MAX_BYTES = 512 * 1024
 """Roughly what one span may hold."""
 
@@ -53,22 +51,16 @@ class Owner(Protocol):
 
 class Packing:
     """
-    Where a trajectory's steps go when they have ended.
+    Where the steps of an episode, or of an agent, gather that are written together.
 
-    A step has a span of its own where anybody may refer to that: it has children, or its id is known;
-    and where it says what columns don't hold: tokens, events, links or an error.
-    All have one while somebody else's span processors look on.
+    None do while somebody else's span processors look on.
     """
 
-    def __init__(self, owner: Owner, segment: Segment | None, mode: str) -> None:
-        self.mode = self.stated = mode
-        self.sink: Any = segment if mode == SPANS else self
-        """Who takes the steps."""
+    def __init__(self, owner: Owner, segment: Segment) -> None:
         self._owner: Owner | None = owner
         self._left: tuple[SpanContext, Mapping[str, Any]] | None = None
         """Where the steps of late threads belong, once the owner was let go."""
         self._segment = segment
-        self._seen = 0
         self._rows: list[_Row] = []
         self._bytes = 0
         self._block: Block | None = None
@@ -76,21 +68,16 @@ class Packing:
 
     @property
     def _host(self) -> Host:
-        assert self._segment is not None
         return self._segment.host
 
-    @property
-    def packs(self) -> bool:
-        """Whether the next step is packed, if it can be."""
-        return self.mode == PACKED and self._host.origin.observers is None
+    def takes(self, span: LiveSpan) -> bool:
+        """Take a step that has ended, and can be packed; False where no more is taken."""
+        if self._owner is None:
+            return False
+        self._take(span)
+        return True
 
-    def ended(self, span: LiveSpan) -> None:
-        """Take a step's span that has ended."""
-        segment = self._segment
-        assert segment is not None
-        if self._owner is None or not self._takes(span):
-            segment.ended(span)
-            return
+    def _take(self, span: LiveSpan) -> None:
         said = {key: value for key, value in span.scalars.items() if key not in _OF_THE_BLOCK}
         start = span.started
         self._rows.append((span.scalars[a.STEP_INDEX], said, start, span.end_time or start))
@@ -99,22 +86,6 @@ class Packing:
             self._host.gathers(self)
         elif len(self._rows) >= blocks.MAX_STEPS or self._bytes >= MAX_BYTES:
             self.write()
-
-    def _takes(self, span: LiveSpan) -> bool:
-        can_be = _can_be_packed(span)
-        if self.mode == AUTO:
-            self._seen += 1
-            if not can_be:
-                self.mode, self.sink = SPANS, self._segment
-            elif self._seen >= AUTO_STEPS:
-                self.mode = PACKED  # from the next one on
-            return False
-        return can_be and self.packs
-
-    def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault."""
-        assert self._segment is not None
-        self._segment.fault(kind, detail)
 
     def block(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> Block:
         """Where transitions gather from here on; whoever adds the first calls `gathers` of the session."""
@@ -129,7 +100,7 @@ class Packing:
         try:
             self._write()
         except Exception as error:  # whatever a foreign object raises when it is looked at
-            self.fault("internal_error", f"steps: {error!r}")
+            self._segment.fault("internal_error", f"steps: {error!r}")
         finally:
             self._writing.release()
         if self._rows or (self._block is not None and self._block.rows):  # that came meanwhile
@@ -143,7 +114,7 @@ class Packing:
         """
         self.write()
         owner = self._owner
-        if owner is not None and self.sink is self:
+        if owner is not None:
             self._left = (owner.at, owner.place)
         self._owner = None
         self.write()  # of a thread that was a moment late; a later one has it written as any other
@@ -172,20 +143,24 @@ class Packing:
         ends: Sequence[int],
     ) -> None:
         values = blocks.encode(columns, first_index=first, start_times=starts, end_times=ends)
-        assert self._segment is not None
         parent, place = at
         span = self._segment.span(names.STEPS, parent, start_time=min(starts), place={**place, **values})
         span.end(max(ends))
 
 
-def _can_be_packed(span: LiveSpan) -> bool:
-    return (
-        span._context is None
-        and span.block is None
-        and (span.own() is not None or a.TOKEN_ENCODING not in span.scalars)
+def can_be_packed(span: LiveSpan) -> bool:
+    """
+    Whether columns hold all that a step's span says.
+
+    It has a span of its own where anybody may refer to that: it has children, or its id is known;
+    and where it says what columns don't hold: tokens, events, links or an error.
+    """
+    if span.block is not None or span._context is not None or span._name != names.STEP:
+        return False
+    return span.is_plain or (
+        (span.own() is not None or a.TOKEN_ENCODING not in span.scalars)
         and not (span._events or span._links)
         and span._status.status_code is StatusCode.UNSET
-        and span.name == names.STEP
     )
 
 

@@ -113,7 +113,7 @@ class RemoteAgent(Remote, OpenAgent):
 
     def __init__(self, part: OpenEpisode, agent: AgentAt, next_index: int) -> None:
         Trajectory.__init__(
-            self, part.segment, part._span, place={a.AGENT_ID: agent.id}, steps=part._packing.stated
+            self, part.segment, part._span, place={a.AGENT_ID: agent.id}, steps=part.stated_steps
         )
         self._episode = part
         self._id = agent.id

@@ -13,27 +13,52 @@ from mttp.codec.plain import Faults
 from mttp.episodes import Grade, Reward
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Host
+from mttp.semconv import attributes as a
 
 __all__ = ["Segment"]
 
 
-class Segment:
+class Segment(Clock):
     """
     Makes the spans that one process adds to an episode.
 
     Those that end are counted, so that a reader can prove that none is missing.
     """
 
-    def __init__(self, host: Host, trace_id: int, identity: Mapping[str, Any]) -> None:
+    def __init__(
+        self, host: Host, trace_id: int, episode_id: str = "", identity: Mapping[str, Any] | None = None
+    ) -> None:
+        """Of an episode whose own id is by default that of its trace."""
+        super().__init__()  # each its own: the wall clock's time at its start counts
         self.host = host
         self.origin = host.origin
-        self.stepped = host.stepped
         self.trace_id = trace_id
-        self.clock = Clock()
         self.spans = 0
         """How many have ended."""
-        self.identity = identity
+        self._episode_id = episode_id
+        self._identity = identity
+
+    @property
+    def episode_id(self) -> str:
+        """The episode's own id."""
+        return self._episode_id or f"{self.trace_id:032x}"
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
         """What all its spans say of the episode."""
+        if self._identity is None:
+            self._identity = {a.RUN_ID: self.host.run_id, a.EPISODE_ID: self.episode_id}
+        return self._identity
+
+    @property
+    def clock(self) -> Clock:
+        """Itself: it tells its spans the time."""
+        return self
+
+    @property
+    def sink(self) -> Segment:
+        """Itself: here its spans go once they have ended."""
+        return self
 
     def span(
         self,
@@ -91,7 +116,7 @@ class Segment:
     def ended(self, span: LiveSpan) -> None:
         """Take an ended span."""
         self.spans += 1
-        self.host.ended(span)
+        self.host.take(span)
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 from opentelemetry.context import Context
@@ -29,14 +30,28 @@ from mttp.recorder.handle import (
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.live_step import LiveStep
 from mttp.recorder.open_step import OpenStep
-from mttp.recorder.packing import SPANS, Packing
+from mttp.recorder.packing import AUTO, PACKED, SPANS, Packing, can_be_packed
 from mttp.recorder.segment import Segment
 
-__all__ = ["Trajectory"]
+__all__ = ["UNSTATED", "Trajectory"]
+
+AUTO_STEPS = 1000
+"""Steps of an episode, or of an agent, that are spans before others are packed by themselves."""
+UNSTATED: Mapping[str, bool | None] = MappingProxyType({"terminated": None, "truncated": None})
+"""What is known of the end before anybody says anything of it."""
 
 
 class Trajectory(Measured):
     """What opens steps, is scored as a whole, and knows what it was paid."""
+
+    # What few ever have is the class's: episodes are made in the training loop's time, too.
+    _at: SpanContext | None = None
+    _base: Mapping[str, Any] | None = None
+    _packing: Packing | None = None
+    _book: Ledger | None = None
+    _stated = UNSTATED
+    place: Mapping[str, Any] = MappingProxyType({})
+    """What its spans say of whose they are, besides the episode's identity."""
 
     def __init__(
         self,
@@ -46,21 +61,20 @@ class Trajectory(Measured):
         place: Mapping[str, Any] | None = None,
         steps: str = SPANS,
     ) -> None:
-        super().__init__(None if segment is None else segment.host, span)
+        self._host = None if segment is None else segment.host
+        self._span = span
+        self._attached = None
         self._segment = segment
-        self._at: SpanContext | None = None
-        self.place = place or {}
-        self._base = {**segment.identity, **self.place} if segment is not None else {}
-        self._packing = Packing(self, segment, steps)
-        self._block: Block | None = None
+        self.stated_steps = self._steps_are = steps
+        self.in_spans = steps == SPANS
+        if place is not None:
+            self.place = place
         self._lock = threading.RLock()
-        self._open_steps: dict[int, OpenStep] = {}
-        self._stated: dict[str, bool | None] = {"terminated": None, "truncated": None}
-        self._ledger = Ledger()
-        self._paid = self._ledger.step
-        self._steps = 0
-        self._next_index = 0
+        self.open_steps: set[OpenStep] = set()
+        self.step_rewards: list[float] = []
+        self._steps = self._next_index = 0
         self._closing = False
+        self._block: Block | None = None
 
     @property
     def episode(self) -> Trajectory:
@@ -89,17 +103,32 @@ class Trajectory(Measured):
             self._at = cast(LiveSpan, self._span).identity
         return self._at
 
+    @property
+    def base(self) -> Mapping[str, Any]:
+        """What all its steps say of where they belong."""
+        if self._base is None:
+            self._base = {**self.segment.identity, **self.place}
+        return self._base
+
     def _as_context(self) -> Context:
         around = current()
         self._enclose(around.get(TRAJECTORY_KEY))
         return Context({**around, SPAN_KEY: self._span, TRAJECTORY_KEY: self, STEP_KEY: None})
+
+    @property
+    def _ledger(self) -> Ledger:
+        """What was paid so far."""
+        with self._lock:
+            if self._book is None:
+                self._book = Ledger(self.step_rewards)
+            return self._book
 
     # What is known so far.
 
     def _entered(self) -> Self:
         """Itself, once the transitions that gather are entered."""
         if self._block is not None:
-            self._packing.write()
+            self.write()
         return self
 
     @property
@@ -142,47 +171,29 @@ class Trajectory(Measured):
         `index` is by default one after the last.
         """
         span = self._span
-        if span is None:
-            return OpenStep(self, None, None)
         try:
-            if index is None and start_time is None and span._end_time is None and not self._closing:
-                return self._next_step()
-            if self._takes("step"):
-                return self._open_step(start_time, index)
+            if span is None or (span._end_time is not None and not self._takes("step")):
+                return OpenStep(self, self._host, None)
+            if self._block is not None:
+                self.write()
+            segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
+            self._lock.acquire()  # in half the time that `with` takes
+            try:
+                if self._closing:
+                    return OpenStep(self, self._host, None)
+                following = self._next_index
+                position = following if index is None else int(index)
+                self._next_index = position + 1 if position >= following else following
+                self._steps += 1
+                step = LiveStep(self, segment, position, start_time)
+                self.open_steps.add(step)
+            finally:
+                self._lock.release()
+            next(segment.host.stepped)
+            return step
         except Exception as error:
             self._fault("internal_error", f"step: {error!r}")
         return OpenStep(self, self._host, None)
-
-    def _next_step(self) -> OpenStep:
-        """The next step, now: what nearly all of them are, for the least."""
-        if self._block is not None:
-            self._packing.write()
-        segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
-        at, lock = self._at or self.at, self._lock
-        lock.acquire()  # in half the time that `with` takes
-        try:
-            index = self._next_index
-            self._next_index = index + 1
-            self._steps += 1
-            step = LiveStep(self, segment, at, self._base, index, self._packing.sink)
-            self._open_steps[id(step)] = step
-        finally:
-            lock.release()
-        next(segment.stepped)
-        return step
-
-    def _open_step(self, start_time: int | None, index: int | None) -> OpenStep:
-        segment = self._entered().segment
-        with self._lock:
-            if self._closing:
-                return OpenStep(self, self._host, None)
-            position = self._next_index if index is None else int(index)
-            self._next_index = max(self._next_index, position + 1)
-            self._steps += 1
-            step = LiveStep(self, segment, self.at, self._base, position, self._packing.sink, start_time)
-            self._open_steps[id(step)] = step
-        next(segment.stepped)
-        return step
 
     @quiet
     def reward(
@@ -252,22 +263,49 @@ class Trajectory(Measured):
         span.forget(rewards.KEYS)
         span.values |= {key: value for key, value in rewards.encode(made, []).items() if key in rewards.KEYS}
 
-    def step_ended(self, step: OpenStep) -> None:
-        """Enter what an ended step paid, and what it said of the end."""
-        if self._open_steps.pop(id(step), None) is None:  # entered already: two threads end it at once
-            return
+    def step_ended(self, step: OpenStep) -> bool:
+        """Enter what a step paid, and what it said of the end; False where another thread does, or did."""
+        try:
+            self.open_steps.remove(step)
+        except KeyError:
+            return False
         if step._reward is not None:
-            self._paid(step._reward)
+            self.step_rewards.append(step._reward)
         elif step._invalid:
             self._ledger.invalid()
         if step._flags:
             with self._lock:
-                self._stated |= step._flags
+                self._stated = {**self._stated, **step._flags}
+        return True
+
+    def hand_on(self, step: LiveSpan) -> None:
+        """Have a step that has ended written, as a span of its own or with others."""
+        if step.block is not None and self._steps_are == AUTO:
+            self.in_spans = True
+        if self.in_spans or not self._gathers(step):
+            self.segment.ended(step)
+
+    def _gathers(self, step: LiveSpan) -> bool:
+        can_be = can_be_packed(step)
+        if self._steps_are != AUTO:
+            return can_be and self.packs and self.packing().takes(step)
+        if not can_be:
+            self.in_spans = True
+        elif self._steps >= AUTO_STEPS:
+            self._steps_are = PACKED  # from the next one on
+        return False
 
     @property
     def packs(self) -> bool:
         """Whether the next step is packed with others, if it can be."""
-        return self._packing.packs
+        return self._steps_are == PACKED and self.segment.origin.observers is None
+
+    def packing(self) -> Packing:
+        """Where steps gather that are packed."""
+        with self._lock:
+            if self._packing is None:
+                self._packing = Packing(self, self.segment)
+            return self._packing
 
     def gather(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> Block:
         """
@@ -275,16 +313,16 @@ class Trajectory(Measured):
 
         The first began at `start_time`. Who adds the first of some calls `gathers`, and of many `write`.
         """
-        self._block = self._packing.block(columns, start_time)
+        self._block = self.packing().block(columns, start_time)
         return self._block
 
     def gathers(self) -> None:
         """Have what gathers written within the session's interval."""
-        self.segment.host.gathers(self._packing)
+        self.segment.host.gathers(self.packing())
 
     def write(self) -> None:
         """Hand on what has gathered so far."""
-        self._packing.write()
+        self.packing().write()
 
     def took(self, taken: Taken) -> int:
         """Enter transitions that are about to be written; the index of the first."""
@@ -294,7 +332,7 @@ class Trajectory(Measured):
             self._next_index += taken.length
             self._steps += taken.length
             self._ledger.steps(taken.paid, invalid=taken.invalid)
-            self._stated |= taken.flags
+            self._stated = {**self._stated, **taken.flags}
         segment.host.packed(taken.length)
         for fault in taken.faults:
             kind, _, detail = fault.partition(": ")
@@ -305,10 +343,11 @@ class Trajectory(Measured):
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
         """End the steps that are still open, and enter what is said of the end."""
-        for step in list(self._open_steps.values()):
+        for step in sorted(self.open_steps, key=lambda step: step.index) if self.open_steps else ():
             step._finish(end_time=end_time)
-        self._packing.close()
+        if self._packing is not None:
+            self._packing.close()
         for name, given in (("terminated", terminated), ("truncated", truncated)):
             if given is not None:
                 said = cast(LiveSpan, self._span).checked(flag, name, given)
-                self._stated |= {} if said is None else {name: said}
+                self._stated = self._stated if said is None else {**self._stated, name: said}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
+from mttp import clock
 from mttp.clock import Clock
 from mttp.testing.ids import on_writing_thread
 
@@ -55,5 +56,7 @@ def _nanoseconds(seconds: float) -> int:
 def frozen_clock(start: int = START, *, tick: float = 0.0) -> Iterator[FrozenClock]:
     """Have everything that is recorded inside the block timed by a `FrozenClock`."""
     frozen = FrozenClock(start, tick)
-    with patch.object(Clock, "now", lambda _: frozen.now()):
+    slot = vars(Clock)["offset"]
+    offset = property(lambda _: 0, slot.__set__)
+    with patch.object(Clock, "offset", offset), patch.object(clock, "monotonic", frozen.now):
         yield frozen

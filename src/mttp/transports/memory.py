@@ -11,7 +11,6 @@ from urllib.parse import unquote
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.codec import tokens
 from mttp.codec.profiles import full
 from mttp.errors import TransportError
 from mttp.livespan import LiveSpan
@@ -49,7 +48,7 @@ class MemoryTransport(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Keep the spans; those of ours are made records of when somebody reads them."""
-        kept = [_looked_at(span) if isinstance(span, LiveSpan) else record(span, full) for span in spans]
+        kept = [span if isinstance(span, LiveSpan) else record(span, full) for span in spans]
         with self._lock:
             for each in kept:
                 self._keep(each)
@@ -114,13 +113,6 @@ class MemoryTransport(SpanExporter):
 
     def __repr__(self) -> str:
         return "memory://" if self.max_episodes is None else f"memory://?max_episodes={self.max_episodes}"
-
-
-def _looked_at(span: LiveSpan) -> LiveSpan:
-    """The span, once its lists were looked at: what is wrong with them is not to wait for a reader."""
-    if span.block is not None and tokens.has_lists(span.block):
-        span.look()
-    return span
 
 
 def open(address: str, options: Mapping[str, object]) -> MemoryTransport:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
-from time import perf_counter_ns
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
+from mttp import clock
 from mttp.clock import Clock
 from mttp.codec import blocks, transitions
 from mttp.codec.blocks import Column
@@ -123,12 +123,12 @@ class Lane:
         self._open()
         self._base, self._has_left = None, True
 
-    def enter(self, marks: Mapping[str, Any], clock: Clock) -> None:
+    def enter(self, marks: Mapping[str, Any], since: Clock) -> None:
         """Go on in the context that is current, in which `marks` say who records."""
         self._base = self._variable.get()
         places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._episode}
         self._context = Context({**self._base, **marks, **places})
-        self._offset = clock.offset
+        self._offset = since.offset
 
     def step(self, wrapped: Callable[[Any], _T], action: Any, failed: Callable[[str, Exception], None]) -> _T:
         """Around the environment's `step`; whatever goes wrong here is for `failed`."""
@@ -159,7 +159,7 @@ class Lane:
         """The step was taken: what came of it."""
         if self._has_left:
             return
-        at = self._offset + perf_counter_ns()
+        at = self._offset + clock.monotonic()
         over = (terminated is not False or truncated is not False) and bool(terminated) | bool(truncated)
         try:
             self._claims.pop()
