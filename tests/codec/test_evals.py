@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages.vectors import LINES
 from specimen import finite, int64s, optional, texts
@@ -22,6 +22,7 @@ from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
 TRACE, ROOT = "ab" * 16, "12" * 8
+PATIENT = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -86,6 +87,7 @@ def spans(stated: Evaluation) -> list[SpanRecord]:
     return [marker, *found, root]
 
 
+@PATIENT
 @given(evaluations(), st.randoms())
 def test_what_is_recorded_is_what_is_read(stated: Evaluation, random: Any):
     """
@@ -98,6 +100,7 @@ def test_what_is_recorded_is_what_is_read(stated: Evaluation, random: Any):
     assert 0 == evals.lacking(records)
 
 
+@PATIENT
 @given(evaluations())
 def test_without_its_root_it_is_unfinished(stated: Evaluation):
     """
@@ -270,6 +273,7 @@ def test_messages_alone_are_an_evaluation(evaluated: mttp.Session):
     ]
 
 
+@PATIENT
 @given(evaluations())
 def test_every_evaluation_can_be_said(stated: Evaluation):
     """
@@ -368,6 +372,7 @@ def test_other_messages_are_no_evaluations():
         eval_messages.decode(Message(id="i", source="s", type="eval.result", payload=b'{"score":"1"}'))
 
 
+@PATIENT
 @given(st.text(max_size=12), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), texts)
 def test_any_message_reads(id: str, when: int, duration: int, error: str):
     """
