@@ -14,10 +14,12 @@ all done again, up to twice in all, and the best of these counts. `slower_pct` i
 recording window took, `stall_ms` its longest iteration above the median bare one, `calls_pct` what the
 recording calls themselves took, `delivered_pct` what arrived of 5,000 spans for each second of the window.
 `null control` does all this and records nothing, which is what the machine's noise looks like.
+`thread alone` is ours to a file without the process that helps with encoding.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, cycle
@@ -192,6 +194,12 @@ def own_file() -> Recording:
     return own(f"file://{Path('own.jsonl').absolute()}", lambda session: session.stats.delivered)
 
 
+def own_alone() -> Recording:
+    """The same without a process that helps: a thread of this one encodes."""
+    os.environ["MTTP_HELPER"] = "off"
+    return own_file()
+
+
 def own_otlp() -> Recording:
     """Ours, to a receiver."""
     from sink import Sink
@@ -276,6 +284,7 @@ QUESTIONS = {
         {
             "null control": Case(slowed(nothing)),
             "mttp, file": Case(slowed(own_file)),
+            "mttp, file, thread alone": Case(slowed(own_alone), thorough=True),
             "mttp, OTLP": Case(slowed(own_otlp), thorough=True),
             "SDK, official OTLP": Case(slowed(official)),
         },

@@ -6,6 +6,7 @@ import copy
 import gc
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,34 @@ def test_both_ways_say_the_same() -> None:
         found.append(read.steps)
 
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("paid", [0.5, float("nan"), None])
+@pytest.mark.parametrize("facts", [{}, {"env": "walk", "inputs": {"answer": 4}}])
+def test_an_episode_that_just_ends_says_what_one_says_that_is_ended(paid: Any, facts: Any) -> None:
+    """
+    To a span processor, as it is read, and by its handle.
+    """
+    ends: list[Any] = [lambda episode: None, lambda episode: episode.end()]
+    shown, told = InMemorySpanExporter(), []
+    with mttp.configure("memory://", processors=[SimpleSpanProcessor(shown)]) as session:
+        for end in ends:
+            with mttp.episode(id="e", index=7, **facts) as episode:
+                for _ in range(2):
+                    with episode.step() as step:
+                        step.reward(paid)
+                end(episode)
+            told.append((episode.status, episode.outcome, episode.length, episode.return_))
+        read = [
+            replace(one, trace_id="", span_id="", start_time=0, end_time=0, steps=())
+            for one in mttp.read(session)
+        ]
+        roots = [one.attributes for one in session.records() if one.name.startswith("episode")]
+
+    spans = [span.attributes for span in shown.get_finished_spans() if span.name.startswith("episode")]
+    assert told[0] == told[1]
+    assert read[0] == read[1]
+    assert comparable(roots[0]) == comparable(roots[1]) == comparable(spans[0]) == comparable(spans[1])
 
 
 def test_it_is_its_span() -> None:

@@ -829,6 +829,17 @@ def test_token_ids_come_in_many_shapes(session: mttp.Session, given: object) -> 
     assert [1, 2] == only(session).steps[0].tokens.ids.tolist()
 
 
+def test_an_argument_that_an_episode_does_not_have_costs_itself(session: mttp.Session) -> None:
+    """
+    A typing error is no reason to end a training run.
+    """
+    with mttp.episode(env="walk", polcy="p") as episode:  # type: ignore[call-arg]
+        pass
+
+    assert ("walk", {"argument_unknown": 1}) == (episode.env, dict(session.stats.faults))
+    assert ("argument_unknown: episode has no polcy",) == only(session).faults
+
+
 def test_a_mistyped_argument_loses_only_itself(session: mttp.Session) -> None:
     """
     The rest of the scoring, and of the token block, is recorded.

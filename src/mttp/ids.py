@@ -47,13 +47,16 @@ def _counting() -> Callable[[], int]:
 
 span_id: Callable[[], int] = _counting()
 """A new span id, 64 bits, never zero; each process counts from a place of its own."""
+_ours = span_id
 
 
 def _begin_anew() -> None:
     """In a forked child, where the numbers that come next are the parent's."""
-    global span_id
+    global span_id, _ours
     _pool.clear()
-    span_id = _counting()
+    parents, _ours = _ours, _counting()
+    if span_id is parents:  # and not somebody's who wants them to be known
+        span_id = _ours
 
 
 if hasattr(os, "register_at_fork"):

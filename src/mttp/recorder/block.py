@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mttp.codec import blocks
 from mttp.codec.blocks import Column
+from mttp.livespan import VALUE_BYTES
 from mttp.semconv import attributes as a
 
 __all__ = ["Block", "Taken"]
@@ -23,6 +24,12 @@ class Taken(NamedTuple):
     """When each ended, which is when the next one began."""
     columns: Mapping[str, Column]
     """What they say."""
+
+    @property
+    def size(self) -> int:
+        """Roughly what they take in a file, in bytes."""
+        entries = [column.entries for column in self.columns.values()]
+        return sum(getattr(each, "nbytes", VALUE_BYTES * len(each)) for each in entries)
 
     @property
     def paid(self) -> Sequence[float]:

@@ -31,6 +31,8 @@ class LiveStep(OpenStep, LightSpan):
     What nearly every step says is taken here without a detour; the rest as by any other handle.
     """
 
+    _ids: bytes
+    _logprobs: bytes
     _name = names.STEP
     is_last = False
     of_episode = True
@@ -45,8 +47,6 @@ class LiveStep(OpenStep, LightSpan):
         self._scalars = self._reward = self._attached = self._end_time = None
         self._block: tokens.Block | None = None
         self._kinds: tokens.Pair | None = None
-        self._ids = self._logprobs = b""
-        self.size = 0
         if start_time is None and segment.origin.observers is None:
             self._start_time = segment.offset + clock.monotonic()
         else:

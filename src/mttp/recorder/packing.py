@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from opentelemetry.trace import SpanContext, StatusCode
@@ -13,6 +14,7 @@ from mttp.codec.blocks import Column
 from mttp.livespan import LiveSpan
 from mttp.recorder.block import Block, Taken
 from mttp.recorder.handle import Host
+from mttp.recorder.live_block import LiveBlock
 from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -126,26 +128,34 @@ class Packing:
             return
         while owner is not None and self._block is not None and (taken := self._block.take()) is not None:
             first = owner.took(taken)
-            self._hand_on(at, taken.columns, first, taken.start_times, taken.end_times)
+            columns: partial[dict[str, Column]] = partial(dict, taken.columns)
+            self._hand_on(at, columns, first, taken.start_times, taken.end_times, taken.size)
         count = len(self._rows)
-        rows, self._bytes = self._rows[:count], 0
+        rows, size, self._bytes = self._rows[:count], self._bytes, 0
         del self._rows[:count]
         for run in _runs(sorted(rows, key=lambda row: row[0])):
             indices, said, starts, ends = zip(*run, strict=True)
-            self._hand_on(at, blocks.columns(said), indices[0], starts, ends)
+            share = size * len(run) // count
+            self._hand_on(at, partial(blocks.columns, said), indices[0], starts, ends, share)
 
     def _hand_on(
         self,
         at: tuple[SpanContext, Mapping[str, Any]],
-        columns: Mapping[str, Column],
+        columns: Callable[[], Mapping[str, Column]],
         first: int,
         starts: Sequence[int],
         ends: Sequence[int],
+        size: int,
     ) -> None:
-        values = blocks.encode(columns, first_index=first, start_times=starts, end_times=ends)
-        parent, place = at
-        span = self._segment.span(names.STEPS, parent, start_time=min(starts), place={**place, **values})
-        span.end(max(ends))
+        LiveBlock(
+            self._segment,
+            *at,
+            columns,
+            first_index=first,
+            start_times=starts,
+            end_times=ends,
+            size=size,
+        ).end(max(ends))
 
 
 def can_be_packed(span: LiveSpan) -> bool:
