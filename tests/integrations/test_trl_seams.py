@@ -72,6 +72,66 @@ def test_each_completion_is_an_episode(session: mttp.Session) -> None:
     )
 
 
+def exact(completion: str, answer: str) -> float:
+    """1 for the answer; one that is not of digits is an error."""
+    return float(int(completion) == int(answer))
+
+
+def spec(**fields: Any) -> mttp.RewardSpec:
+    """A spec that pays for the answer, and for no six."""
+    return mttp.RewardSpec(
+        name="sums",
+        version="1.0.0",
+        inputs={"completion": "string", "answer": "string"},
+        components=[
+            {"name": "exact", "kind": "verifier", "use": exact, "range": [0, 1]},
+            {"name": "clean", "kind": "check", "use": no_six},
+        ],
+        **fields,
+    )
+
+
+def no_six(completion: str) -> bool:
+    """Whether it is no six."""
+    return completion != "6"
+
+
+def test_a_spec_pays_with_everything_that_it_says(session: mttp.Session) -> None:
+    """
+    Components, gates and identity; an invalid sample has no reward and is no zero.
+    """
+    sums = spec()
+    teacher = trainer(sums.for_trl())
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    rewards = [episode.reward for episode in by_row(session)]
+    assert [1.0, None, 0.0, None] == [reward.value for reward in rewards]
+    assert [(), (), ("clean",), ()] == [reward.failed_checks for reward in rewards]
+    assert {"exact": 1.0, "clean": 0.0} == rewards[2].components
+    assert ("error", "error") == (rewards[1].status, rewards[1].component_statuses["exact"])
+    assert [sums.identity] * 4 == [reward.spec for reward in rewards]
+    assert ["sums"] == teacher.reward_func_names
+    session.flush()
+    assert 1 == len(mttp.read(session).runs[0].spec_documents)
+
+
+def test_a_spec_is_one_function_among_others(session: mttp.Session) -> None:
+    """
+    Then it is a component, and its own components are parts of that.
+    """
+    teacher = trainer(spec(on_invalid="floor").for_trl(), short, weights=[1.0, 0.5])
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    reward = by_row(session)[0].reward
+    (grade,) = [grade for grade in reward.grades if grade.name == "sums"]
+    assert ({"sums": 1.0, "short": 0.75}, 1.375) == (reward.components, reward.value)
+    assert ["exact", "clean"] == [part.name for part in grade.parts]
+
+
 def test_groups_have_the_trainers_advantages(session: mttp.Session) -> None:
     """
     Each prompt's completions are a group, whose id is that of no other batch's.

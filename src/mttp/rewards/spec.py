@@ -20,6 +20,7 @@ from mttp.rewards.plan import Component, Plan
 from mttp.rewards.results import Ranking, RewardResult
 from mttp.rewards.source import Source, parse, read
 from mttp.rewards.targets import Policy, check_signature, resolve
+from mttp.rewards.trainers import TrlReward
 
 __all__ = ["RewardSpec"]
 
@@ -269,6 +270,15 @@ class RewardSpec:
         With a `seed` they are shown in an order that is drawn with it.
         """
         return scoring.rank(self.plan, group, seed=seed)
+
+    def for_trl(self, *, concurrency: int = 1, group_size: int | None = None) -> TrlReward:
+        """
+        The spec as one of TRL's `reward_funcs`, named as the spec.
+
+        `concurrency` is that of `score_batch`; relative components need `group_size`, num_generations.
+        Instrumented trainers record components, gates and identity of what it pays.
+        """
+        return TrlReward(self, concurrency=concurrency, group_size=group_size)
 
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"

@@ -19,6 +19,8 @@ class Answer:
     """A reward per completion, as the function gave it; None where there was no answer."""
     error: BaseException | None = None
     """What it raised."""
+    results: Sequence[Any] = ()
+    """Where it is a reward spec: how each reward came about."""
 
 
 @dataclass(slots=True)
@@ -75,3 +77,9 @@ class Batch:
     """1 where the policy sampled a token, 0 for those of tools; None where there are no tools."""
     logprobs: list[Any] = field(default_factory=list)
     """What RLOO computes: log probabilities under the policy, then those under the reference, per token."""
+
+    @property
+    def documents(self) -> set[str]:
+        """The documents of the reward specs that paid."""
+        results = (result for answer in self.answers.values() for result in answer.results)
+        return {result.document for result in results}

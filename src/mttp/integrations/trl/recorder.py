@@ -163,6 +163,8 @@ class Recorder:
         end = time.time_ns()
         if batch.rewards is None and error is None:
             batch.rewards = answered(batch, len(self._trainer.reward_funcs))
+        for document in batch.documents:
+            session._share.paid_by(document)
         completions = Completions(
             self._trainer,
             batch,
@@ -220,6 +222,7 @@ def _taken(found: Any, answer: Answer) -> Any:
     if hasattr(found, "__next__"):
         found = list(found)
     answer.values = guard("trl", _values, found)
+    answer.results = getattr(found, "results", ()) if isinstance(found, list) else ()
     return found
 
 

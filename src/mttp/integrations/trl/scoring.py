@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mttp.codec.plain import number, scalar_text
-from mttp.episodes import Reward
+from mttp.episodes import Grade, Reward
 from mttp.integrations.trl.batch import Answer, Batch
 
 __all__ = ["Scoring", "answered", "combined"]
@@ -70,17 +71,25 @@ class Scoring:
             else:
                 scores[name] = value
         total = math.nan if self.totals is None else float(self.totals[row])
-        facts: dict[str, Any] = {"value": total}
-        if math.isnan(total):
-            facts = {"status": _overall(statuses), "error": self._error()}
+        times: dict[str, Any] = {"start_time": self._batch.scoring, "end_time": self._end}
+        paid: dict[str, Any] = {} if math.isnan(total) else {"value": total}
+        by_spec = self._by_spec(row)
+        if len(by_spec) == len(self._names) == 1 and self._weights[self._names[0]] == 1.0:
+            whole: Reward = by_spec[self._names[0]].reward
+            return replace(whole, **paid, **times)
         return Reward(
             components=scores,
             component_statuses=statuses,
             weights=self._weights,
-            start_time=self._batch.scoring,
-            end_time=self._end,
-            **facts,
+            grades=tuple(_grade(name, result, self._weights[name]) for name, result in by_spec.items()),
+            **(paid or {"status": _overall(statuses), "error": self._error()}),
+            **times,
         )
+
+    def _by_spec(self, row: int) -> dict[str, Any]:
+        """What reward specs said of a completion, by the names of the functions that they stand for."""
+        answers = ((name, self._batch.answers.get(place, Answer())) for place, name in enumerate(self._names))
+        return {name: answer.results[row] for name, answer in answers if row < len(answer.results)}
 
     def _part(self, row: int, position: int) -> tuple[float | None, str]:
         """What one function pays: the number that TRL has of it, else what its answer means."""
@@ -98,6 +107,25 @@ class Scoring:
         """What a reward function raised, where one did."""
         raised = (answer.error for answer in self._batch.answers.values() if answer.error is not None)
         return next((scalar_text(error) for error in raised), None)
+
+
+def _grade(name: str, result: Any, weight: float) -> Grade:
+    """A spec's result as one component among others, its own components as parts of it."""
+    return Grade(
+        name=name,
+        kind="rubric",
+        value=result.value,
+        status=result.status,
+        error=result.error,
+        weight=weight,
+        verdict=result.verdict,
+        range=result.range,
+        clipped=result.clipped,
+        label=f"{result.spec.name} {result.spec.version}",
+        parts=tuple(result.components.values()),
+        start_time=result.start_time,
+        end_time=result.end_time,
+    )
 
 
 def _given(answer: Answer, row: int) -> Any:

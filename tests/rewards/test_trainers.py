@@ -1,0 +1,94 @@
+"""Specs as trainers' reward functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mttp
+from mttp.errors import NeedsGroup
+
+
+def starts(completion: str, answer: str) -> float:
+    """Whether the text begins with the answer; no text is no opinion."""
+    return float(completion.startswith(answer)) if completion else None  # type: ignore[return-value]
+
+
+def longest(completion: list[str]) -> list[float]:
+    """1 for the longest of a group."""
+    most = max(map(len, completion))
+    return [float(len(one) == most) for one in completion]
+
+
+def spec(**entry: Any) -> mttp.RewardSpec:
+    """A spec of one component."""
+    entry = {"name": "only", "kind": "rubric", "use": starts, "range": [0, 1], **entry}
+    inputs = {"completion": "string", "answer": "string"}
+    return mttp.RewardSpec(
+        name="one", version="1.0.0", inputs=inputs, components=[entry], combine="weighted_sum"
+    )
+
+
+def test_a_batch_is_paid_as_trl_calls_it():
+    """
+    Columns are lists, and what is beside them is left alone; None where there is no reward.
+    """
+    function = spec().for_trl(concurrency=2)
+
+    paid = function(
+        prompts=["p"] * 3,
+        completions=["4", "5", ""],
+        answer=["4"] * 3,
+        completion_ids=[[1]] * 3,
+        trainer_state=7,
+    )
+
+    assert ("one", [1.0, 0.0, None]) == (function.__name__, paid)
+    assert ["ok", "ok", "abstained"] == [result.status for result in paid.results]
+
+
+def test_messages_are_read_by_their_last():
+    """
+    Where the spec's input is a string.
+    """
+    answers = [[{"role": "assistant", "content": "5"}, {"role": "assistant", "content": "4 it is"}]]
+
+    assert [1.0] == spec().for_trl()(prompts=[[]], completions=answers, answer=["4"])
+
+
+def test_a_relative_component_needs_the_groups_size():
+    """
+    Said at set-up; then each group is ranked, and half a group is refused.
+    """
+    ranked = spec(use=longest, kind="judge", relative=True, arity="batch")
+    with pytest.raises(NeedsGroup, match=r"for_trl\(group_size=...\)"):
+        ranked.for_trl()
+
+    function = ranked.for_trl(group_size=2)
+    given = {"prompts": ["p"] * 4, "answer": ["4"] * 4}
+
+    assert [0.0, 1.0, 1.0, 0.0] == function(completions=["a", "aa", "aa", "a"], **given)
+    with pytest.raises(ValueError, match="3 completions are no whole groups of 2"):
+        function(completions=["a"] * 3, prompts=["p"] * 3, answer=["4"] * 3)
+
+
+def test_without_stated_inputs_a_sample_has_every_column():
+    """
+    As TRL hands it over.
+    """
+    seen: list[Any] = []
+
+    def look(**sample: Any) -> float:
+        seen.append(sample)
+        return 1.0
+
+    loose = mttp.RewardSpec(
+        name="loose",
+        version="1.0.0",
+        components=[{"name": "look", "kind": "rubric", "use": look, "version": "1"}],
+    )
+    messages = [{"role": "user", "content": "4"}]
+    loose.for_trl()(prompts=[messages], completions=[messages], answer=["4"], log_extra=print)
+
+    assert [{"prompt": messages, "completion": messages, "answer": "4"}] == seen
