@@ -62,7 +62,7 @@ LIBRARIES: Mapping[str, Library] = {
         module="mttp.integrations.openai",
         extra="openai",
         requires="openai >= 1.66",
-        tested="1.109 to 3.52",
+        tested="1.66 to 3.52",
     ),
 }
 """The libraries that can be recorded, by top-level package."""
