@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -51,12 +52,26 @@ def test_no_episode_has_findings(value: mttp.Episode):
             assert [] == recorded(transport, value).all
 
 
+def imported(program: Path) -> set[str]:
+    """The packages that a program imports, wherever it does."""
+    found = set()
+    for node in ast.walk(ast.parse(program.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_have_no_findings(example: Path):
     """
-    Each example's recording, a short one where it takes a number of episodes.
+    Each example's recording, a short one where it takes a number of episodes or updates.
     """
+    for package in sorted(imported(example) - sys.stdlib_module_names):
+        pytest.importorskip(package)
     short = ["--episodes", "12"] if '"--episodes"' in example.read_text() else []
+    short = ["--updates", "4"] if example.name == "trl_grpo.py" else short
     command = [sys.executable, str(example), "--out", "out.jsonl", *short]
     subprocess.run(command, check=True, capture_output=True)
     findings = mttp.check("out.jsonl")
