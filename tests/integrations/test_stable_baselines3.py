@@ -684,3 +684,34 @@ def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> 
         sum(episode.length for episode in recording),
         len(recording.updates),
     )
+
+
+def upright(observation: Any) -> float:
+    """The less it leans, the more."""
+    return 1 - abs(float(observation[2])) / 0.42
+
+
+@pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])
+def test_a_reward_spec_pays(session: mttp.Session, kind: Any) -> None:
+    """
+    What the library learns from is what the spec pays, and it is recorded with components and identity.
+    """
+    component = {"name": "upright", "kind": "rubric", "use": upright, "range": [0, 1], "scope": "step"}
+    spec = mttp.RewardSpec(
+        name="balance", version="1.0.0", components=[component], combine="weighted_sum", on_invalid="floor"
+    )
+    env = kind([lambda: spec.for_gymnasium(cartpole(500))] * 2)
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, **small())
+    buffers = Buffers()
+    mttp.instrument(model)
+
+    model.learn(64, callback=buffers)
+    env.close()
+
+    episodes = in_env(session, 0)
+    rewards = [step.rewards[0] for step in steps(episodes)]
+    paid = np.array([reward.value for reward in rewards], np.float32)
+    assert paid.tolist() == np.array(buffers.column("rewards", 0), np.float32)[: len(paid)].tolist()
+    assert all(reward.components["upright"] == reward.value for reward in rewards)
+    assert all(reward.spec == spec.identity for reward in rewards)
+    assert {} == dict(session.stats.faults)

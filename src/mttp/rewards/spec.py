@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mttp.episodes import Spec
-from mttp.errors import SpecError
+from mttp.errors import MissingExtra, SpecError
 from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_function, of_target
 from mttp.rewards.composing import COMBINE, described, parts_of
@@ -279,6 +280,20 @@ class RewardSpec:
         Instrumented trainers record components, gates and identity of what it pays.
         """
         return TrlReward(self, concurrency=concurrency, group_size=group_size)
+
+    def for_gymnasium(self, env: Any) -> Any:
+        """
+        The environment with the spec's rewards in place of its own, for Stable-Baselines3 and others.
+
+        Raises SpecError where the spec can't pay every step a number, MissingExtra without Gymnasium.
+        """
+        try:
+            environments = import_module("mttp.rewards.environments")
+        except ModuleNotFoundError as error:
+            if error.name != "gymnasium":
+                raise
+            raise MissingExtra(package="gymnasium", extra="gymnasium", purpose="for_gymnasium") from error
+        return environments.Rewarded(env, self)
 
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from mttp.codec.plain import number
+from mttp.rewards import RESULT
 
-__all__ = ["components", "of_one", "outcome"]
+__all__ = ["components", "is_told", "of_one", "outcome", "scored"]
 
 _PREFIX = "reward_"
 _OUTCOMES = {True: "success", False: "failure"}
@@ -29,6 +30,16 @@ def components(info: Any) -> dict[str, float]:
         found |= {str(name): value for name, value in listed.items()}
     numbers = {name: number(value) for name, value in found.items() if name and _is_number(value)}
     return {name: value for name, value in numbers.items() if value is not None}
+
+
+def scored(info: Any) -> Any:
+    """What a reward spec says of the step; None where no spec paid."""
+    return info.get(RESULT) if isinstance(info, Mapping) else None
+
+
+def is_told(info: Any) -> bool:
+    """Whether more is told of the reward than a number."""
+    return bool(components(info)) or scored(info) is not None
 
 
 def _is_number(value: Any) -> bool:

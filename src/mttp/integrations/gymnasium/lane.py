@@ -163,7 +163,7 @@ class Lane:
         over = (terminated is not False or truncated is not False) and bool(terminated) | bool(truncated)
         try:
             self._claims.pop()
-            is_odd = self._is_odd or (info and infos.components(info))
+            is_odd = self._is_odd or (info and infos.is_told(info))
         except IndexError:  # somebody asked for a handle
             is_odd = True
         if is_odd:

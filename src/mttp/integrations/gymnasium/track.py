@@ -217,8 +217,11 @@ class Track:
     ) -> None:
         """End a step."""
         self._step = None
-        parts = infos.components(info)
-        step.reward(reward, **({"components": parts, "start_time": at, "end_time": at} if parts else {}))
+        parts, result = infos.components(info), infos.scored(info)
+        if result is not None:
+            step.reward(result)
+        else:
+            step.reward(reward, **({"components": parts, "start_time": at, "end_time": at} if parts else {}))
         step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
 
     def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:

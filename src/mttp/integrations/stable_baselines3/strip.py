@@ -70,7 +70,7 @@ class Strip:
         faults, self._faults = self._faults, []
         self.count += 1
         kept = self._track.keep_action(action, faults)
-        if faults or infos.components(info):
+        if faults or infos.is_told(info):
             step = self._track.enter(self.shown, kept, faults, at=self.at)
             if thought is not None:
                 step.record(value_estimate=thought[0], logprob=thought[1])

@@ -1,0 +1,144 @@
+"""Environments that a reward spec pays for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mttp
+from mttp.errors import NeedsGroup, SpecError
+from mttp.rewards import RESULT
+
+gymnasium = pytest.importorskip("gymnasium")
+
+
+class Walk(gymnasium.Env):  # type: ignore[misc, name-defined]
+    """Goes as far as it is told, and pays nothing for it."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float64)
+    action_space = gymnasium.spaces.Discrete(5)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place = 0
+        return np.zeros(1), {}
+
+    def step(self, action: int) -> Any:
+        self.place += action
+        return np.array([float(self.place)]), 0.25, self.place >= 6, False, {}
+
+
+def far(observation: Any) -> float:
+    """A tenth for each place; beyond eight it can't tell."""
+    if observation[0] > 8:
+        raise ValueError("too far")
+    return float(observation[0]) / 10
+
+
+def no_leap(action: int) -> bool:
+    """Whether it goes step by step."""
+    return action < 4
+
+
+def reached(observation: Any, episode_return: float, episode_length: int) -> float:
+    """Whether it has arrived."""
+    assert episode_return == 0.25 * episode_length
+    return float(observation[0] == 6)
+
+
+def spec(function: Any, *checks: Any, scope: str = "step", **fields: Any) -> mttp.RewardSpec:
+    """A spec of one component, and checks."""
+    components = [{"name": "only", "kind": "rubric", "use": function, "range": [0, 1], "scope": scope}]
+    components += [{"name": one.__name__, "kind": "check", "use": one, "scope": scope} for one in checks]
+    fields = {"combine": "weighted_sum", "on_invalid": "floor"} | fields
+    return mttp.RewardSpec(name="walk", version="1.0.0", components=components, **fields)
+
+
+def play(env: Any, *actions: int) -> list[Any]:
+    """The rewards of these actions."""
+    env.reset(seed=1)
+    return [env.step(action)[1] for action in actions]
+
+
+@pytest.mark.parametrize("how", [mttp.instrument, mttp.wrap])
+def test_each_step_is_paid_by_the_spec(session: mttp.Session, how: Any) -> None:
+    """
+    And recorded with components, gates, errors and identity.
+    """
+    paying = spec(far, no_leap)
+    env = paying.for_gymnasium(Walk())
+    target = how(env)
+
+    paid = play(target if how is mttp.wrap else env, 1, 4, 4)
+
+    (episode,) = mttp.read(session).episodes
+    rewards = [step.rewards[0] for step in episode.steps]
+    assert [0.1, 0.0, 0.0] == paid == [step.reward for step in episode.steps]
+    assert [(), ("no_leap",), ("no_leap",)] == [reward.failed_checks for reward in rewards]
+    assert {"only": 0.1, "no_leap": 1.0} == rewards[0].components
+    assert {"only": "error"} == rewards[2].component_statuses
+    assert [paying.identity] * 3 == [reward.spec for reward in rewards]
+    assert [1] * 3 == [len(step.rewards) for step in episode.steps]
+    assert (0.1, {}) == (episode.return_, dict(session.stats.faults))
+
+
+def test_the_end_is_paid_by_terminal_components(session: mttp.Session) -> None:
+    """
+    Steps ahead of it are paid nothing, and their info is as it was.
+    """
+    env = spec(reached, scope="terminal").for_gymnasium(Walk())
+    mttp.instrument(env)
+    env.reset()
+
+    infos = [env.step(3)[-1] for _ in range(2)]
+
+    (episode,) = mttp.read(session).episodes
+    assert [False, True] == [RESULT in info for info in infos]
+    assert ([0.0, 1.0], 1.0) == ([step.reward for step in episode.steps], episode.return_)
+
+
+def test_several_environments_are_paid_alike(session: mttp.Session) -> None:
+    """
+    What a spec says is found in a vector environment's infos, too.
+    """
+    paying = spec(far)
+    env = gymnasium.vector.SyncVectorEnv([lambda: paying.for_gymnasium(Walk())] * 2)
+    mttp.instrument(env)
+    env.reset(seed=1)
+    for action in ([1, 2], [3, 4], [2, 3]):
+        env.step(np.array(action))
+    env.close()
+
+    episodes = mttp.read(session).episodes
+    assert {0.1, 0.2} == {episode.steps[0].reward for episode in episodes}
+    assert all(step.rewards[0].spec == paying.identity for episode in episodes for step in episode.steps)
+
+
+RELATIVE = (NeedsGroup, "best compares episodes")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"on_invalid": "invalid"}, SpecError, "state on_invalid: floor"),
+        ({"more": {"name": "end", "kind": "rubric", "use": far, "version": "1"}}, SpecError, "of one scope"),
+        (
+            {"more": {"name": "judge", "kind": "judge", "use": far, "relative": True, "scope": "step"}},
+            NeedsGroup,
+            "judge",
+        ),
+    ],
+)
+def test_what_can_not_pay_steps_is_refused(given: dict[str, Any], error: type[Exception], said: str) -> None:
+    """
+    At set-up, with what to do.
+    """
+    more = [given.pop("more")] if "more" in given else []
+    part = {"name": "only", "kind": "rubric", "use": far, "range": [0, 1], "scope": "step"}
+    fields = {"on_invalid": "floor"} | given
+    walk = mttp.RewardSpec(name="walk", version="1.0.0", components=[part, *more], **fields)
+
+    with pytest.raises(error, match=said):
+        walk.for_gymnasium(Walk())
