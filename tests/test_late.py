@@ -21,7 +21,7 @@ from specimen import finite, int64s, names, optional, plain, texts
 import mttp
 from mttp import Annotation, Reward, configuration
 from mttp.codec.plain import name_key
-from mttp.episodes import differences
+from mttp.values import differences
 
 TRACE, OTHER = "ab" * 16, "cd" * 16
 SPAN = "12" * 8

@@ -13,8 +13,8 @@ from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp import configuration
-from mttp.episodes import same
 from mttp.testing import assert_same
+from mttp.values import same
 
 
 def stated(value: mttp.Episode, flag: str) -> bool | None:

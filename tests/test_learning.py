@@ -20,8 +20,8 @@ from specimen import int64s, names, optional, plain, texts
 
 import mttp
 from mttp import configuration, learning
-from mttp.episodes import differences
 from mttp.spans import SpanRecord
+from mttp.values import differences
 
 TRACES = [f"{number:032x}" for number in range(1, 9)]
 trace_ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")

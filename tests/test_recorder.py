@@ -544,7 +544,7 @@ def test_observations_of_any_library_are_taken(session: mttp.Session, given: obj
     with mttp.episode() as episode, episode.step() as step:
         step.observation(given)
 
-    from mttp.episodes import same
+    from mttp.values import same
 
     assert same(read_as, only(session).steps[0].observation)
 

@@ -10,8 +10,11 @@ and neither span ids nor clock times count.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from mttp.scorings import Grade, Reward, Spec
+from mttp.values import Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,72 +41,8 @@ __all__ = [
 ]
 
 
-def same(left: object, right: object) -> bool:
-    """Whether two recorded values say the same thing, NaN and arrays included."""
-    if hasattr(left, "__array__") or hasattr(right, "__array__"):
-        return _same_array(left, right)
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, float) and isinstance(right, float):
-        return left == right or (left != left and right != right)
-    return type(left) is type(right) and left == right
-
-
-def _same_array(left: Any, right: Any) -> bool:
-    import numpy as np
-
-    if not (hasattr(left, "dtype") and hasattr(right, "dtype") and left.dtype == right.dtype):
-        return False  # asked one by one, since numpy takes None for float64
-    return np.array_equal(left, right, equal_nan=left.dtype.kind in "fc")
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Value:
-    """Equality by meaning, shared by every value of the vocabulary."""
-
-    __hash__: ClassVar[None]  # type: ignore[assignment]  # values hold arrays and mappings
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return not differences(self, other)
-
-    def __repr__(self) -> str:
-        """What was stated, arrays and long members abridged."""
-        shown = (
-            f"{item.name}={_abridged(getattr(self, item.name))}" for item in fields(self) if _said(self, item)
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _said(value: _Value, item: Field[Any]) -> bool:
-    found = getattr(value, item.name)
-    default = item.default if item.default_factory is MISSING else item.default_factory()
-    return default is MISSING or not same(found, default)
-
-
-def _abridged(value: object) -> str:
-    if hasattr(value, "dtype"):
-        return f"<{value.dtype} {getattr(value, 'shape', ())}>"
-    if isinstance(value, tuple) and value and isinstance(value[0], _Value):
-        return f"<{len(value)} {type(value[0]).__name__}>"
-    shown = repr(value)
-    return shown if len(shown) <= 120 else f"{shown[:117]}..."
-
-
-def differences(left: _Value, right: _Value) -> list[str]:
-    """Names of the fields in which two values of one class differ."""
-    return [
-        item.name
-        for item in fields(left)
-        if item.compare and not same(getattr(left, item.name), getattr(right, item.name))
-    ]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Tokens(_Value):
+class Tokens(Value):
     """
     One block of sampled tokens: what the policy was given, what it produced, and what is known per token.
 
@@ -246,132 +185,7 @@ def _to_numpy(given: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Spec(_Value):
-    """Which reward spec paid: its name, version and digests."""
-
-    name: str
-    """The spec's name."""
-    version: str | None = None
-    """The spec's version."""
-    sha256: str | None = None
-    """Digest of the spec document."""
-    code_sha256: str | None = None
-    """Digest of the code that the spec uses."""
-    code_coverage: str | None = None
-    """How much of that code the digest covers: full, partial or opaque."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Grade(_Value):
-    """One component's part in a scoring: its score, and what it counted for."""
-
-    name: str
-    """The component's name in its reward spec."""
-    kind: str
-    """verifier, check, rubric, shaping, penalty, judge or human."""
-    value: float | None = None
-    """Its score before the weight, of several calls their aggregate; None unless `status` is ok."""
-    status: str = "ok"
-    """ok, error, abstained or missing: an error is never a zero."""
-    error: str | None = None
-    """What went wrong, where the status is error."""
-    weight: float | None = None
-    """Factor of the value in a sum; None for a check."""
-    contribution: float | None = None
-    """What it added to the reward; None where it did not count, or where nothing is added up."""
-    verdict: str | None = None
-    """pass or fail, for a verifier or a check."""
-    range: tuple[float, float] | None = None
-    """Lowest and highest value that it may give."""
-    clipped: bool = False
-    """Whether the value was beyond the range and became its nearest end."""
-    late: bool = False
-    """Whether a call took longer than it may, and could not be stopped."""
-    repeats: tuple[float, ...] = ()
-    """The values of all its calls, where there were several."""
-    spread: float | None = None
-    """Their standard deviation (ddof 1)."""
-    label: str | None = None
-    """The value in a word, as the component says it."""
-    explanation: str | None = None
-    """Why, as the component says it."""
-    evidence: Any = None
-    """What it was based on, as the component says it; anything that JSON can say."""
-    relative: bool | None = None
-    """Whether the value only means something within its group."""
-    parts: tuple[Grade, ...] = ()
-    """The grades of an included spec."""
-    start_time: int | None = field(default=None, compare=False)
-    """When the component was called."""
-    end_time: int | None = field(default=None, compare=False)
-    """When it had answered."""
-
-    @property
-    def duration(self) -> float:
-        """Seconds that its calls took."""
-        return ((self.end_time or 0) - (self.start_time or 0)) / 1e9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Reward(_Value):
-    """One scoring: the scalar that was paid, what it was made of, and whether it can be trusted."""
-
-    value: float | None = None
-    """The scalar before any group normalization; None unless `status` is ok."""
-    status: str = "missing"
-    """ok, error, abstained or missing: an error is never a zero."""
-    components: Mapping[str, float] = field(default_factory=dict)
-    """Each component's score by name; one that has no number is in `component_statuses` instead."""
-    component_statuses: Mapping[str, str] = field(default_factory=dict)
-    """Status by name of the components that are not ok."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Each component's weight by name."""
-    error: str | None = None
-    """What went wrong, where the status is error."""
-    raw: str | None = None
-    """What was given as the value, as text, where it is not a finite number."""
-    range: tuple[float, float] | None = None
-    """Lowest and highest value that the rule can pay."""
-    mismatch: bool = False
-    """Whether the value differs from the weighted sum of the components."""
-    verdict: str | None = None
-    """pass or fail, where a verifier decided."""
-    failed_checks: tuple[str, ...] = ()
-    """Names of the hard constraints that were broken."""
-    spec: Spec | None = None
-    """The reward spec that paid."""
-    grader: str | None = None
-    """Name of the verifier, judge or person that scored."""
-    grader_kind: str | None = None
-    """verifier, check, rubric, shaping, penalty, judge or human."""
-    grader_version: str | None = None
-    """The grader's version."""
-    relative: bool | None = None
-    """Whether the score only means something within its group."""
-    label: str | None = None
-    """The score in words."""
-    explanation: str | None = None
-    """Why the grader scored as it did."""
-    clipped: bool = False
-    """Whether the value was beyond the range and became its nearest end."""
-    evidence: Any = None
-    """What the scoring was based on; of a relative one the group, its order and the judge."""
-    grades: tuple[Grade, ...] = ()
-    """Each component's grade, where a reward spec scored."""
-    span_id: str = field(default="", compare=False)
-    """The scoring's span, 16 hex digits."""
-    start_time: int | None = field(default=None, compare=False)
-    """When scoring began."""
-    end_time: int | None = field(default=None, compare=False)
-    """When scoring ended."""
-
-    def __post_init__(self) -> None:
-        if self.value is not None and self.status == "missing":
-            object.__setattr__(self, "status", "ok")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Call(_Value):
+class Call(Value):
     """One call of a model or a tool within a step."""
 
     operation: str
@@ -409,7 +223,7 @@ class Call(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Annotation(_Value):
+class Annotation(Value):
     """A statement about an episode or a step, made apart from it: meanwhile, after its end, or days later."""
 
     kind: str = "fact"
@@ -478,7 +292,7 @@ def _scores(scorings: Sequence[Reward], annotations: Sequence[Annotation]) -> di
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Step(_Value):
+class Step(Value):
     """One decision of the policy: what it saw, did, and was paid."""
 
     index: int = 0
@@ -549,7 +363,7 @@ class Step(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Agent(_Value):
+class Agent(Value):
     """One agent's part in an episode with several; its steps are those of the episode that name it."""
 
     id: str
@@ -599,7 +413,7 @@ class Agent(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Episode(_Value):
+class Episode(Value):
     """One attempt at one episode, from the first observation to the end."""
 
     trace_id: str = ""
@@ -735,7 +549,7 @@ class Episode(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Group(_Value):
+class Group(Value):
     """Episodes that are compared with each other: what they were paid, and what their advantages are."""
 
     id: str = ""
@@ -785,7 +599,7 @@ class Group(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Update(_Value):
+class Update(Value):
     """One update of a policy: how it went, and what it learned from. Its numbers may be NaN or infinite."""
 
     index: int | None = None
@@ -847,7 +661,7 @@ class Update(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Run(_Value):
+class Run(Value):
     """One process's part in one run: what it was and what it ran with."""
 
     id: str

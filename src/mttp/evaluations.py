@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mttp.episodes import Spec, _Value
+from mttp.scorings import Spec
+from mttp.values import Value
 
 __all__ = ["OUTCOMES", "EvalSummary", "Evaluation", "TaskResult", "summarized"]
 
@@ -17,7 +18,7 @@ OUTCOMES = ("scored", "skipped", "errored", "timed_out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class TaskResult(_Value):
+class TaskResult(Value):
     """What became of one task of an evaluation."""
 
     task: str
@@ -124,7 +125,7 @@ class EvalSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Evaluation(_Value):
+class Evaluation(Value):
     """One evaluation of a policy on a suite of tasks."""
 
     id: str = ""

@@ -17,9 +17,9 @@ import mttp
 from mttp import configuration
 from mttp.cli.app import app
 from mttp.codec.profiles import arrays, full, packed, unpacked
-from mttp.episodes import same
 from mttp.semconv import attributes as a
 from mttp.testing import Behaviour, OtlpReceiver, assert_same
+from mttp.values import same
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ from mttp import Step
 from mttp.codec import blocks, content, profiles, steps, templates
 from mttp.codec.rewards import assess
 from mttp.codec.withholding import Withholding
-from mttp.episodes import Reward, same
+from mttp.episodes import Reward
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
+from mttp.values import same
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_json_decode import decode_line
 

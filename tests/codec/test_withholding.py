@@ -18,9 +18,9 @@ from mttp.codec import episodes as codec
 from mttp.codec import kinds, runs
 from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding, degraded
-from mttp.episodes import differences
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
+from mttp.values import differences
 
 OTLP = Withholding(content=False, max_elements=4096, max_episode_bytes=1 << 20)
 

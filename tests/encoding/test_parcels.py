@@ -18,10 +18,10 @@ from specimen import EVERYTHING, episodes
 import mttp
 from mttp.codec.profiles import Profile, arrays, full, packed
 from mttp.encoding.parcels import pack, unpack
-from mttp.episodes import same
 from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.spans import SpanRecord
+from mttp.values import same
 
 
 class Keeping(SpanExporter):

@@ -24,11 +24,11 @@ import mttp
 from mttp import transports
 from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding
-from mttp.episodes import differences
 from mttp.refusal import Rejection
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
+from mttp.values import differences
 
 MIB = 2**20
 

@@ -14,8 +14,8 @@ import mttp
 from mttp import configuration
 from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding
-from mttp.episodes import differences
 from mttp.testing import OtlpReceiver
+from mttp.values import differences
 
 CONTENT = Withholding(content=True, max_elements=4096, max_episode_bytes=1024 * 1024)
 NO_CONTENT = Withholding(content=False, max_elements=4096, max_episode_bytes=1024 * 1024)

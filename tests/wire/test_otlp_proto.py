@@ -18,10 +18,10 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.episodes import same
 from mttp.errors import ReadError
 from mttp.readable import record
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.values import same
 from mttp.wire.otlp_proto import encode_request, encode_span, frame_bytes, span_bytes
 from mttp.wire.otlp_proto_decode import decode_message
 

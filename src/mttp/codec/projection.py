@@ -12,9 +12,10 @@ import numpy as np
 from mttp.codec.plain import from_json, plain, to_json
 from mttp.codec.tokens import ARRAY_KEYS
 from mttp.codec.withholding import Withholding
-from mttp.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens, same
+from mttp.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens
 from mttp.semconv import attributes as a
 from mttp.semconv.types import CONTENT
+from mttp.values import same
 
 __all__ = ["project"]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from mttp.codec import blocks, content, fitting, tokens
 from mttp.codec.plain import Plain, plain, to_json
-from mttp.episodes import same
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, CONTENT
+from mttp.values import same
 
 __all__ = ["Kept", "Withholding", "degraded"]
 

@@ -1,0 +1,136 @@
+"""Scorings as frozen values: what was paid, by which rule, and what it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mttp.values import Value
+
+__all__ = ["Grade", "Reward", "Spec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Spec(Value):
+    """Which reward spec paid: its name, version and digests."""
+
+    name: str
+    """The spec's name."""
+    version: str | None = None
+    """The spec's version."""
+    sha256: str | None = None
+    """Digest of the spec document."""
+    code_sha256: str | None = None
+    """Digest of the code that the spec uses."""
+    code_coverage: str | None = None
+    """How much of that code the digest covers: full, partial or opaque."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Grade(Value):
+    """One component's part in a scoring: its score, and what it counted for."""
+
+    name: str
+    """The component's name in its reward spec."""
+    kind: str
+    """verifier, check, rubric, shaping, penalty, judge or human."""
+    value: float | None = None
+    """Its score before the weight, of several calls their aggregate; None unless `status` is ok."""
+    status: str = "ok"
+    """ok, error, abstained or missing: an error is never a zero."""
+    error: str | None = None
+    """What went wrong, where the status is error."""
+    weight: float | None = None
+    """Factor of the value in a sum; None for a check."""
+    contribution: float | None = None
+    """What it added to the reward; None where it did not count, or where nothing is added up."""
+    verdict: str | None = None
+    """pass or fail, for a verifier or a check."""
+    range: tuple[float, float] | None = None
+    """Lowest and highest value that it may give."""
+    clipped: bool = False
+    """Whether the value was beyond the range and became its nearest end."""
+    late: bool = False
+    """Whether a call took longer than it may, and could not be stopped."""
+    repeats: tuple[float, ...] = ()
+    """The values of all its calls, where there were several."""
+    spread: float | None = None
+    """Their standard deviation (ddof 1)."""
+    label: str | None = None
+    """The value in a word, as the component says it."""
+    explanation: str | None = None
+    """Why, as the component says it."""
+    evidence: Any = None
+    """What it was based on, as the component says it; anything that JSON can say."""
+    relative: bool | None = None
+    """Whether the value only means something within its group."""
+    parts: tuple[Grade, ...] = ()
+    """The grades of an included spec."""
+    start_time: int | None = field(default=None, compare=False)
+    """When the component was called."""
+    end_time: int | None = field(default=None, compare=False)
+    """When it had answered."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds that its calls took."""
+        return ((self.end_time or 0) - (self.start_time or 0)) / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Reward(Value):
+    """One scoring: the scalar that was paid, what it was made of, and whether it can be trusted."""
+
+    value: float | None = None
+    """The scalar before any group normalization; None unless `status` is ok."""
+    status: str = "missing"
+    """ok, error, abstained or missing: an error is never a zero."""
+    components: Mapping[str, float] = field(default_factory=dict)
+    """Each component's score by name; one that has no number is in `component_statuses` instead."""
+    component_statuses: Mapping[str, str] = field(default_factory=dict)
+    """Status by name of the components that are not ok."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Each component's weight by name."""
+    error: str | None = None
+    """What went wrong, where the status is error."""
+    raw: str | None = None
+    """What was given as the value, as text, where it is not a finite number."""
+    range: tuple[float, float] | None = None
+    """Lowest and highest value that the rule can pay."""
+    mismatch: bool = False
+    """Whether the value differs from the weighted sum of the components."""
+    verdict: str | None = None
+    """pass or fail, where a verifier decided."""
+    failed_checks: tuple[str, ...] = ()
+    """Names of the hard constraints that were broken."""
+    spec: Spec | None = None
+    """The reward spec that paid."""
+    grader: str | None = None
+    """Name of the verifier, judge or person that scored."""
+    grader_kind: str | None = None
+    """verifier, check, rubric, shaping, penalty, judge or human."""
+    grader_version: str | None = None
+    """The grader's version."""
+    relative: bool | None = None
+    """Whether the score only means something within its group."""
+    label: str | None = None
+    """The score in words."""
+    explanation: str | None = None
+    """Why the grader scored as it did."""
+    clipped: bool = False
+    """Whether the value was beyond the range and became its nearest end."""
+    evidence: Any = None
+    """What the scoring was based on; of a relative one the group, its order and the judge."""
+    grades: tuple[Grade, ...] = ()
+    """Each component's grade, where a reward spec scored."""
+    span_id: str = field(default="", compare=False)
+    """The scoring's span, 16 hex digits."""
+    start_time: int | None = field(default=None, compare=False)
+    """When scoring began."""
+    end_time: int | None = field(default=None, compare=False)
+    """When scoring ended."""
+
+    def __post_init__(self) -> None:
+        if self.value is not None and self.status == "missing":
+            object.__setattr__(self, "status", "ok")
