@@ -7,12 +7,12 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Token
 from itertools import islice
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from opentelemetry.context import Context
 from typing_extensions import Self
@@ -25,18 +25,28 @@ from mttp.recorder.handle import attach, detach
 from mttp.semconv.values import EpisodeOutcome
 from mttp.semconv.values import EvalOutcome as Outcome
 
-if TYPE_CHECKING:
-    from mttp.evaluating.open_evaluation import OpenEvaluation
+__all__ = ["Attempted", "in_tasks", "in_threads"]
 
-__all__ = ["in_tasks", "in_threads"]
+
+class Attempted(Protocol):
+    """The evaluation whose tasks are done."""
+
+    def around(self) -> Context:
+        """The context in which the tasks are done."""
+
+    def episode(self, task: Task) -> OpenEpisode | None:
+        """An episode for the task; None where nothing records."""
+
+    def keep(
+        self, task: str, what: Mapping[str, Any], faults: Faults, *, duration: object, episode: object
+    ) -> object:
+        """Enter and record what became of a task."""
 
 
 class Attempt:
     """One task's turn, in an episode of its own; of whoever says what became of it the first counts."""
 
-    def __init__(
-        self, evaluation: OpenEvaluation, task: Task, *, episodes: bool, timeout: float | None
-    ) -> None:
+    def __init__(self, evaluation: Attempted, task: Task, *, episodes: bool, timeout: float | None) -> None:
         self.task = task
         self.began = time.perf_counter()
         self.deadline = None if timeout is None else self.began + timeout
@@ -111,7 +121,7 @@ class Attempt:
 
 
 def in_threads(
-    evaluation: OpenEvaluation,
+    evaluation: Attempted,
     tasks: Sequence[Task],
     function: Callable[[Any], object],
     *,
@@ -168,7 +178,7 @@ def _finished(over: SimpleQueue[Attempt], going: dict[int, Attempt]) -> Iterator
 
 
 async def in_tasks(
-    evaluation: OpenEvaluation,
+    evaluation: Attempted,
     tasks: Sequence[Task],
     function: Callable[[Any], object],
     *,

@@ -11,8 +11,8 @@ from mttp.errors import NeedsGroup, SpecError
 from mttp.rewards import RESULT
 
 if TYPE_CHECKING:
+    from mttp.rewards.paying import Paying
     from mttp.rewards.results import RewardResult
-    from mttp.rewards.spec import RewardSpec
 
 __all__ = ["Rewarded"]
 
@@ -27,7 +27,7 @@ class Rewarded(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     Each step that is paid has the result under `mttp.rewards.RESULT` in its info, from which it is recorded.
     """
 
-    def __init__(self, env: Any, spec: RewardSpec) -> None:
+    def __init__(self, env: Any, spec: Paying) -> None:
         RecordConstructorArgs.__init__(self, spec=spec)
         super().__init__(env)
         scopes = {part.scope for part in spec.parts}

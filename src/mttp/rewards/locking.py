@@ -7,12 +7,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from mttp.errors import SpecError
-
-if TYPE_CHECKING:
-    from mttp.rewards.spec import RewardSpec
+from mttp.rewards.paying import Identified
 
 __all__ = ["Change", "Lock", "Locked", "changes", "lock_path", "locked", "read_lock", "warn", "write_lock"]
 
@@ -67,7 +65,7 @@ def lock_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-def locked(spec: RewardSpec) -> Lock:
+def locked(spec: Identified) -> Lock:
     """A spec and its includes as they are."""
     return Lock(
         {
@@ -77,7 +75,7 @@ def locked(spec: RewardSpec) -> Lock:
     )
 
 
-def write_lock(spec: RewardSpec) -> None:
+def write_lock(spec: Identified) -> None:
     """Lock a spec that has a file."""
     if spec.path is None:
         raise SpecError("only a spec in a file has a lock")
@@ -107,7 +105,7 @@ def _lock(data: Any) -> Lock:
     return Lock({str(name): Locked(**one) for name, one in data["specs"].items()})
 
 
-def changes(lock: Lock, spec: RewardSpec) -> Iterator[Change]:
+def changes(lock: Lock, spec: Identified) -> Iterator[Change]:
     """What is no longer as it was locked."""
     now = locked(spec).specs
     for name in sorted({*lock.specs, *now}):
@@ -127,7 +125,7 @@ def changes(lock: Lock, spec: RewardSpec) -> Iterator[Change]:
             )
 
 
-def warn(spec: RewardSpec) -> None:
+def warn(spec: Identified) -> None:
     """Say once that a spec changed under its version, where it has a lock."""
     if spec.path is None or (lock := read_lock(spec.path)) is None:
         return

@@ -9,7 +9,7 @@ from mttp.errors import NeedsGroup
 from mttp.rewards.results import RewardResult
 
 if TYPE_CHECKING:
-    from mttp.rewards.spec import RewardSpec
+    from mttp.rewards.paying import Paying
 
 __all__ = ["Paid", "TrlReward"]
 
@@ -32,7 +32,7 @@ class TrlReward:
     Raises NeedsGroup where a component is relative and `group_size` is not given.
     """
 
-    def __init__(self, spec: RewardSpec, *, concurrency: int = 1, group_size: int | None = None) -> None:
+    def __init__(self, spec: Paying, *, concurrency: int = 1, group_size: int | None = None) -> None:
         relative = [part.name for part in spec.parts if part.relative]
         if relative and group_size is None:
             raise NeedsGroup(
