@@ -588,11 +588,12 @@ def test_without_the_batch_there_are_rewards_still(session: mttp.Session) -> Non
 
 
 def test_trainers_that_are_elsewhere_by_now_are_warned_of(
-    session: mttp.Session, caplog: pytest.LogCaptureFixture
+    session: mttp.Session, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     A TRL whose trainers are not where they were is said to have none.
     """
+    monkeypatch.setattr(library.trainers, "FAMILIES", {"GRPOTrainer": "gone", "RLOOTrainer": "gone"})
     seams._warn.cache_clear()
     with caplog.at_level(logging.WARNING, "mttp"):
         handle = library.Library({})
