@@ -71,8 +71,9 @@ def configure(
     """
     Record to `transport` from here on; the session that comes back closes it, also as a context manager.
 
-    `transport` is an address (`memory://`, `file://runs/`, `http://localhost:4318`, `grpc://localhost:4317`),
-    a path, an object that exports spans, a `Route`, or several of these.
+    `transport` is an address (`memory://`, `file://runs/`, `http://localhost:4318`, `grpc://localhost:4317`;
+    as messages `mttp+file://`, `mttp+http://`, `mttp+https://`, `mttp+stdio://`, `chan://NAME`), a path, an
+    object that exports spans, a `Route`, or several of these.
     By default it is what MTTP_TRANSPORT says (several are separated by commas), else what OpenTelemetry's
     variables OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say, else `file://mttp-runs/<run id>/`.
     `exporters` are further transports; `processors` see every span start and end. Those of the SDK will do.
