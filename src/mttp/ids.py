@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Callable
 
-__all__ = ["run_id", "span_id", "trace_id"]
+__all__ = ["counting", "run_id", "span_id", "trace_id"]
 
 
 _AT_ONCE = 64
@@ -39,13 +39,13 @@ def run_id() -> str:
     return os.urandom(8).hex()
 
 
-def _counting() -> Callable[[], int]:
+def counting() -> Callable[[], int]:
     """Numbers from a random one on: a span's id is its own within the trace, and need not be a secret."""
     start = int.from_bytes(os.urandom(8), "big") >> 1  # so that no process gets beyond 64 bits
     return itertools.count(start + 1).__next__
 
 
-span_id: Callable[[], int] = _counting()
+span_id: Callable[[], int] = counting()
 """A new span id, 64 bits, never zero; each process counts from a place of its own."""
 _ours = span_id
 
@@ -54,7 +54,7 @@ def _begin_anew() -> None:
     """In a forked child, where the numbers that come next are the parent's."""
     global span_id, _ours
     _pool.clear()
-    parents, _ours = _ours, _counting()
+    parents, _ours = _ours, counting()
     if span_id is parents:  # and not somebody's who wants them to be known
         span_id = _ours
 

@@ -74,7 +74,7 @@ class Share:
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
         ]
         self.stepped = stats.stepped
-        """Whoever starts a step takes the next of these."""
+        """Whoever starts a step takes the next of these, which is its span's id."""
         self.take: Callable[[Ended], None] = self.ended
         """Takes an ended span."""
         if len(self.pipelines) == 1:

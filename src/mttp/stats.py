@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from mttp import ids
 
 __all__ = ["Stats", "TransportStats"]
 
@@ -87,9 +88,9 @@ class Stats:
         """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
         self.episodes = 0
         """Episodes started."""
-        self.stepped = itertools.count()
-        """Counts the steps: `next` is one step of the interpreter, and needs no lock."""
-        self._looks = 0
+        self.stepped = ids.counting()
+        """Counts the steps, whose spans' ids these are: a call is one of the interpreter, and needs no lock."""
+        self._counted = self.stepped()
         self.packed = 0
         """Steps that were not counted one by one."""
         self.faults: Counter[str] = Counter()
@@ -110,9 +111,9 @@ class Stats:
     def steps(self) -> int:
         """Steps started."""
         with self.lock:
-            counted = next(self.stepped) - self._looks
-            self._looks += 1  # looking counts, too
-            return counted + self.packed
+            found = self.stepped() - self._counted - 1
+            self._counted += 1  # looking counts, too
+            return found + self.packed
 
     @property
     def spans(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from types import TracebackType
@@ -111,8 +111,8 @@ class Host(Protocol):
         """Take note of the end of that part."""
 
     @property
-    def stepped(self) -> Iterator[int]:
-        """Whoever starts a step takes the next of these."""
+    def stepped(self) -> Callable[[], int]:
+        """Whoever starts a step takes the next of these, which is its span's id."""
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""

@@ -9,7 +9,7 @@ from typing import Any
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
-from mttp import clock, ids
+from mttp import clock
 from mttp.codec import steps, tokens
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
@@ -21,6 +21,7 @@ from mttp.semconv import spans as names
 
 __all__ = ["LiveStep"]
 
+_new = object.__new__
 _STEP_BYTES = SPAN_BYTES + 6 * VALUE_BYTES
 
 
@@ -37,20 +38,24 @@ class LiveStep(OpenStep, LightSpan):
     is_last = False
     of_episode = True
 
-    def __init__(self, owner: Owner, segment: Segment, index: int, start_time: int | None = None) -> None:
-        """Start now, or at `start_time`."""
-        self._owner = owner
-        self._segment = segment
-        self._index = index
-        self._span_id = ids.span_id()
-        self._is_light, self.is_plain = True, False
-        self._scalars = self._reward = self._attached = self._end_time = None
-        self._block: tokens.Block | None = None
-        self._kinds: tokens.Pair | None = None
+    _block: tokens.Block | None
+    _kinds: tokens.Pair | None
+
+    @staticmethod
+    def begin(owner: Owner, segment: Segment, index: int, start_time: int | None = None) -> LiveStep:
+        """Start one now, or at `start_time`."""
+        step = _new(LiveStep)  # and no `__init__`, which Python calls by a detour
+        step._owner = owner
+        step._segment = segment
+        step._index = index
+        step._span_id = segment.host.stepped()
+        step._is_light, step.is_plain = True, False
+        step._scalars = step._reward = step._attached = step._end_time = step._block = step._kinds = None
         if start_time is None and segment.origin.observers is None:
-            self._start_time = segment.offset + clock.monotonic()
+            step._start_time = segment.offset + clock.monotonic()
         else:
-            self._start(start_time)
+            step._start(start_time)
+        return step
 
     @property
     def _span(self) -> LiveSpan:  # type: ignore[override]  # other handles are given theirs

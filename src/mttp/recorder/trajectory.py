@@ -185,11 +185,10 @@ class Trajectory(Measured):
                 position = following if index is None else int(index)
                 self._next_index = position + 1 if position >= following else following
                 self._steps += 1
-                step = LiveStep(self, segment, position, start_time)
+                step = LiveStep.begin(self, segment, position, start_time)
                 self.open_steps.add(step)
             finally:
                 self._lock.release()
-            next(segment.host.stepped)
             return step
         except Exception as error:
             self._fault("internal_error", f"step: {error!r}")
