@@ -93,7 +93,7 @@ _PAIRS = {
     for integers, name in _INTEGERS.items()
 }
 _NOTHING: Mapping[Any, Any] = {}
-_LISTED_PAIR = ("int64", "float64")
+_LISTED_PAIR = ("int32", "float64")
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
 _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype, name in dtypes.items()}
 _NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
@@ -104,20 +104,37 @@ _ndarray = np.ndarray
 def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
     """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
-        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
-        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
+        integers, floats, found, ratio = _latest
+        if ids.dtype is not integers or logprobs.dtype is not floats:
+            return pair(ids, logprobs) if _are_next(ids.dtype, logprobs.dtype) else None
+        if ids.ndim != 1 or logprobs.ndim != 1:
             return None
-        return found, ids.tobytes(), logprobs.tobytes()
+        these, those = ids.tobytes(), logprobs.tobytes()
+        return (found, these, those) if len(these) == len(those) * ratio else None
     if type(ids) is list and type(logprobs) is list and ids:
         count = len(ids)
         if count != len(logprobs) or type(logprobs[0]) is not float:
             return None
-        as_integers, as_floats = _packers(count)
+        _, as_integers, as_floats = _packers(count)
         try:
             return _LISTED_PAIR, as_integers(*ids), as_floats(*logprobs)
-        except Exception:  # whatever a foreign number raises when it is asked for its value
+        except Exception:  # whatever a foreign number raises, or one beyond 32 bits, when it is asked for
             return None
     return None
+
+
+_latest: tuple[Any, Any, Pair, float] = (None, None, ("", ""), 1.0)
+"""The dtypes that came last: to compare two takes a fraction of looking them up."""
+
+
+def _are_next(integers: Any, floats: Any) -> bool:
+    """Expect these dtypes from here on; False where they are not of the usual kind."""
+    global _latest
+    found = _PAIRS.get(integers, _NOTHING).get(floats)
+    if found is None or integers is not np.dtype(found[0]) or floats is not np.dtype(found[1]):
+        return False
+    _latest = integers, floats, found, integers.itemsize / floats.itemsize
+    return True
 
 
 def paired(kinds: Pair, ids: bytes, logprobs: bytes) -> Block:
@@ -171,15 +188,16 @@ def _packed(values: Sequence[Any], *, integer: bool) -> tuple[str, bytes] | None
     if not integer and values and type(values[0]) not in _NUMBERS:
         return None
     try:
-        return ("int64" if integer else "float64"), _packers(len(values))[not integer](*values)
+        as_integers, _, as_floats = _packers(len(values))
+        return ("int64", as_integers(*values)) if integer else ("float64", as_floats(*values))
     except Exception:  # whatever a foreign number raises when it is asked for its value
         return None
 
 
 @lru_cache(maxsize=1 << 10)
-def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
-    """What makes bytes of so many integers, and of so many floats."""
-    return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}d").pack
+def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes], Callable[..., bytes]]:
+    """What makes bytes of so many integers of 64 and of 32 bits, and of so many floats."""
+    return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}i").pack, struct.Struct(f"{count}d").pack
 
 
 def extent(block: Block) -> tuple[int, int]:

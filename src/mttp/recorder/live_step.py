@@ -21,6 +21,8 @@ from mttp.semconv import spans as names
 
 __all__ = ["LiveStep"]
 
+_WHOLE = ("", "")
+"""Stands for the kinds of a token block that is kept in one."""
 _new = object.__new__
 _STEP_BYTES = SPAN_BYTES + 6 * VALUE_BYTES
 
@@ -38,7 +40,7 @@ class LiveStep(OpenStep, LightSpan):
     is_last = False
     of_episode = True
 
-    _block: tokens.Block | None
+    _block: Any
     _kinds: tokens.Pair | None
 
     @staticmethod
@@ -50,7 +52,7 @@ class LiveStep(OpenStep, LightSpan):
         step._index = index
         step._span_id = segment.host.stepped()
         step._is_light, step.is_plain = True, False
-        step._scalars = step._reward = step._attached = step._end_time = step._block = step._kinds = None
+        step._scalars = step._reward = step._attached = step._end_time = step._kinds = None
         if start_time is None and segment.origin.observers is None:
             step._start_time = segment.offset + clock.monotonic()
         else:
@@ -73,13 +75,13 @@ class LiveStep(OpenStep, LightSpan):
     def block(self) -> tokens.Block | None:
         """A token block as it was handed over; most are kept in parts, which are nothing to collect."""
         kinds = self._kinds
-        if kinds is None:
-            return self._block
+        if kinds is None or kinds is _WHOLE:
+            return kinds and self._block
         return tokens.paired(kinds, self._ids, self._logprobs)
 
     @block.setter
     def block(self, block: tokens.Block | None) -> None:
-        self._block, self._kinds = block, None
+        self._block, self._kinds = block, None if block is None else _WHOLE
 
     def _say(self) -> dict[str, Any]:
         return steps.plain(self._owner.base, self._index, self._reward)
@@ -124,10 +126,8 @@ class LiveStep(OpenStep, LightSpan):
             self.size = (
                 _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
             )
-            if self._kinds is not None:
-                self.size += len(self._ids) + len(self._logprobs)
-            elif self._block is not None:
-                self.size += self._block[2]
+            if (kinds := self._kinds) is not None:
+                self.size += self._block[2] if kinds is _WHOLE else len(self._ids) + len(self._logprobs)
             if segment.origin.observers is not None:
                 segment.origin.observers.ended(self)
             if owner.in_spans:
@@ -158,13 +158,14 @@ class LiveStep(OpenStep, LightSpan):
 
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """As by any step; arrays of the usual kind are only copied now."""
-        if self._is_light and self._kinds is None and self._block is None:
+        if self._kinds is None and self._is_light:
             copied = None if facts else tokens.pair(ids, logprobs)
             if copied is not None:
                 self._kinds, self._ids, self._logprobs = copied
                 return
-            self._block = tokens.snapshot({"ids": ids, "logprobs": logprobs, **facts})
-            if self._block is not None:
+            block = tokens.snapshot({"ids": ids, "logprobs": logprobs, **facts})
+            if block is not None:
+                self.block = block
                 return
         super().tokens(ids, logprobs=logprobs, **facts)
 
