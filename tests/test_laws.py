@@ -17,10 +17,11 @@ ROOT = SOURCE.parents[1]
 VOCABULARY = {
     "errors": 0,
     "semconv": 0,
-    "ids": 0,
+    "numbering": 0,
+    "ids": 1,
     "clock": 0,
     "spans": 0,
-    "stats": 0,
+    "stats": 2,
     "values": 0,
     "scorings": 1,
     "episodes": 3,

@@ -5,7 +5,12 @@ from __future__ import annotations
 import time
 from time import perf_counter_ns as monotonic
 
-__all__ = ["Clock", "monotonic"]
+__all__ = ["Clock", "monotonic", "offset"]
+
+
+def offset() -> int:
+    """The wall clock's lead over the monotonic one, in nanoseconds."""
+    return time.time_ns() - monotonic()
 
 
 class Clock:
@@ -18,7 +23,7 @@ class Clock:
     __slots__ = ("offset",)
 
     def __init__(self) -> None:
-        self.offset = time.time_ns() - time.perf_counter_ns()
+        self.offset = offset()
 
     def now(self) -> int:
         """The time."""

@@ -6,12 +6,13 @@ Training scripts seed `random` alike in every worker and fork freely: ids drawn 
 
 from __future__ import annotations
 
-import itertools
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-__all__ = ["counting", "run_id", "span_id", "trace_id"]
+from mttp.numbering import numbers
+
+__all__ = ["run_id", "span_id", "span_ids", "trace_id"]
 
 
 _AT_ONCE = 64
@@ -39,13 +40,16 @@ def run_id() -> str:
     return os.urandom(8).hex()
 
 
-def counting() -> Callable[[], int]:
-    """Numbers from a random one on: a span's id is its own within the trace, and need not be a secret."""
-    start = int.from_bytes(os.urandom(8), "big") >> 1  # so that no process gets beyond 64 bits
-    return itertools.count(start + 1).__next__
+def span_ids() -> Iterator[int]:
+    """
+    New span ids, 64 bits, never zero, counted from a random one on.
+
+    A span's id is its own within the trace, and need not be a secret.
+    """
+    return numbers((int.from_bytes(os.urandom(8), "big") >> 2) + 1)  # so that none gets beyond 63 bits
 
 
-span_id: Callable[[], int] = counting()
+span_id: Callable[[], int] = span_ids().__next__
 """A new span id, 64 bits, never zero; each process counts from a place of its own."""
 _ours = span_id
 
@@ -54,7 +58,7 @@ def _begin_anew() -> None:
     """In a forked child, where the numbers that come next are the parent's."""
     global span_id, _ours
     _pool.clear()
-    parents, _ours = _ours, counting()
+    parents, _ours = _ours, span_ids().__next__
     if span_id is parents:  # and not somebody's who wants them to be known
         span_id = _ours
 

@@ -17,6 +17,7 @@ from mttp.codec import runs
 from mttp.codec.plain import Faults
 from mttp.lane import Lane
 from mttp.livespan import Ended, LiveSpan, Origin, Sink
+from mttp.numbering import given, numbers
 from mttp.pipeline import Pipeline
 from mttp.pipeline.losses import Loss
 from mttp.recorder import OpenEpisode
@@ -73,7 +74,7 @@ class Share:
             Pipeline(lane, stats, self, self.stats, plan.sampling)
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
         ]
-        self.stepped = stats.stepped
+        self.stepped = self.stats.stepped.__next__
         """Whoever starts a step takes the next of these, which is its span's id."""
         self.take: Callable[[Ended], None] = self.ended
         """Takes an ended span."""
@@ -97,7 +98,7 @@ class Share:
         self._is_known = self._is_news = False
         self._described: dict[str, Any] = {}
         self._faults: Faults = []
-        self._finished = 0
+        self._finished = numbers()
         self._parts = 0
         self._documents: dict[str, None] = {}
 
@@ -164,10 +165,7 @@ class Share:
         for pipeline in self.pipelines:
             if not pipeline.easy:
                 pipeline.wake()
-        with self.stats.lock:
-            index = self.stats.episodes
-            self.stats.episodes = index + 1
-        return index
+        return next(self.stats.begun)
 
     def samples(self, trace_id: int, group: str | None) -> bool:
         """Whether a new episode is among those that collectors get."""
@@ -182,8 +180,7 @@ class Share:
     def finished(self, episode: Markable) -> None:
         """Take note of an episode's end."""
         self._unmarked.pop(id(episode), None)
-        with self.stats.lock:
-            self._finished += 1
+        next(self._finished)
 
     def joined(self, part: Markable) -> None:
         """Take note that another process's episode goes on here."""
@@ -313,7 +310,7 @@ class Share:
                 return
             self._mark_open()
             self._is_over = True
-            for _ in range(self.stats.episodes - self._finished):
+            for _ in range(self.stats.episodes - given(self._finished)):
                 self.fault("episode_never_ended", "an episode was still open when its session closed")
             for _ in range(self._parts):
                 self.fault("part_never_ended", "a part of an episode was still open when its session closed")
@@ -382,7 +379,7 @@ class Share:
         """After a fork, in the child: its share of the run; the parent's takes nothing here any more."""
         provenance.renew()
         self.stats, self._marking, self._unmarked, self._gathering = Stats(), threading.Lock(), {}, {}
-        self.take, self.stepped = self.ended, self.stats.stepped
+        self.take, self.stepped = self.ended, self.stats.stepped.__next__
         self._heir = Share(self._plan, forked=True)
         return self._heir
 

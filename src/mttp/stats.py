@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mttp import ids
+from mttp.ids import span_ids
+from mttp.numbering import given, numbers
 
 __all__ = ["Stats", "TransportStats"]
 
@@ -86,11 +87,10 @@ class Stats:
         """Of `transports`, by address and name."""
         self.lock = threading.RLock()
         """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
-        self.episodes = 0
-        """Episodes started."""
-        self.stepped = ids.counting()
-        """Counts the steps, whose spans' ids these are: a call is one of the interpreter, and needs no lock."""
-        self._counted = self.stepped()
+        self.begun = numbers()
+        """Counts the episodes, whose indices these are."""
+        self.stepped = span_ids()
+        """Counts the steps that are handles, whose spans' ids these are."""
         self.packed = 0
         """Steps that were not counted one by one."""
         self.faults: Counter[str] = Counter()
@@ -108,12 +108,15 @@ class Stats:
         return distinct
 
     @property
+    def episodes(self) -> int:
+        """Episodes started."""
+        return given(self.begun)
+
+    @property
     def steps(self) -> int:
         """Steps started."""
         with self.lock:
-            found = self.stepped() - self._counted - 1
-            self._counted += 1  # looking counts, too
-            return found + self.packed
+            return given(self.stepped) + self.packed
 
     @property
     def spans(self) -> int:

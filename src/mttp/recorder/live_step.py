@@ -44,9 +44,10 @@ class LiveStep(OpenStep, LightSpan):
     _kinds: tokens.Pair | None
 
     @staticmethod
-    def begin(owner: Owner, segment: Segment, index: int, start_time: int | None = None) -> LiveStep:
+    def begin(owner: Owner, index: int, start_time: int | None = None) -> LiveStep:
         """Start one now, or at `start_time`."""
         step = _new(LiveStep)  # and no `__init__`, which Python calls by a detour
+        segment = owner.segment
         step._owner = owner
         step._segment = segment
         step._index = index
@@ -91,24 +92,24 @@ class LiveStep(OpenStep, LightSpan):
         return (self._owner.base, self._index, self._reward) if self._scalars is None else None
 
     def __enter__(self) -> Self:
-        around = current()
-        outer = around.get(STEP_KEY)
-        if outer is not None:
-            self._enclose(outer)
+        around, owner = current(), self._owner
         # OpenTelemetry only reads it: a copy of its own type would cost as much again.
         inside: Any = around.copy()
+        if around is not owner.inside:
+            self._enclose(around.get(STEP_KEY))
+            inside[TRAJECTORY_KEY] = owner
         inside[SPAN_KEY] = inside[STEP_KEY] = self
-        inside[TRAJECTORY_KEY] = self._owner
         self._attached = (attach(inside), self._attached)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None or self._attached is None or not self._is_light:
+        attached = self._attached
+        if error is not None or attached is None or not self._is_light:
             super().__exit__(kind, error, trace)
             return
-        token, self._attached = self._attached
+        token, self._attached = attached
         owner, segment = self._owner, self._segment
         try:
             restore(token)

@@ -25,7 +25,7 @@ class OpenAgent(Trajectory):
 
     def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
         super().__init__(
-            episode._segment if episode else None, place={a.AGENT_ID: id}, steps=episode.stated_steps
+            episode.segment if episode else None, place={a.AGENT_ID: id}, steps=episode.stated_steps
         )
         self._episode = episode
         self._id = id
@@ -101,7 +101,7 @@ class OpenAgent(Trajectory):
         with self._lock:
             if self._closing:
                 return
-            self._closing = True
+            self._close()
             known = {"return_": self.return_, "length": self._steps if length is None else length}
             span.values |= span.checked(self._encode, **known, **self._stated, **facts)
         span.end(end_time)

@@ -167,6 +167,7 @@ class OpenEpisode(Known):
         if error is not None or attached is None or not isinstance(root, LiveRoot) or self._has_more:
             super().__exit__(kind, error, trace)
             return
+        self.inside = None
         self._attached = attached[1]
         detach(attached[0])
         segment = root._segment
@@ -174,10 +175,11 @@ class OpenEpisode(Known):
             with self._lock:
                 if self._closing:
                     return
-                self._closing, self._ending = True, _COMPLETED
+                self._close()
+                self._ending = _COMPLETED
                 spans = segment.spans + 1
             segment.host.finished(self)
-            root.conclude_lightly(self._book, self.step_rewards, self._next_index, self._steps, spans)
+            root.conclude_lightly(self._book, self.step_rewards, self._following, self._begun, spans)
         except Exception as failure:
             self._fault("internal_error", f"episode: {failure!r}")
 
@@ -204,9 +206,8 @@ class OpenEpisode(Known):
             if not agent.ended:
                 agent._finish(end_time=end_time)
         self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
-        span, segment = self._span, self._segment
+        span, segment = self._span, self.segment
         assert span is not None
-        assert segment is not None
         if length is None:
             length = max([self._next_index, *(agent._next_index for agent in self._agents.values())])
         closing = {"status": status, "outcome": outcome or "unknown", "length": length}
@@ -217,7 +218,7 @@ class OpenEpisode(Known):
             span.fail(error_type, error_message)
         faults: Faults = []
         with self._lock:
-            self._closing = True
+            self._close()
             self._ending = closing
             segment.host.finished(self)
             span.values.update(self._encode_ending(segment, faults))

@@ -57,7 +57,7 @@ class OpenPart(Remote, OpenEpisode):
     def _take_over(self, where: Whereabouts) -> None:
         """Go on at the step, and with the agent, that were current."""
         if where.agent is None:
-            self._next_index = where.next_index
+            self._start_at(where.next_index)
         else:
             self._agent = RemoteAgent(self, where.agent, where.next_index)
             self._agents = {where.agent.id: self._agent}
@@ -116,7 +116,7 @@ class OpenPart(Remote, OpenEpisode):
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
-            self._closing = True
+            self._close()
             self.segment.host.left(self)
             span.values[a.SEGMENT_SPAN_COUNT] = self.segment.spans + 1
         span.end(end_time)

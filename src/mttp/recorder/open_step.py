@@ -42,6 +42,10 @@ class Owner(Protocol):
         """Who makes its spans."""
 
     @property
+    def inside(self) -> Context | None:
+        """The context in its block, as long as that goes on."""
+
+    @property
     def at(self) -> SpanContext:
         """The span that the step is a child of."""
 

@@ -118,7 +118,7 @@ class RemoteAgent(Remote, OpenAgent):
         self._episode = part
         self._id = agent.id
         self._at = agent.span
-        self._next_index = next_index
+        self._start_at(next_index)
 
     @property
     def span_id(self) -> str:
@@ -136,4 +136,5 @@ class RemoteAgent(Remote, OpenAgent):
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
         self._refuse_facts(facts)
         self._settle(end_time=end_time)
-        self._closing = True
+        with self._lock:
+            self._close()

@@ -7,7 +7,7 @@ from typing import Any
 
 from opentelemetry.trace import SpanContext, SpanKind
 
-from mttp.clock import Clock
+from mttp.clock import Clock, offset
 from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Grade, Reward
@@ -29,7 +29,7 @@ class Segment(Clock):
         self, host: Host, trace_id: int, episode_id: str = "", identity: Mapping[str, Any] | None = None
     ) -> None:
         """Of an episode whose own id is by default that of its trace."""
-        super().__init__()  # each its own: the wall clock's time at its start counts
+        self.offset = offset()  # each its own: the wall clock's time at its start counts
         self.host = host
         self.origin = host.origin
         self.trace_id = trace_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any, cast
 
 from opentelemetry.context import Context
@@ -16,6 +16,7 @@ from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
+from mttp.numbering import given, numbers
 from mttp.recorder.block import Block, Taken
 from mttp.recorder.handle import (
     SPAN_KEY,
@@ -50,6 +51,8 @@ class Trajectory(Measured):
     _packing: Packing | None = None
     _book: Ledger | None = None
     _stated = UNSTATED
+    inside: Context | None = None
+    """The context in its block, as long as that goes on."""
     place: Mapping[str, Any] = MappingProxyType({})
     """What its spans say of whose they are, besides the episode's identity."""
 
@@ -64,7 +67,7 @@ class Trajectory(Measured):
         self._host = None if segment is None else segment.host
         self._span = span
         self._attached = None
-        self._segment = segment
+        self.segment: Segment = segment  # type: ignore[assignment]  # an inert handle has none, and asks nobody
         self.stated_steps = self._steps_are = steps
         self.in_spans = steps == SPANS
         if place is not None:
@@ -72,7 +75,8 @@ class Trajectory(Measured):
         self._lock = threading.RLock()
         self.open_steps: set[OpenStep] = set()
         self.step_rewards: list[float] = []
-        self._steps = self._next_index = 0
+        self._indices = None if segment is None else numbers()
+        self._following = self._begun = 0
         self._closing = False
         self._block: Block | None = None
 
@@ -92,11 +96,6 @@ class Trajectory(Measured):
         return self._host
 
     @property
-    def segment(self) -> Segment:
-        """Who makes its spans."""
-        return cast(Segment, self._segment)
-
-    @property
     def at(self) -> SpanContext:
         """The span that its steps and scorings are children of."""
         if self._at is None:
@@ -113,7 +112,41 @@ class Trajectory(Measured):
     def _as_context(self) -> Context:
         around = current()
         self._enclose(around.get(TRAJECTORY_KEY))
-        return Context({**around, SPAN_KEY: self._span, TRAJECTORY_KEY: self, STEP_KEY: None})
+        inside: Any = around.copy()
+        inside[SPAN_KEY], inside[TRAJECTORY_KEY], inside[STEP_KEY] = self._span, self, None
+        self.inside = inside
+        return inside  # type: ignore[no-any-return]  # OpenTelemetry only reads it
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.inside = None  # which holds the episode, and episodes are not to wait for the garbage collector
+        super().__exit__(kind, error, trace)
+
+    # Its steps are counted by taking their indices, which needs no lock, as long as each is the next one.
+
+    @property
+    def _next_index(self) -> int:
+        return self._following if self._indices is None else given(self._indices)
+
+    @property
+    def _steps(self) -> int:
+        return self._begun if self._indices is None else given(self._indices)
+
+    def _count_one_by_one(self) -> None:
+        """Have steps counted under the lock, which is held now, from here on."""
+        indices, self._indices = self._indices, None
+        if indices is not None:
+            self._following = self._begun = given(indices)
+
+    def _start_at(self, index: int) -> None:
+        """Begin with that step: the ones before are another process's."""
+        self._indices, self._following = None, index
+
+    def _close(self) -> None:
+        """Take no more steps; the lock is held."""
+        self._closing = True
+        self._count_one_by_one()
 
     @property
     def _ledger(self) -> Ledger:
@@ -170,29 +203,35 @@ class Trajectory(Measured):
         `start_time` is in nanoseconds since the Unix epoch, by default now.
         `index` is by default one after the last.
         """
-        span = self._span
+        indices, span = self._indices, self._span
         try:
-            if span is None or (span._end_time is not None and not self._takes("step")):
-                return OpenStep(self, self._host, None)
-            if self._block is not None:
-                self.write()
-            segment: Segment = self._segment  # type: ignore[assignment]  # there is one where there is a span
-            self._lock.acquire()  # in half the time that `with` takes
-            try:
-                if self._closing:
-                    return OpenStep(self, self._host, None)
-                following = self._next_index
-                position = following if index is None else int(index)
-                self._next_index = position + 1 if position >= following else following
-                self._steps += 1
-                step = LiveStep.begin(self, segment, position, start_time)
-                self.open_steps.add(step)
-            finally:
-                self._lock.release()
+            if indices is None or index is not None or span._end_time is not None:  # type: ignore[union-attr]
+                return self._looked_at(start_time, index) or OpenStep(self, self._host, None)
+            step = LiveStep.begin(self, next(indices), start_time)
+            self.open_steps.add(step)
+            if self._closing and step in self.open_steps:  # another thread closed it just now
+                step._finish()
             return step
         except Exception as error:
             self._fault("internal_error", f"step: {error!r}")
         return OpenStep(self, self._host, None)
+
+    def _looked_at(self, start_time: int | None, index: int | None) -> OpenStep | None:
+        """The next step where more has to be looked at; None where there is to be none."""
+        if not self._takes("step"):
+            return None
+        if self._block is not None:
+            self.write()
+        with self._lock:
+            if self._closing:
+                return None
+            self._count_one_by_one()
+            position = self._following if index is None else int(index)
+            self._following = max(self._following, position + 1)
+            self._begun += 1
+            step = LiveStep.begin(self, position, start_time)
+            self.open_steps.add(step)
+            return step
 
     @quiet
     def reward(
@@ -312,6 +351,8 @@ class Trajectory(Measured):
 
         The first began at `start_time`. Who adds the first of some calls `gathers`, and of many `write`.
         """
+        with self._lock:
+            self._count_one_by_one()
         self._block = self.packing().block(columns, start_time)
         return self._block
 
@@ -327,9 +368,10 @@ class Trajectory(Measured):
         """Enter transitions that are about to be written; the index of the first."""
         segment = self.segment
         with self._lock:
-            first = self._next_index
-            self._next_index += taken.length
-            self._steps += taken.length
+            self._count_one_by_one()
+            first = self._following
+            self._following += taken.length
+            self._begun += taken.length
             self._ledger.steps(taken.paid, invalid=taken.invalid)
             self._stated = {**self._stated, **taken.flags}
         segment.host.packed(taken.length)
