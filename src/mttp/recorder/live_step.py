@@ -52,11 +52,13 @@ class LiveStep(OpenStep, LightSpan):
         step._segment = segment
         step._index = index
         step._span_id = segment.host.stepped()
-        step._is_light, step.is_plain = True, False
         step._scalars = step._reward = step._attached = step._end_time = step._kinds = None
+        step.is_plain = False
         if start_time is None and segment.origin.observers is None:
+            step._is_light = True
             step._start_time = segment.offset + clock.monotonic()
         else:
+            step._is_light = segment.origin.observers is None
             step._start(start_time)
         return step
 
@@ -124,13 +126,14 @@ class LiveStep(OpenStep, LightSpan):
                 owner.step_rewards.append(self._reward)
             self.is_plain, self._is_light = True, False  # from here on it takes nothing
             self._end_time = segment.offset + clock.monotonic()
-            self.size = (
-                _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
-            )
-            if (kinds := self._kinds) is not None:
-                self.size += self._block[2] if kinds is _WHOLE else len(self._ids) + len(self._logprobs)
-            if segment.origin.observers is not None:
-                segment.origin.observers.ended(self)
+            size = _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
+            kinds = self._kinds
+            if kinds is None:
+                self.size = size
+            elif kinds is _WHOLE:
+                self.size = size + self._block[2]
+            else:
+                self.size = size + len(self._ids) + len(self._logprobs)
             if owner.in_spans:
                 segment.spans += 1
                 segment.host.take(self)
