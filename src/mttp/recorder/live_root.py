@@ -119,7 +119,8 @@ class LiveRoot(LightSpan):
         self.size = _ROOT_BYTES if self._is_bare else _ROOT_BYTES + weight(dict(self.stated))
         if segment.origin.observers is not None:
             segment.origin.observers.ended(self)
-        segment.host.take(self)
+        take = segment.host.take
+        take(self)
 
 
 def _ending(

@@ -19,7 +19,7 @@ from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["LiveStep"]
+__all__ = ["LiveStep", "begin"]
 
 _WHOLE = ("", "")
 """Stands for the kinds of a token block that is kept in one."""
@@ -42,25 +42,6 @@ class LiveStep(OpenStep, LightSpan):
 
     _block: Any
     _kinds: tokens.Pair | None
-
-    @staticmethod
-    def begin(owner: Owner, index: int, start_time: int | None = None) -> LiveStep:
-        """Start one now, or at `start_time`."""
-        step = _new(LiveStep)  # and no `__init__`, which Python calls by a detour
-        segment = owner.segment
-        step._owner = owner
-        step._segment = segment
-        step._index = index
-        step._span_id = segment.host.stepped()
-        step._scalars = step._reward = step._attached = step._end_time = step._kinds = None
-        step.is_plain = False
-        if start_time is None and segment.origin.observers is None:
-            step._is_light = True
-            step._start_time = segment.offset + clock.monotonic()
-        else:
-            step._is_light = segment.origin.observers is None
-            step._start(start_time)
-        return step
 
     @property
     def _span(self) -> LiveSpan:  # type: ignore[override]  # other handles are given theirs
@@ -136,7 +117,8 @@ class LiveStep(OpenStep, LightSpan):
                 self.size = size + len(self._ids) + len(self._logprobs)
             if owner.in_spans:
                 segment.spans += 1
-                segment.host.take(self)
+                take = segment.host.take  # a name first, as in `begin`
+                take(self)
             else:
                 owner.hand_on(self)
         except Exception as failure:
@@ -182,3 +164,23 @@ class LiveStep(OpenStep, LightSpan):
     ) -> None:
         """End the step, in either of its roles; `end_time` in nanoseconds since the Unix epoch."""
         super().end(terminated=terminated, truncated=truncated, end_time=end_time)
+
+
+def begin(owner: Owner, index: int, start_time: int | None = None) -> LiveStep:
+    """Start a step now, or at `start_time`."""
+    step = _new(LiveStep)  # and no `__init__`, which Python calls by a detour
+    segment = owner.segment
+    step._owner = owner
+    step._segment = segment
+    step._index = index
+    next_id = segment.host.stepped  # a name first: Python takes another detour to call what an instance has
+    step._span_id = next_id()
+    step._scalars = step._reward = step._attached = step._end_time = step._kinds = None
+    step.is_plain = False
+    if start_time is None and segment.origin.observers is None:
+        step._is_light = True
+        step._start_time = segment.offset + clock.monotonic()
+    else:
+        step._is_light = segment.origin.observers is None
+        step._start(start_time)
+    return step

@@ -48,12 +48,12 @@ class OpenEpisode(Known):
     ) -> None:
         """Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has."""
         if host is None:
-            super().__init__(None)
+            Known.__init__(self, None)
             return
         faults: Faults = []
         own_id = text(str(episode_id), faults) if episode_id else ""
         segment = Segment(host, trace_id or ids.trace_id(), own_id)
-        super().__init__(segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
+        Known.__init__(self, segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
         index = host.opened(self)
         stated = _stated(segment, index, facts, faults) if facts else None
         self._span = LiveRoot(

@@ -29,7 +29,7 @@ from mttp.recorder.handle import (
     quiet,
 )
 from mttp.recorder.ledger import Ledger
-from mttp.recorder.live_step import LiveStep
+from mttp.recorder.live_step import begin
 from mttp.recorder.open_step import OpenStep
 from mttp.recorder.packing import AUTO, PACKED, SPANS, Packing, can_be_packed
 from mttp.recorder.segment import Segment
@@ -209,7 +209,7 @@ class Trajectory(Measured):
         try:
             if indices is None or index is not None or span._end_time is not None:  # type: ignore[union-attr]
                 return self._looked_at(start_time, index) or OpenStep(self, self._host, None)
-            step = LiveStep.begin(self, next(indices), start_time)
+            step = begin(self, next(indices), start_time)
             self.open_steps.add(step)
             if self._closing and step in self.open_steps:  # another thread closed it just now
                 step._finish()
@@ -231,7 +231,7 @@ class Trajectory(Measured):
             position = self._following if index is None else int(index)
             self._following = max(self._following, position + 1)
             self._begun += 1
-            step = LiveStep.begin(self, position, start_time)
+            step = begin(self, position, start_time)
             self.open_steps.add(step)
             return step
 
