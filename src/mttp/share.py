@@ -69,7 +69,7 @@ class Share:
         self.run_id = plan.run_id
         self.origin = plan.origin
         self.steps = plan.steps
-        self.stats = stats = Stats((lane.address, lane.name) for lane in plan.lanes)
+        self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)

@@ -15,7 +15,6 @@ from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
 from mttp.recorder.light_span import LightSpan
 from mttp.recorder.open_step import OpenStep, Owner
-from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 

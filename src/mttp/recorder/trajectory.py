@@ -390,7 +390,7 @@ class Trajectory(Measured):
             step._finish(end_time=end_time)
         if self._packing is not None:
             self._packing.close()
-        for name, given in (("terminated", terminated), ("truncated", truncated)):
-            if given is not None:
-                said = cast(LiveSpan, self._span).checked(flag, name, given)
+        for name, stated in (("terminated", terminated), ("truncated", truncated)):
+            if stated is not None:
+                said = cast(LiveSpan, self._span).checked(flag, name, stated)
                 self._stated = self._stated if said is None else {**self._stated, name: said}
