@@ -27,7 +27,7 @@ VOCABULARY = {
     "episodes": 3,
     "baselines": 1,
     "evaluations": 2,
-    "messages": 1,
+    "messages": 2,
     "rewards": 4,
     "channels": 4,
     "codec": 5,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mttp.ids import span_ids
+from mttp import ids
 from mttp.numbering import given, numbers
 
 __all__ = ["Stats", "TransportStats"]
@@ -89,7 +89,7 @@ class Stats:
         """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
         self.begun = numbers()
         """Counts the episodes, whose indices these are."""
-        self.stepped = span_ids()
+        self.stepped = ids.span_ids()
         """Counts the steps that are handles, whose spans' ids these are."""
         self.packed = 0
         """Steps that were not counted one by one."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from mttp import ids
+from mttp.numbering import MOST
 
 __all__ = ["CountingIds", "counting_ids", "on_writing_thread"]
 
@@ -37,6 +38,10 @@ class CountingIds:
         """The next span id."""
         return self._next("span")
 
+    def span_ids(self) -> Iterator[int]:
+        """The next span ids, as they are taken."""
+        return _Taken(self.span_id)
+
     def run_id(self) -> str:
         """The next run id, 16 hex digits."""
         return f"{self._next('run'):016x}"
@@ -48,11 +53,35 @@ class CountingIds:
         return base + next(self._counts.setdefault((kind, base), itertools.count(1)))
 
 
+class _Taken:
+    """Ids that somebody else counts; it knows how many were taken here."""
+
+    def __init__(self, take: Callable[[], int]) -> None:
+        self._take = take
+        self._left = MOST
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self._left -= 1
+        return self._take()
+
+    def __length_hint__(self) -> int:
+        return self._left
+
+
 @contextmanager
 def counting_ids() -> Iterator[CountingIds]:
     """Have all ids count up inside the block; for tests only, since they are the same in every process."""
     counting = CountingIds()
-    with patch.multiple(ids, trace_id=counting.trace_id, span_id=counting.span_id, run_id=counting.run_id):
+    with patch.multiple(
+        ids,
+        trace_id=counting.trace_id,
+        span_id=counting.span_id,
+        span_ids=counting.span_ids,
+        run_id=counting.run_id,
+    ):
         yield counting
 
 
