@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,6 +17,8 @@ _HEAD = {
     "model": "tiny-2026",
     "usage": {"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13},
 }
+_OVER = threading.Event()
+"""Whether nobody is served any more, and what hangs may end."""
 
 
 def _chat(asked: dict[str, Any]) -> dict[str, Any]:
@@ -40,18 +42,64 @@ def _tokens(asked: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
     return {"choices": [{**choice, "token_ids": [7, 8]}], "prompt_token_ids": [1, 2, 3]}
 
 
+def _pieces(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same answer in pieces, with what vLLM puts into them; the model `talker` calls a tool, too."""
+    is_chat = "messages" in asked
+    head = {"created": 1, "model": "tiny-2026", "id": "chatcmpl-1" if is_chat else "cmpl-1"}
+    head["object"] = "chat.completion.chunk" if is_chat else "text_completion"
+    first: dict[str, Any] = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+    if is_chat:
+        yield {**head, "choices": [first], "prompt_token_ids": [1, 2, 3]}
+    for token, text, logprob in ((7, "It is", -0.25), (8, " 4", -0.5)):
+        said = {"delta": {"content": text}} if is_chat else {"text": text}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": None, **said}
+        if asked.get("return_token_ids"):
+            choice["token_ids"] = [token]
+            choice |= {} if is_chat else {"prompt_token_ids": [1, 2, 3] if token == 7 else None}
+        if asked.get("logprobs"):
+            content = {"content": [{"token": text, "logprob": logprob, "top_logprobs": []}]}
+            choice["logprobs"] = content if is_chat else {"token_logprobs": [logprob], "tokens": [text]}
+        yield {**head, "choices": [choice]}
+    if asked["model"] == "breaks":
+        yield {"error": {"message": "out of memory"}}
+    if asked["model"] == "talker":
+        for call in ({"id": "call-1", "type": "function", "function": {"name": "add", "arguments": '{"a'}},):
+            yield {**head, "choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, **call}]}}]}
+        rest = {"index": 0, "function": {"arguments": '": 2}'}}
+        yield {**head, "choices": [{"index": 0, "delta": {"tool_calls": [rest]}}]}
+    end = {"delta": {}} if is_chat else {"text": ""}
+    yield {**head, "choices": [{"index": 0, "finish_reason": "stop", **end}]}
+    if (asked.get("stream_options") or {}).get("include_usage"):
+        yield {**head, "choices": [], "usage": _HEAD["usage"]}
+
+
 class _Model(BaseHTTPRequestHandler):
-    """Answers every question alike; one of the model `broken` fails."""
+    """Answers every question alike; the model `broken` fails, `breaks` in the middle, or `hangs` there."""
 
     def do_POST(self) -> None:
         """Answer."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if asked.get("stream") and asked["model"] != "broken":
+            self._stream(asked)
+            return
         body = json.dumps((_chat if "messages" in asked else _text)(asked)).encode()
         self.send_response(400 if asked["model"] == "broken" else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def _stream(self, asked: dict[str, Any]) -> None:
+        events = [*map(json.dumps, _pieces(asked)), "[DONE]"]
+        events = events[: 1 if asked["model"] == "hangs" else None]
+        body = "".join(f"data: {event}\n\n" for event in events).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()  # it ends with the connection
+        with suppress(ConnectionError):  # who asked may have left
+            self.wfile.write(body)
+            if asked["model"] == "hangs":
+                _OVER.wait()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -60,10 +108,12 @@ class _Model(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[str]:
     """The address of the model, while it is served."""
+    _OVER.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"
     finally:
+        _OVER.set()
         server.shutdown()
         server.server_close()
