@@ -1,4 +1,4 @@
-"""Answers of OpenAI's clients that are streamed: the user gets all as before, and what was said is recorded."""
+"""Answers of OpenAI's clients that are streamed: the user gets what came, and the recording has all of it."""
 
 from __future__ import annotations
 
