@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from integrations.specimen import COMPLETIONS, Completion, encode
+
 __all__ = ["QUESTION", "serving"]
 
 QUESTION = [{"role": "user", "content": "2+2=?"}]
@@ -36,14 +38,31 @@ def _text(asked: dict[str, Any]) -> dict[str, Any]:
     return {"id": "cmpl-1", "object": "text_completion", **_HEAD, **_tokens(asked, choice)}
 
 
+def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["model"].startswith("specimen"):
+        return _completion(_found(asked))
+    return (_chat if "messages" in asked else _text)(asked)
+
+
 def _tokens(asked: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
     if not asked.get("return_token_ids"):
         return {"choices": [choice]}
     return {"choices": [{**choice, "token_ids": [7, 8]}], "prompt_token_ids": [1, 2, 3]}
 
 
+def _completion(found: Completion) -> dict[str, Any]:
+    """A text of the specimen's, by its token ids and their log probabilities."""
+    choice = {"index": 0, "finish_reason": "stop" if found.ended else "length", "text": found.text}
+    choice |= {"token_ids": encode(found), "logprobs": {"token_logprobs": found.logprobs}}
+    prompt = {"prompt_token_ids": [*map(ord, found.prompt)]}
+    return {"id": "cmpl-1", "object": "text_completion", **_HEAD, "choices": [choice | prompt]}
+
+
 def _pieces(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The same answer in pieces, with what vLLM puts into them; the model `talker` calls a tool, too."""
+    if asked["model"].startswith("specimen"):
+        yield from _parted(_completion(_found(asked)))
+        return
     is_chat = "messages" in asked
     head = {"created": 1, "model": "tiny-2026", "id": "chatcmpl-1" if is_chat else "cmpl-1"}
     head["object"] = "chat.completion.chunk" if is_chat else "text_completion"
@@ -73,6 +92,28 @@ def _pieces(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**head, "choices": [], "usage": _HEAD["usage"]}
 
 
+def _found(asked: dict[str, Any]) -> Completion:
+    """The specimen's completion that a model `specimen-1` gives."""
+    return COMPLETIONS[int(asked["model"].removeprefix("specimen-"))]
+
+
+def _parted(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A text in pieces of a token each."""
+    (choice,) = whole.pop("choices")
+    count = len(choice["token_ids"])
+    for place in range(count):
+        is_last = place == count - 1
+        piece = {
+            **choice,
+            "text": choice["text"][place : place + 1],
+            "token_ids": choice["token_ids"][place : place + 1],
+            "logprobs": {"token_logprobs": choice["logprobs"]["token_logprobs"][place : place + 1]},
+            "finish_reason": choice["finish_reason"] if is_last else None,
+            "prompt_token_ids": None if place else choice["prompt_token_ids"],
+        }
+        yield {**whole, "usage": None, "choices": [piece]}
+
+
 class _Model(BaseHTTPRequestHandler):
     """Answers every question alike; the model `broken` fails, `breaks` in the middle, or `hangs` there."""
 
@@ -82,7 +123,7 @@ class _Model(BaseHTTPRequestHandler):
         if asked.get("stream") and asked["model"] != "broken":
             self._stream(asked)
             return
-        body = json.dumps((_chat if "messages" in asked else _text)(asked)).encode()
+        body = json.dumps(_answer(asked)).encode()
         self.send_response(400 if asked["model"] == "broken" else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

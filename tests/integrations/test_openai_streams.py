@@ -12,7 +12,7 @@ import pytest
 openai = pytest.importorskip("openai")
 
 from integrations.models import QUESTION, serving  # noqa: E402
-from integrations.specimen import only  # noqa: E402
+from integrations.specimen import COMPLETIONS, completed, only, pay, started  # noqa: E402
 
 import mttp  # noqa: E402
 from mttp.integrations import openai as integration  # noqa: E402
@@ -118,6 +118,25 @@ def test_a_text_is_streamed_alike(session: mttp.Session, client: Any) -> None:
         step.tokens.prompt_ids.tolist(),
         step.tokens.logprobs.tolist(),
     )
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_specimen(session: mttp.Session, client: Any, streamed: bool) -> None:
+    """
+    Whole or in pieces, a completion is what it is for every library.
+    """
+    for number, asked in enumerate(COMPLETIONS):
+        with mttp.episode() as episode:
+            answer = client.completions.create(
+                model=f"specimen-{number}", prompt=asked.prompt, stream=streamed, extra_body=TOKENS
+            )
+            choices = [piece.choices[0] for piece in (answer if streamed else [answer])]
+            text = "".join(choice.text for choice in choices)
+            episode.reward(pay(asked.prompt, text))
+            ended = choices[-1].finish_reason == "stop"
+            episode.end(terminated=ended, truncated=not ended)
+
+    assert list(COMPLETIONS) == [completed(episode) for episode in started(session)]
 
 
 def test_outside_a_step_a_stream_is_a_step_until_its_end(session: mttp.Session, client: Any) -> None:
