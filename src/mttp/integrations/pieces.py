@@ -23,11 +23,11 @@ class Logprobs:
     """Of a text: one per token."""
 
     def add(self, piece: Any) -> None:
-        """Go on with a piece's, where it has any."""
-        if (content := getattr(piece, "content", None)) is not None:
+        """Go on with a piece's."""
+        if (content := _of(piece, "content")) is not None:
             self.content = self.content or []
             self.content.extend(content)
-        if (numbers := getattr(piece, "token_logprobs", None)) is not None:
+        if (numbers := _of(piece, "token_logprobs")) is not None:
             self.token_logprobs = self.token_logprobs or []
             self.token_logprobs.extend(numbers)
 
@@ -61,17 +61,18 @@ class Choice:
 
     def add(self, piece: Any) -> None:
         """Go on with a piece's choice."""
-        self.finish_reason = getattr(piece, "finish_reason", None) or self.finish_reason
-        if (delta := getattr(piece, "delta", None)) is not None:
+        self.finish_reason = _of(piece, "finish_reason") or self.finish_reason
+        if (delta := _of(piece, "delta")) is not None:
             self.deltas.append(delta.model_dump(exclude_none=True))
-        if (text := getattr(piece, "text", None)) is not None:
+        if (text := _of(piece, "text")) is not None:
             self.texts.append(text)
-        if (ids := getattr(piece, "token_ids", None)) is not None:
+        if (ids := _of(piece, "token_ids")) is not None:
             self.token_ids = self.token_ids or []
             self.token_ids.extend(ids)
         if self.prompt_token_ids is None:
-            self.prompt_token_ids = getattr(piece, "prompt_token_ids", None)
-        self.logprobs.add(getattr(piece, "logprobs", None))
+            self.prompt_token_ids = _of(piece, "prompt_token_ids")
+        if (logprobs := _of(piece, "logprobs")) is not None:
+            self.logprobs.add(logprobs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,9 +103,9 @@ class Gathered:
         answer = self._answer
         for name in ("model", "id", "prompt_token_ids"):
             if getattr(answer, name) is None:
-                setattr(answer, name, getattr(piece, name, None))
-        answer.usage = getattr(piece, "usage", None) or answer.usage
-        for choice in getattr(piece, "choices", None) or ():
+                setattr(answer, name, _of(piece, name))
+        answer.usage = _of(piece, "usage") or answer.usage
+        for choice in _of(piece, "choices") or ():
             self._choices.setdefault(choice.index, Choice()).add(choice)
 
     @property
@@ -112,6 +113,12 @@ class Gathered:
         """What they come to."""
         self._answer.choices = [self._choices[index] for index in sorted(self._choices)]
         return self._answer
+
+
+def _of(piece: Any, name: str) -> Any:
+    """An attribute, or None: a model of pydantic's takes microseconds to say that it has no such."""
+    found = vars(piece).get(name)
+    return (piece.__pydantic_extra__ or {}).get(name) if found is None else found
 
 
 def _whole(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
