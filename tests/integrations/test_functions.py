@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import math
 import pickle
@@ -99,13 +98,11 @@ def test_arguments_are_the_episode_s_inputs(session: mttp.Session) -> None:
 
 def test_a_rollout_looks_like_the_original() -> None:
     """
-    Name, documentation and signature; it can be copied, and pickled where the original can.
+    Name, documentation and signature; it can be pickled where the original can.
     """
     assert ("exact", True) == (exact.__name__, "nobody can tell" in (exact.__doc__ or ""))
     assert ["answer", "expected"] == list(inspect.signature(exact).parameters)
     assert exact is pickle.loads(pickle.dumps(exact))
-    assert exact is copy.copy(exact)
-    assert exact is copy.deepcopy({"reward": exact})["reward"]
 
 
 def test_a_reward_is_paid_to_the_current_episode_or_step(session: mttp.Session) -> None:

@@ -82,12 +82,6 @@ class Recorded(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic sinc
     ) -> None:
         self.detach()
 
-    def __copy__(self) -> Self:
-        return self  # as of any function
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
     def __reduce_ex__(self, protocol: Any) -> Any:
         from pkgutil import resolve_name
 

@@ -9,7 +9,7 @@ know: token ids and log probabilities, where the server returns them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
@@ -51,12 +51,20 @@ class Client(Handle):
     """The methods that ask a model, of one client or of all, surrounded."""
 
     def __init__(
-        self, places: list[tuple[str, Any]], options: Options, is_official: Callable[[], bool]
+        self, places: Iterable[tuple[str, Any]], options: Options, is_official: Callable[[], bool]
     ) -> None:
         super().__init__(lambda: None)
         self._options = options
         self._is_official = is_official
-        self.expect(_LIBRARY, [(label, owner, "create", self._around(owner)) for label, owner in places])
+        self.expect(
+            _LIBRARY,
+            (
+                (f"{label}.{method}", owner, method, self._around(owner))
+                for label, owner in places
+                for method in ("create", "parse")
+                if method == "create" or hasattr(owner, method)  # chats alone, and not of old
+            ),
+        )
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -208,7 +216,9 @@ def _said(choice: Any) -> Any:
     message = getattr(choice, "message", None)
     if message is None:
         return getattr(choice, "text", None)
-    return message if isinstance(message, dict) else message.model_dump(exclude_none=True)
+    if isinstance(message, dict):
+        return message
+    return message.model_dump(exclude_none=True, exclude={"parsed"})  # `content` has it as it came
 
 
 def _stream(answer: Any) -> Any:
@@ -256,7 +266,7 @@ def attach(target: Any, /, **options: Any) -> Client:
         return found.handle.claim()
     is_within = _is_official_at_work()  # what is put over its methods later is not called through ours
     return Client(
-        [("chat.completions.create", target.chat.completions), ("completions.create", target.completions)],
+        [("chat.completions", target.chat.completions), ("completions", target.completions)],
         chosen,
         lambda: is_within,
     )
@@ -268,7 +278,7 @@ def attach_all(**options: Any) -> Client:
     chosen = Options.of(options)
     if _everything is None or not _everything.attached:
         kinds = (_chat.Completions, _chat.AsyncCompletions, _text.Completions, _text.AsyncCompletions)
-        places = [(f"{kind.__module__}.{kind.__name__}.create", kind) for kind in kinds]
+        places = [(f"{kind.__module__}.{kind.__name__}", kind) for kind in kinds]
         _everything = Client(places, chosen, _is_official_at_work)
     elif options:
         _everything.use(chosen)
