@@ -921,6 +921,18 @@ def test_what_comes_out_of_a_pickle_makes_a_part(session: mttp.Session) -> None:
     assert (7.0, 2, True) == (read.return_, len(read.segments), read.complete)
 
 
+def test_a_part_can_be_written_before_its_block_is_left(session: mttp.Session) -> None:
+    """
+    A worker that answered may be killed at once: `flush` has what it recorded written first.
+    """
+    carrier = carried(session)
+    with mttp.extract(carrier, flush=True), mttp.step() as step:
+        step.reward(1.0)
+
+    assert 0 == session.stats.pending
+    assert (1.0, True) == (only(session).return_, only(session).complete)
+
+
 def test_what_cannot_be_pickled_still_cannot(session: mttp.Session) -> None:
     """
     A carried function is as portable as the function itself.

@@ -60,6 +60,24 @@ def test_examples_say_what_they_take(example: Path) -> None:
     assert "--out" in done.stdout
 
 
+def shown(example: str) -> list[str]:
+    """What the pages say that an example prints, each time."""
+    command = re.compile(rf"^\$ python examples/{example}$\n((?:[^$\n].*\n)*)", re.MULTILINE)
+    texts = (text for page in PAGES for language, text in blocks(page) if language == "console")
+    return [printed for text in texts for printed in command.findall(text)]
+
+
+@pytest.mark.parametrize("example", ["own_grpo.py", "grpo.py", "graded.py"])
+def test_a_page_shows_what_an_example_prints(example: str) -> None:
+    """
+    Those that need no more than numpy print the same everywhere.
+    """
+    command = [sys.executable, str(ROOT / "examples" / example)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+
+    assert [done.stdout] == shown(example)
+
+
 def test_the_demo_agent_learns_and_is_recorded() -> None:
     """
     The demo's agent gets several times better, and each of its episodes is in the file.

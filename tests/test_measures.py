@@ -10,6 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import mttp
+from mttp.integrations.faults import guard
 from mttp.semconv import attributes as a
 from mttp.semconv import metrics
 
@@ -128,11 +129,27 @@ def test_what_sampling_keeps_from_collectors_is_measured(reader: InMemoryMetricR
     assert 4 == count
 
 
+def test_failures_of_integrations_are_counted(reader: InMemoryMetricReader) -> None:
+    """
+    By library and error, whatever session they are of; where no hook fails there is no such metric.
+    """
+    provider = MeterProvider([reader])
+    for number in range(2):
+        with mttp.configure("memory://", meter_provider=provider):
+            assert bool(number) == bool(points(reader, metrics.INTEGRATIONS_FAILURES))
+            guard("gymnasium", lambda: {}["x"])
+            guard("trl", lambda: 1 / 0)
+
+    said = [{a.INTEGRATION_NAME: "gymnasium", a.ERROR_TYPE: "KeyError"}]
+    said.append({a.INTEGRATION_NAME: "trl", a.ERROR_TYPE: "ZeroDivisionError"})
+    assert [(each, 2) for each in said] == points(reader, metrics.INTEGRATIONS_FAILURES)
+
+
 def test_every_metric_of_the_registry_is_emitted_or_of_the_recording() -> None:
     """
     A name that nobody emits would be a promise.
     """
     from mttp import health, measures
 
-    elsewhere = {metrics.INTEGRATIONS_FAILURES, metrics.EXPORTER_SPOOL_SIZE}
-    assert set(metrics.INSTRUMENTS) - elsewhere == {*measures._MEASURED, *health._FIGURES}
+    elsewhere = {metrics.EXPORTER_SPOOL_SIZE}
+    assert set(metrics.INSTRUMENTS) - elsewhere == {*measures._MEASURED, *health._NAMES}

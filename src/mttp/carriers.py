@@ -43,8 +43,6 @@ KEYS = {
 }
 """Our entries of the baggage: root, agent and step are the ids of these spans."""
 
-FLUSH_SECONDS = 1.0
-"""How long a part that `carry` made waits at its end to be written."""
 BAGGAGE_BYTES = 8192
 """What a baggage holds at most, by the W3C's rules."""
 ENTRY_BYTES = 4096
@@ -170,12 +168,16 @@ def _hex(span: SpanContext) -> str:
 # Into this process.
 
 
-def extract(carrier: Mapping[str, str] | Iterable[tuple[Any, Any]] | None = None) -> OpenPart:
+def extract(
+    carrier: Mapping[str, str] | Iterable[tuple[Any, Any]] | None = None, *, flush: bool = False
+) -> OpenPart:
     """
     Go on with the episode that `carrier` tells of; by default the environment variables do.
 
     The handle is a context manager, sync and async, and in its block the episode is the current one.
     Leaving the block, or `end`, closes this process's part of the episode.
+    With `flush` that waits until the part is written, for at most a second: for a worker that may be killed
+    once it has answered.
     Where the carrier tells of no episode the handle is inert; one that is malformed is counted as a fault.
     `carrier` is a mapping, or an iterable of pairs, whatever the case of its names.
     """
@@ -186,7 +188,7 @@ def extract(carrier: Mapping[str, str] | Iterable[tuple[Any, Any]] | None = None
         _fault(str(error) if known else f"{type(carrier).__name__}: {error!r:.200}")
         return OpenPart(None)
     session = None if where is None else recording_session()
-    return OpenPart(None) if session is None or where is None else session.join(where)
+    return OpenPart(None) if session is None or where is None else session.join(where, flush=flush)
 
 
 class _NonsenseError(ValueError):
@@ -308,12 +310,8 @@ class _Carried(Generic[_P, _T]):
                 return self._function(*args, **kwargs)
             finally:
                 detach(token)
-        part = extract(self._carrier)
-        try:
-            with part:
-                return self._function(*args, **kwargs)
-        finally:
-            _write(part)
+        with extract(self._carrier, flush=True):
+            return self._function(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._function, dict(self._carrier))
@@ -332,16 +330,5 @@ class _CarriedCoroutine(_Carried[..., Any]):
                 return await self._function(*args, **kwargs)
             finally:
                 detach(token)
-        part = extract(self._carrier)
-        try:
-            async with part:
-                return await self._function(*args, **kwargs)
-        finally:
-            _write(part)
-
-
-def _write(part: OpenPart) -> None:
-    """Have the part written: the worker may be killed as soon as it has answered."""
-    session = current_session()
-    if part and session is not None:
-        session.flush(FLUSH_SECONDS)
+        async with extract(self._carrier, flush=True):
+            return await self._function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""How recording itself fares, as OpenTelemetry metrics: spans recorded, delivered, lost and waiting."""
+"""How recording itself fares, as OpenTelemetry metrics: spans delivered, lost and waiting, failed hooks."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _FIGURES: Mapping[str, Callable[[TransportStats], float | Mapping[str, float]]] 
     metrics.EXPORTER_BLOCKED_DURATION: lambda stats: stats.blocked_seconds,
 }
 """What each metric says of one transport; a mapping is by the reason of the loss."""
+_NAMES = (*_FIGURES, metrics.INTEGRATIONS_FAILURES)
 
 
 def observe(session: Session, meter_provider: MeterProvider | None = None) -> None:
@@ -65,9 +66,9 @@ class _Health:
     """The sums over all sessions of a meter provider: sessions end, and callbacks can't be withdrawn."""
 
     def __init__(self, meter: Meter) -> None:
-        self._seen: tuple[Mapping[str, _Figures], Sequence[Session]] = ({name: {} for name in _FIGURES}, ())
+        self._seen: tuple[Mapping[str, _Figures], Sequence[Session]] = ({name: {} for name in _NAMES}, ())
         # one value, so that whoever collects sees a session open or over; a lock might be held at a fork
-        for name in _FIGURES:
+        for name in _NAMES:
             self._create(meter, name)
 
     def _create(self, meter: Meter, name: str) -> None:
@@ -100,7 +101,9 @@ class _Health:
 
 
 def _figures(name: str, stats: Stats) -> _Figures:
-    """What a metric says of a session, by transport and reason."""
+    """What a metric says of a session, by transport and reason, or by library and error."""
+    if name == metrics.INTEGRATIONS_FAILURES:
+        return _failures(stats)
     found: list[_Figures] = []
     with stats.lock:
         for each in stats.transports.values():
@@ -110,6 +113,14 @@ def _figures(name: str, stats: Stats) -> _Figures:
             else:
                 found.append({(transport,): said})
     return _sum(*found)
+
+
+def _failures(stats: Stats) -> _Figures:
+    with stats.lock:
+        return {
+            ((a.INTEGRATION_NAME, library), (a.ERROR_TYPE, error)): count
+            for (library, error), count in stats.failures.items()
+        }
 
 
 def _sum(*figures: _Figures) -> _Figures:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -42,6 +43,8 @@ __all__ = ["Session"]
 
 FLUSH_SECONDS = 30.0
 """How long what has ended may take to be written."""
+PART_SECONDS = 1.0
+"""How long a part of another process's episode waits at its end to be written, where that was asked for."""
 PROCESSOR_SECONDS = 10.0
 """How long the user's own span processors may take to finish."""
 
@@ -292,12 +295,12 @@ class Session:
         """Whether what was started in that share goes on: not in a closed session, nor in a forked child."""
         return not self._closed and self._share is share
 
-    def join(self, where: Whereabouts) -> OpenPart:
-        """Go on with another process's episode."""
+    def join(self, where: Whereabouts, *, flush: bool = False) -> OpenPart:
+        """Go on with another process's episode; with `flush` the end of that waits until it is written."""
         if self._closed:
             return OpenPart(None)
         try:
-            return OpenPart(self._share, where)
+            return OpenPart(self._share, where, at_end=partial(self.flush, PART_SECONDS) if flush else None)
         except Exception as error:
             self._share.fault("internal_error", f"join: {error!r}")
             return OpenPart(None)

@@ -95,6 +95,8 @@ class Stats:
         """Steps that were not counted one by one."""
         self.faults: Counter[str] = Counter()
         """What was wrong with what was recorded, by kind."""
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """How often integrations failed to observe, by library and class of error; faults have it, too."""
         self.transports: dict[str, TransportStats] = {}
         """What became of the spans, by the transport's address."""
         for address, name in transports:
@@ -170,6 +172,11 @@ class Stats:
         with self.lock:
             self.faults[kind] += 1
             return self.faults[kind] == 1
+
+    def failed(self, library: str, error_type: str) -> None:
+        """Count a failure of an integration."""
+        with self.lock:
+            self.failures[library, error_type] += 1
 
     def as_dict(self) -> dict[str, Any]:
         """All counters by name, as they stood at one moment."""

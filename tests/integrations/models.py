@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from integrations.specimen import COMPLETIONS, Completion, encode
 
 __all__ = ["QUESTION", "serving"]
 
@@ -17,6 +19,8 @@ _HEAD = {
     "model": "tiny-2026",
     "usage": {"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13},
 }
+_OVER = threading.Event()
+"""Whether nobody is served any more, and what hangs may end."""
 
 
 def _chat(asked: dict[str, Any]) -> dict[str, Any]:
@@ -34,24 +38,109 @@ def _text(asked: dict[str, Any]) -> dict[str, Any]:
     return {"id": "cmpl-1", "object": "text_completion", **_HEAD, **_tokens(asked, choice)}
 
 
+def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["model"].startswith("specimen"):
+        return _completion(_found(asked))
+    return (_chat if "messages" in asked else _text)(asked)
+
+
 def _tokens(asked: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
     if not asked.get("return_token_ids"):
         return {"choices": [choice]}
     return {"choices": [{**choice, "token_ids": [7, 8]}], "prompt_token_ids": [1, 2, 3]}
 
 
+def _completion(found: Completion) -> dict[str, Any]:
+    """A text of the specimen's, by its token ids and their log probabilities."""
+    choice = {"index": 0, "finish_reason": "stop" if found.ended else "length", "text": found.text}
+    choice |= {"token_ids": encode(found), "logprobs": {"token_logprobs": found.logprobs}}
+    prompt = {"prompt_token_ids": [*map(ord, found.prompt)]}
+    return {"id": "cmpl-1", "object": "text_completion", **_HEAD, "choices": [choice | prompt]}
+
+
+def _pieces(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same answer in pieces, with what vLLM puts into them; the model `talker` calls a tool, too."""
+    if asked["model"].startswith("specimen"):
+        yield from _parted(_completion(_found(asked)))
+        return
+    is_chat = "messages" in asked
+    head = {"created": 1, "model": "tiny-2026", "id": "chatcmpl-1" if is_chat else "cmpl-1"}
+    head["object"] = "chat.completion.chunk" if is_chat else "text_completion"
+    first: dict[str, Any] = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+    if is_chat:
+        yield {**head, "choices": [first], "prompt_token_ids": [1, 2, 3]}
+    for token, text, logprob in ((7, "It is", -0.25), (8, " 4", -0.5)):
+        said = {"delta": {"content": text}} if is_chat else {"text": text}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": None, **said}
+        if asked.get("return_token_ids"):
+            choice["token_ids"] = [token]
+            choice |= {} if is_chat else {"prompt_token_ids": [1, 2, 3] if token == 7 else None}
+        if asked.get("logprobs"):
+            content = {"content": [{"token": text, "logprob": logprob, "top_logprobs": []}]}
+            choice["logprobs"] = content if is_chat else {"token_logprobs": [logprob], "tokens": [text]}
+        yield {**head, "choices": [choice]}
+    if asked["model"] == "breaks":
+        yield {"error": {"message": "out of memory"}}
+    if asked["model"] == "talker":
+        for call in ({"id": "call-1", "type": "function", "function": {"name": "add", "arguments": '{"a'}},):
+            yield {**head, "choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, **call}]}}]}
+        rest = {"index": 0, "function": {"arguments": '": 2}'}}
+        yield {**head, "choices": [{"index": 0, "delta": {"tool_calls": [rest]}}]}
+    end = {"delta": {}} if is_chat else {"text": ""}
+    yield {**head, "choices": [{"index": 0, "finish_reason": "stop", **end}]}
+    if (asked.get("stream_options") or {}).get("include_usage"):
+        yield {**head, "choices": [], "usage": _HEAD["usage"]}
+
+
+def _found(asked: dict[str, Any]) -> Completion:
+    """The specimen's completion that a model `specimen-1` gives."""
+    return COMPLETIONS[int(asked["model"].removeprefix("specimen-"))]
+
+
+def _parted(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A text in pieces of a token each."""
+    (choice,) = whole.pop("choices")
+    count = len(choice["token_ids"])
+    for place in range(count):
+        is_last = place == count - 1
+        piece = {
+            **choice,
+            "text": choice["text"][place : place + 1],
+            "token_ids": choice["token_ids"][place : place + 1],
+            "logprobs": {"token_logprobs": choice["logprobs"]["token_logprobs"][place : place + 1]},
+            "finish_reason": choice["finish_reason"] if is_last else None,
+            "prompt_token_ids": None if place else choice["prompt_token_ids"],
+        }
+        yield {**whole, "usage": None, "choices": [piece]}
+
+
 class _Model(BaseHTTPRequestHandler):
-    """Answers every question alike; one of the model `broken` fails."""
+    """Answers every question alike; the model `broken` fails, `breaks` in the middle, or `hangs` there."""
 
     def do_POST(self) -> None:
         """Answer."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body = json.dumps((_chat if "messages" in asked else _text)(asked)).encode()
+        if asked.get("stream") and asked["model"] != "broken":
+            self._stream(asked)
+            return
+        body = json.dumps(_answer(asked)).encode()
         self.send_response(400 if asked["model"] == "broken" else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def _stream(self, asked: dict[str, Any]) -> None:
+        events = [*map(json.dumps, _pieces(asked)), "[DONE]"]
+        events = events[: 1 if asked["model"] == "hangs" else None]
+        body = "".join(f"data: {event}\n\n" for event in events).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()  # it ends with the connection
+        with suppress(ConnectionError):  # who asked may have left
+            self.wfile.write(body)
+            if asked["model"] == "hangs":
+                _OVER.wait()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -60,10 +149,12 @@ class _Model(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[str]:
     """The address of the model, while it is served."""
+    _OVER.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"
     finally:
+        _OVER.set()
         server.shutdown()
         server.server_close()

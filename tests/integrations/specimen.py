@@ -1,11 +1,13 @@
 """
-Two plays that every integration is shown: what was played, told by hand, and what a recording tells of it.
+What every integration is shown: two plays, or four completions, and what a recording tells of them.
 
 A test gives `PLAYS` to an environment of its library and expects `told(episode)` to be the same.
+Where a model is asked, it has the model answer `COMPLETIONS`, and expects `completed(episode, decode)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 
 import mttp
 
-__all__ = ["PLAYS", "Play", "Turn", "told"]
+__all__ = ["COMPLETIONS", "PLAYS", "Completion", "Play", "Turn", "completed", "told"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,61 @@ PLAYS = (
     ),
 )
 """A play that terminates, and one that is cut off."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a model was asked and answered, a token for each character and one that ends it, and its pay."""
+
+    prompt: str
+    text: str
+    paid: float | None
+    ended: bool
+    """Whether it ended by itself; else it was cut off."""
+    logprobs: tuple[float, ...] | None
+    """One per token; None where nobody knows them."""
+
+
+COMPLETIONS = (
+    Completion("2+2=", "4", 1.0, ended=True, logprobs=(-0.25, -0.5)),
+    Completion("2+2=", "5!", 0.0, ended=True, logprobs=(-2.0, -0.125, -0.0)),
+    Completion("2+2=", "four", None, ended=True, logprobs=(-1.0, -0.5, -0.5, -0.5, -4.0)),
+    Completion("2+2=", "4444", 0.1, ended=False, logprobs=(-0.25, -3.0, -3.5, -3.75)),
+)
+"""One that is right, one that is wrong, one that nobody can tell of, and one that is cut off."""
+
+
+def pay(prompt: str, text: str) -> float | None:
+    """What a completion is paid."""
+    (found,) = (each for each in COMPLETIONS if (each.prompt, each.text) == (prompt, text))
+    return found.paid
+
+
+def encode(completion: Completion) -> list[int]:
+    """Its tokens, for models that have none of their own."""
+    return [*map(ord, completion.text), *([1] if completion.ended else [])]
+
+
+def decode(ids: list[int]) -> str:
+    """Their text."""
+    return "".join(chr(id) for id in ids if id != 1)
+
+
+def completed(episode: mttp.Episode, decode: Callable[[list[int]], str] = decode) -> Completion:
+    """What a recorded episode of one step says was completed, in words and in tokens."""
+    (step,) = episode.steps
+    tokens = step.tokens
+    assert tokens is not None
+    in_tokens = decode(tokens.prompt_ids.tolist()), decode(tokens.ids.tolist())
+    assert in_tokens == (step.observation, step.action)
+    assert (episode.terminated, bool(episode.truncated)) != (True, True)
+    return Completion(
+        prompt=step.observation,
+        text=step.action,
+        paid=None if episode.reward is None else episode.reward.value,
+        ended=bool(episode.terminated),
+        logprobs=None if tokens.logprobs is None else tuple(tokens.logprobs.tolist()),
+    )
 
 
 def told(episode: mttp.Episode) -> Play:

@@ -9,7 +9,18 @@ import pickle
 from typing import Any
 
 import pytest
-from integrations.specimen import PLAYS, Play, only, started, told
+from integrations.specimen import (
+    COMPLETIONS,
+    PLAYS,
+    Completion,
+    Play,
+    completed,
+    encode,
+    only,
+    pay,
+    started,
+    told,
+)
 
 import mttp
 from mttp.errors import InstrumentError
@@ -44,6 +55,27 @@ def test_a_call_of_a_rollout_is_an_episode(session: mttp.Session) -> None:
     episodes = started(session)
     assert list(PLAYS) == [told(episode) for episode in episodes]
     assert {("play", "p", "completed")} == {(e.env, e.policy, e.status) for e in episodes}
+
+
+def test_what_a_rollout_completes_is_what_its_function_is_paid_for(session: mttp.Session) -> None:
+    """
+    The completions that every library is shown, by a loop of one's own.
+    """
+    scored = mttp.instrument(pay, records="reward")
+
+    @mttp.instrument(records="episode")
+    def rollout(found: Completion) -> None:
+        with mttp.step() as step:
+            step.observation(found.prompt)
+            step.action(found.text)
+            step.tokens(encode(found), prompt_ids=[*map(ord, found.prompt)], logprobs=found.logprobs)
+            step.end(terminated=found.ended, truncated=not found.ended)
+        scored(found.prompt, found.text)
+
+    for found in COMPLETIONS:
+        rollout(found)
+
+    assert list(COMPLETIONS) == [completed(episode) for episode in started(session)]
 
 
 def test_arguments_are_the_episode_s_inputs(session: mttp.Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pydantic
 import pytest
 
 openai = pytest.importorskip("openai")
@@ -87,6 +88,27 @@ def test_a_call_outside_a_step_is_a_step(session: mttp.Session, client: Any) -> 
     assert QUESTION == step.observation
     assert {"role": "assistant", "content": "4"} == step.action
     assert 1 == len(step.calls)
+
+
+def test_an_answer_that_is_parsed_is_a_call_too(
+    session: mttp.Session, client: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    """
+    Its action is the message as it came, and what the user makes of that is his.
+    """
+    if not hasattr(client.chat.completions, "parse"):
+        pytest.skip("this version parses elsewhere")
+
+    class Sum(pydantic.RootModel[int]):
+        """What is asked for."""
+
+    with mttp.instrument(client), mttp.episode():
+        answer = client.chat.completions.parse(model="tiny", messages=QUESTION, response_format=Sum)
+
+    (step,) = only(session).steps
+    assert Sum(4) == answer.choices[0].message.parsed
+    assert ({"role": "assistant", "content": "4"}, 2) == (step.action, step.calls[0].output_tokens)
+    assert [] == list(recwarn)
 
 
 def test_texts_can_be_left_out(session: mttp.Session, client: Any) -> None:

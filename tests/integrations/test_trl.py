@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import math
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ trl = pytest.importorskip("trl")
 
 from datasets import Dataset  # noqa: E402 - it comes with TRL
 from integrations import tiny  # noqa: E402 - needs torch
+from integrations.specimen import COMPLETIONS, completed, pay  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer  # noqa: E402
 
 import mttp  # noqa: E402
@@ -705,6 +708,46 @@ def test_a_rollout_functions_own_turns_are_steps(session: mttp.Session, model: s
     assert ([-0.5], [-0.5, -0.5]) == (first.tokens.logprobs.tolist(), second.tokens.logprobs.tolist())  # type: ignore[union-attr]
     assert {"answer", "score"} == set(by_row(session)[0].inputs)
     _together(teacher.batches[0], 0, by_row(session)[0])
+
+
+def test_the_specimen(session: mttp.Session, model: str) -> None:
+    """
+    A completion is what it is for every library, log probabilities included.
+    """
+    places = itertools.cycle(range(len(COMPLETIONS)))
+
+    def rollout(prompts: list[str], teacher: Any) -> dict[str, Any]:
+        encode = teacher.processing_class
+        found = [COMPLETIONS[next(places)] for _ in prompts]
+        texts = [each.text + ("<|im_end|>" if each.ended else "") for each in found]
+        return {
+            "prompt_ids": [encode(prompt)["input_ids"] for prompt in prompts],
+            "completion_ids": [encode(text)["input_ids"] for text in texts],
+            "logprobs": [list(each.logprobs) for each in found],
+        }
+
+    def specimen(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
+        return [*map(pay, prompts, completions)]
+
+    teacher = trainer(
+        model,
+        functions=[specimen],
+        data=Dataset.from_list([{"prompt": COMPLETIONS[0].prompt}] * 8),
+        max_steps=1,
+        given={"rollout_func": rollout},
+    )
+    mttp.instrument(teacher)
+
+    teacher.train()
+
+    def decode(ids: list[int]) -> str:
+        return str(tiny.tokenizer().decode(ids, skip_special_tokens=True))
+
+    expected = [
+        replace(each, paid=None if each.paid is None else float(np.float32(each.paid)))
+        for each in (*COMPLETIONS, *COMPLETIONS)
+    ]
+    assert expected == [completed(episode, decode) for episode in by_row(session)]
 
 
 def test_messages_are_kept_as_messages(session: mttp.Session, model: str) -> None:

@@ -7,11 +7,13 @@ import functools
 import inspect
 import logging
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from integrations.fake_trl import GRPOTrainer, RLOOTrainer, Trainer
+from integrations.specimen import COMPLETIONS, completed, pay
 from opentelemetry import context as otel_context
 
 import mttp
@@ -70,6 +72,30 @@ def test_each_completion_is_an_episode(session: mttp.Session) -> None:
         first.policy_version_start,
         first.timing,
     )
+
+
+def test_the_specimen(session: mttp.Session) -> None:
+    """
+    A completion is what it is for every library; TRL's generation tells no log probabilities.
+    """
+
+    def specimen(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
+        return [*map(pay, prompts, completions)]
+
+    script = [found.text + ("." if found.ended else "") for found in COMPLETIONS]
+    rows = [{"prompt": found.prompt} for found in COMPLETIONS]
+    teacher = GRPOTrainer([specimen], script, rows, generations=len(rows))
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    expected = [replace(found, paid=_float32(found.paid), logprobs=None) for found in COMPLETIONS]
+    assert expected == [completed(episode) for episode in by_row(session)]
+
+
+def _float32(value: float | None) -> float | None:
+    """As TRL's tensors have it."""
+    return None if value is None else float(np.float32(value))
 
 
 def exact(completion: str, answer: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from mttp import configuration
 from mttp.codec.plain import scalar_text
+from mttp.livespan import qualified_name
 
 __all__ = ["INTEGRATION_ERROR", "failed", "fault", "guard"]
 
@@ -27,7 +28,10 @@ def fault(kind: str, detail: str) -> None:
 def failed(library: str, what: str, error: BaseException) -> None:
     """Count that a hook of ours raised; whatever its error is, saying so raises nothing."""
     with contextlib.suppress(Exception):
-        fault(INTEGRATION_ERROR, f"{library}: {what}: {scalar_text(error)}")
+        session = configuration.current_session()
+        if session is not None:
+            session.fault(INTEGRATION_ERROR, f"{library}: {what}: {scalar_text(error)}")
+            session.stats.failed(library, qualified_name(error))
 
 
 def guard(library: str, tell: Callable[..., _T], *args: Any, **kwargs: Any) -> _T | None:

@@ -9,16 +9,21 @@ know: token ids and log probabilities, where the server returns them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
+
+from opentelemetry import trace
 
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
 from mttp.integrations.options import Options
+from mttp.integrations.pieces import Gathered
 from mttp.integrations.seams import Handle, Seam
+from mttp.integrations.streams import listen
 from mttp.recorder import OpenCall, OpenStep, current_episode, current_step
 
 try:
@@ -45,10 +50,21 @@ _everything: Client | None = None
 class Client(Handle):
     """The methods that ask a model, of one client or of all, surrounded."""
 
-    def __init__(self, places: list[tuple[str, Any]], options: Options) -> None:
+    def __init__(
+        self, places: Iterable[tuple[str, Any]], options: Options, is_official: Callable[[], bool]
+    ) -> None:
         super().__init__(lambda: None)
         self._options = options
-        self.expect(_LIBRARY, [(label, owner, "create", self._around(owner)) for label, owner in places])
+        self._is_official = is_official
+        self.expect(
+            _LIBRARY,
+            (
+                (f"{label}.{method}", owner, method, self._around(owner))
+                for label, owner in places
+                for method in ("create", "parse")
+                if method == "create" or hasattr(owner, method)  # chats alone, and not of old
+            ),
+        )
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
@@ -64,7 +80,7 @@ class Client(Handle):
             return wrapped(*args, **kwargs)
         with asked.going_on():
             answer = wrapped(*args, **kwargs)
-            guard(_LIBRARY, asked.answered, answer)
+            guard(_LIBRARY, asked.take, answer)
             return answer
 
     async def _create_async(
@@ -75,63 +91,89 @@ class Client(Handle):
             return await wrapped(*args, **kwargs)
         with asked.going_on():
             answer = await wrapped(*args, **kwargs)
-            guard(_LIBRARY, asked.answered, answer)
+            guard(_LIBRARY, asked.take, answer)
             return answer
 
     def _asked(self, given: Mapping[str, Any]) -> _Asked | None:
         """What is recorded of a call; None where nothing is."""
         if not self.attached or _ASKING.get() or is_suppressed() or not current_episode():
             return None
-        return _Asked(given, self._options)
+        return _Asked(given, self._options, is_official=self._is_official())
 
 
 class _Asked:
-    """One call, from the question to the answer."""
+    """One call, from the question to the end of the answer."""
 
-    def __init__(self, given: Mapping[str, Any], options: Options) -> None:
+    def __init__(self, given: Mapping[str, Any], options: Options, *, is_official: bool) -> None:
         self._given = given
         self._options = options
-        self._step: OpenStep = current_step()
-        self._call: OpenCall | None = None
-        self._is_ours = not self._step
-
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        """While the model answers; what is raised goes on, and ends the call in error."""
-        token = _ASKING.set(True)
-        try:
-            with self._in_step(), self._called():
-                yield
-        finally:
-            _ASKING.reset(token)
-
-    def _in_step(self) -> AbstractContextManager[object]:
-        if not self._is_ours:
-            return nullcontext()
-        self._step = current_episode().step()
-        if self._options.observations:
+        self._gathered: Gathered | None = None
+        self._is_ours = not current_step()
+        self._step: OpenStep = current_episode().step() if self._is_ours else current_step()
+        if self._is_ours and options.observations:
             self._step.observation(self._question())
-        return self._step
-
-    @contextmanager
-    def _called(self) -> Iterator[None]:
-        if _is_official_at_work():
-            yield
-            return
-        parameters = {name: self._given[name] for name in _PARAMETERS if _is_stated(self._given.get(name))}
-        if "max_completion_tokens" in parameters:
-            parameters["max_tokens"] = parameters.pop("max_completion_tokens")
-        operation = next((word for name, word in _OPERATIONS.items() if name in self._given), "chat")
-        with self._step.model_call(
-            self._given.get("model"), operation=operation, provider="openai", **parameters
-        ) as self._call:
-            yield
+        self._call: OpenCall | None = None if is_official else self._opened()
 
     def _question(self) -> Any:
         return next((self._given[name] for name in _OPERATIONS if name in self._given), None)
 
-    def answered(self, answer: Any) -> None:
-        """The model answered; a stream has yet to, and of it no more is known than that it began."""
+    def _opened(self) -> OpenCall:
+        parameters = {name: self._given[name] for name in _PARAMETERS if _is_stated(self._given.get(name))}
+        if "max_completion_tokens" in parameters:
+            parameters["max_tokens"] = parameters.pop("max_completion_tokens")
+        operation = next((word for name, word in _OPERATIONS.items() if name in self._given), "chat")
+        return self._step.model_call(
+            self._given.get("model"), operation=operation, provider="openai", **parameters
+        )
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """While the model is asked; what is raised goes on, and ends the call in error."""
+        token = _ASKING.set(True)
+        try:
+            with _within(self._call or self._step):
+                yield
+        except BaseException as error:
+            self.over(error)
+            raise
+        else:
+            if self._gathered is None:
+                self.over()
+        finally:
+            _ASKING.reset(token)
+
+    def take(self, answer: Any) -> None:
+        """The model answered, or begins to: a stream is heard as the user reads it."""
+        stream = _stream(answer)
+        if stream is None:
+            self._answered(answer)
+            return
+        is_async = isinstance(stream, openai.AsyncStream)
+        gathered = Gathered()
+        listen(_LIBRARY, stream, self, iterator="_iterator", is_async=is_async)
+        self._gathered = gathered
+        if self._call is not None:
+            self._call.at_end = partial(guard, _LIBRARY, self._tell)
+
+    def heard(self, piece: Any) -> None:
+        """A piece of a stream."""
+        if self._gathered is not None:
+            self._gathered.add(piece)
+
+    def over(self, error: BaseException | None = None) -> None:
+        """The answer is complete, or as complete as it will be."""
+        guard(_LIBRARY, self._tell)
+        for handle in (self._call, self._step if self._is_ours else None):
+            if handle is not None:
+                handle.__exit__(None if error is None else type(error), error, None)
+
+    def _tell(self) -> None:
+        """Record what a stream said; if its step ends before it does, what it said until then."""
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None and not self._step.ended:
+            self._answered(gathered.answer)
+
+    def _answered(self, answer: Any) -> None:
         choices = getattr(answer, "choices", None) or []
         usage = getattr(answer, "usage", None)
         if self._call is not None:
@@ -172,7 +214,26 @@ def _logprobs(choice: Any) -> list[float] | None:
 
 def _said(choice: Any) -> Any:
     message = getattr(choice, "message", None)
-    return message.model_dump(exclude_none=True) if message is not None else getattr(choice, "text", None)
+    if message is None:
+        return getattr(choice, "text", None)
+    if isinstance(message, dict):
+        return message
+    return message.model_dump(exclude_none=True, exclude={"parsed"})  # `content` has it as it came
+
+
+def _stream(answer: Any) -> Any:
+    """The stream that an answer is, or that OpenTelemetry's own instrumentation put something around."""
+    for found in (getattr(answer, "__wrapped__", None), getattr(answer, "stream", None), answer):
+        if issubclass(type(found), (openai.Stream, openai.AsyncStream)):
+            return found
+    return None
+
+
+def _within(handle: OpenCall | OpenStep) -> AbstractContextManager[object]:
+    """A block whose spans are children of what goes on after it."""
+    if not handle:
+        return nullcontext()
+    return trace.use_span(handle.span, record_exception=False, set_status_on_exception=False)
 
 
 def _is_stated(value: Any) -> bool:
@@ -203,9 +264,11 @@ def attach(target: Any, /, **options: Any) -> Client:
         if options:
             found.handle.use(chosen)
         return found.handle.claim()
+    is_within = _is_official_at_work()  # what is put over its methods later is not called through ours
     return Client(
-        [("chat.completions.create", target.chat.completions), ("completions.create", target.completions)],
+        [("chat.completions", target.chat.completions), ("completions", target.completions)],
         chosen,
+        lambda: is_within,
     )
 
 
@@ -215,8 +278,8 @@ def attach_all(**options: Any) -> Client:
     chosen = Options.of(options)
     if _everything is None or not _everything.attached:
         kinds = (_chat.Completions, _chat.AsyncCompletions, _text.Completions, _text.AsyncCompletions)
-        places = [(f"{kind.__module__}.{kind.__name__}.create", kind) for kind in kinds]
-        _everything = Client(places, chosen)
+        places = [(f"{kind.__module__}.{kind.__name__}", kind) for kind in kinds]
+        _everything = Client(places, chosen, _is_official_at_work)
     elif options:
         _everything.use(chosen)
     return _everything

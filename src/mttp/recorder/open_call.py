@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,6 +20,8 @@ class OpenCall(Handle):
     def __init__(self, host: Host | None, span: LiveSpan | None, call: Call | None = None) -> None:
         super().__init__(host, span)
         self._call = call
+        self.at_end: Callable[[], object] | None = None
+        """Called ahead of the end, whoever ends it: for an answer that is still coming in."""
         self._answer: dict[str, Any] = {}
 
     @quiet
@@ -63,6 +65,8 @@ class OpenCall(Handle):
         end_time: int | None = None,
         **_: Any,
     ) -> None:
+        if self.at_end is not None:
+            self.at_end()
         span = cast(LiveSpan, self._span)
         assert self._call is not None
         span.values |= span.checked(calls.encode, replace(self._call, **self._answer))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from opentelemetry import baggage, trace
@@ -38,8 +38,15 @@ class OpenPart(Remote, OpenEpisode):
 
     TAKES = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
 
-    def __init__(self, host: Host | None, where: Whereabouts | None = None) -> None:
+    def __init__(
+        self,
+        host: Host | None,
+        where: Whereabouts | None = None,
+        *,
+        at_end: Callable[[], object] | None = None,
+    ) -> None:
         self._where = where
+        self._at_end = at_end
         self._step: RemoteStep | None = None
         self._agent: RemoteAgent | None = None
         self._segment_id = ""
@@ -120,6 +127,8 @@ class OpenPart(Remote, OpenEpisode):
             self.segment.host.left(self)
             span.values[a.SEGMENT_SPAN_COUNT] = self.segment.spans + 1
         span.end(end_time)
+        if self._at_end is not None:
+            self._at_end()
 
     def mark(self) -> None:
         """Record that the part was begun, unless that was done or it has ended; called by whoever flushes."""
