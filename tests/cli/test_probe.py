@@ -209,20 +209,49 @@ def test_the_wrong_port_is_said() -> None:
     assert [True] * 3 == [words in one for words, one in zip(advice, said, strict=True)]
 
 
-def test_a_query_api_that_is_absent_is_said() -> None:
+@pytest.mark.parametrize("scheme", ["jaeger", "tempo", "phoenix", "mlflow"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, "text/html", b"<html>404</html>"),
+        (404, "text/plain", b"404 page not found\n"),
+        (404, "application/json", b'{"detail":"Not Found"}'),
+        (405, "text/plain", b"method not allowed"),
+        (400, "text/plain", b'remoteAddr: "x"; unsupported path requested: "/api"'),
+    ],
+    ids=["html", "go", "python", "405", "victoria"],
+)
+def test_a_query_api_that_is_absent_is_said(scheme: str, answer: Answer) -> None:
     """
-    The spans are there; the port is not that of the query API.
+    Where it was looked for, what came back, and what to try, before everything is sent; nothing is lost.
     """
+    taken: list[Asked] = []
 
     def only_receives(asked: Asked) -> Answer:
-        return TAKEN if asked.method == "POST" else (404, "text/html", b"<html>404</html>")
+        if asked.path != "/v1/traces":
+            return answer
+        taken.append(asked)
+        return TAKEN
 
     with serving(only_receives) as place:
-        said = probe(f"http://{place}", "--query", f"jaeger://{place}", "--wait", "0").stdout
-        refused = probe(f"http://{place}", "--query", "jaeger://127.0.0.1:1", code=2).stderr
+        said = probe(f"http://{place}", "--query", f"{scheme}://{place}", code=2).stderr
 
-    assert "the whole span" in said
-    assert "is the store there, and is this the port of its query API?" in refused
+    assert f"http://{place}/" in said
+    assert f"answers {answer[0]}" in said
+    assert "is this the port of the query API?" in said
+    assert 1 == len(taken)
+
+
+def test_a_query_port_where_nobody_is_is_said() -> None:
+    """
+    Before everything is sent, too.
+    """
+    with OtlpReceiver() as receiver:
+        said = probe(receiver.http_address, "--query", "jaeger://127.0.0.1:1", code=2).stderr
+        requests = len(receiver.requests)
+
+    assert "nobody listens there (connection refused); is the store there" in said
+    assert 1 == requests
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from specimen import EVERYTHING
-from stores import Backend, JaegerServer, TempoServer, answered, serving
+from stores import Answer, Asked, Backend, JaegerServer, TempoServer, answered, dripping, redirecting, serving
 
 import mttp
 from mttp import configuration
@@ -78,6 +78,25 @@ def test_the_older_api_of_jaeger_is_read_where_there_is_no_other() -> None:
     assert_same(first.tokens.logprobs, again.tokens.logprobs)
     assert_same(expected.episodes[0].final_observation, found.episodes[0].final_observation)
     assert first.calls[1].error_message == again.calls[1].error_message
+
+
+def test_a_store_without_the_newer_api_may_say_so_in_its_own_way() -> None:
+    """
+    VictoriaTraces answers 400 to a path that it does not have.
+    """
+
+    class Victoria(JaegerServer):
+        def answer(self, asked: Asked) -> Answer:
+            if "/api/v3/" in asked.path:
+                return 400, "text/plain", f"unsupported path requested: {asked.path!r}".encode()
+            return super().answer(asked)
+
+    with serving(Victoria()) as place:
+        expected = sent(place, profile="jaeger")
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    assert len(expected) == len(found)
+    assert "answers by Jaeger's older API only" in found.problems[0].message
 
 
 def test_without_its_profile_jaegers_older_api_can_not_show_nan() -> None:
@@ -269,7 +288,9 @@ def test_nobody_is_there() -> None:
     """
     It says where it looked.
     """
-    with pytest.raises(ReadError, match=r"127\.0\.0\.1:1/api/services: .*refused; is the store there"):
+    with pytest.raises(
+        ReadError, match=r"127\.0\.0\.1:1/api/services: nobody listens there .*; is the store there"
+    ):
         mttp.read("jaeger://127.0.0.1:1")
 
 
@@ -290,6 +311,41 @@ def test_a_port_that_speaks_something_else() -> None:
         with pytest.raises(ReadError, match="is this the port of"):
             mttp.read(f"tempo://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
+
+
+def test_an_answer_that_comes_byte_by_byte_is_left_at_the_timeout() -> None:
+    """
+    The timeout is that of the whole answer.
+    """
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
+    for written in (b"", head):
+        with dripping(written) as place, pytest.raises(ReadError, match=r"no answer within 0\.3 seconds"):
+            mttp.read(f"tempo://{place}?timeout=0.3")
+
+
+def test_a_redirect_is_not_followed() -> None:
+    """
+    Credentials are for the place that they were given for; where it leads is said.
+    """
+    with (
+        serving(elsewhere := TempoServer()) as other,
+        redirecting(f"http://{other}/login") as (place, asked),
+        pytest.raises(ReadError, match=rf"answers 302: .*leads to http://{other}/login: write the address"),
+    ):
+        mttp.read(f"tempo://{place}?headers=authorization=secret")
+
+    assert (["secret"], []) == ([one.headers["authorization"] for one in asked], elsewhere.asked)
+
+
+def test_an_answer_that_breaks_off_is_said() -> None:
+    """
+    With how much of it there was.
+    """
+    with (
+        serving(lambda asked: (200, "application/json\r\nContent-Length: 900", b'{"traces"')) as place,
+        pytest.raises(ReadError, match=r"the answer broke off after 9 bytes"),
+    ):
+        mttp.read(f"tempo://{place}")
 
 
 def test_a_query_that_the_store_refuses_is_repeated() -> None:

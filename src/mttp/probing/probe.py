@@ -80,6 +80,8 @@ class Probe:
             answers.append(self._send(case))
             if len(answers) == 1 and answers[0] != "taken":
                 raise TransportError(f"{self.transport!r} does not take one short text: {answers[0]}")
+            if len(answers) == 1 and self.store is not None:
+                self.store.trace(case.trace_id)  # who can't be asked at all says so before all the rest
         found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
         findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
         profile, helpless = suited(sent, findings, guess=self.transport.profile)
@@ -105,7 +107,6 @@ class Probe:
         """What there is of each trace, once all of it is there or nothing more arrives."""
         if self.store is None:
             return {}
-        self.store.trace(taken[0].trace_id)  # who can't be asked at all says so now
         found = {case.trace_id: _Trace() for case in taken}
         end, quiet = monotonic() + self.wait, monotonic() + self.quiet
         while True:

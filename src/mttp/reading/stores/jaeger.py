@@ -11,7 +11,7 @@ from typing import Any
 from mttp.errors import ReadError
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
-from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.query import Absent, Missing, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES
@@ -73,10 +73,8 @@ class Jaeger(Store):
         }
         try:
             answer = ask(self.address, "/api/v3/traces", query)
-        except Missing as missing:
-            if _IS_THERE in missing.said:
-                return []
-            raise error from None
+        except Missing:
+            return []
         except ReadError:
             raise error from None
         traces: dict[str, list[SpanRecord]] = {}
@@ -120,9 +118,9 @@ class Jaeger(Store):
                 answer = ask(self.address, path)
                 self._found.pop(trace_id, None)
                 return otlp.spans(f"{self.address.url}{path}", answer.get("result", answer))
-            except Missing as missing:
-                if _IS_THERE in missing.said:
-                    return []
+            except Missing:
+                return []
+            except Absent:
                 self._has_newer = False
                 self.losses.append(_OLDER)
         return self._by_older(trace_id)
@@ -148,8 +146,6 @@ class Jaeger(Store):
 
 _ALL_TIME = {"start": 0, "end": 4_102_444_800_000_000}
 """In microseconds, to the year 2100; Jaeger looks two days back otherwise."""
-_IS_THERE = "httpCode"
-"""What a 404 of the newer API has in it, and one of nobody else's."""
 
 
 def _spans(trace: Mapping[str, Any]) -> list[SpanRecord]:

@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from io import BufferedReader
-from socket import SHUT_RDWR, socket
-from typing import Any, ClassVar
+from socket import SHUT_RDWR
+from typing import ClassVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from mttp.errors import SendError, TransportError
 from mttp.messages import Message
 from mttp.transports.options import byte_count, headers, readable, seconds, take
-from mttp.transports.replies import printable, seconds_to_wait
-from mttp.wire.deadlines import Deadline
+from mttp.wire.deadlines import TimelyResponse
+from mttp.wire.replies import printable, seconds_to_wait
 
 __all__ = ["MIST_PATH", "HttpOutlet", "open"]
 
@@ -133,7 +132,7 @@ class HttpOutlet:
                 is_whole = False  # whoever has heard enough may have answered all the same
             else:
                 is_whole = True
-            connection.response_class = partial(_Response, until=until)  # type: ignore[assignment]
+            connection.response_class = partial(TimelyResponse, until=until)  # type: ignore[assignment]
             response = connection.getresponse()
             said = _beginning(response)
         finally:
@@ -178,17 +177,6 @@ class HttpOutlet:
                 f"{self}: no answer within {self._timeout:g} seconds", cause="timeout", may_pass=True
             )
         return SendError(f"{self}: {said}", cause="connection", may_pass=True)
-
-
-class _Response(HTTPResponse):
-    """An answer that must have come by a certain time."""
-
-    def __init__(self, sock: socket, *args: Any, until: float, **options: Any) -> None:
-        super().__init__(sock, *args, **options)
-        deadline = Deadline(sock)
-        deadline.until = until
-        self.fp.close()
-        self.fp = BufferedReader(deadline)
 
 
 def _beginning(response: HTTPResponse) -> bytes:
