@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry.sdk.resources import Resource
 from specimen import EVERYTHING
 from stores import TempoServer, serving
 from typer.testing import CliRunner
@@ -282,6 +283,42 @@ def test_large_texts_go_by_few() -> None:
         push("texts.jsonl", "--to", receiver.http_address, "--content")
 
         assert 5 >= max(request.spans for request in receiver.requests)
+
+
+def test_the_machine_is_not_looked_at_for_each_span(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The resource is that of the recording; the SDK would start two threads for every span to find another.
+    """
+    made: list[object] = []
+    monkeypatch.setattr(Resource, "create", lambda *given: made.append(given))
+
+    push(recording, "--to", receiver.http_address, "--dry-run")
+
+    assert [] == made
+
+
+def test_an_interrupted_push_says_how_far_it_came(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    And goes on from there.
+    """
+
+    def interrupt(seconds: float) -> None:
+        if seconds:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("mttp.pushing.sleep", interrupt)
+    arguments = (recording, "--to", receiver.http_address, "--content")
+
+    said = push(*arguments, "--rate", "5", code=130).stderr
+    document = json.loads(push(*arguments, "--json").stdout)
+
+    assert "interrupted; 5 spans are done with, and the same command goes on from there" in said
+    assert 5 == document["resumed"]
+    assert_all_there(recording, receiver)
 
 
 def test_what_can_t_be_read_is_said(recording: str, receiver: OtlpReceiver) -> None:

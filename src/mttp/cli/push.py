@@ -105,7 +105,15 @@ def push(
     began = time.monotonic()
     with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
         scan = Scan(paths, arrays=True, progress=advance)
-        job.run(scan, done=so_far.get("spans", 0))
+        try:
+            job.run(scan, done=so_far.get("spans", 0))
+        except KeyboardInterrupt:
+            goes_on = "" if dry_run else ", and the same command goes on from there"
+            print(
+                f"mttp: interrupted; {count(job.pushed.spans, 'span')} are done with{goes_on}",
+                file=sys.stderr,
+            )
+            raise
     transport.shutdown()
     if not dry_run:
         noted.remove()
