@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import socket
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from mttp import configuration
 from mttp.errors import ReadError
 from mttp.reading import stores
 from mttp.reading.stores.address import Address
+from mttp.spans import SpanRecord
 from mttp.testing import assert_same
 
 RUN = "a-run"
@@ -97,6 +100,33 @@ def test_a_store_without_the_newer_api_may_say_so_in_its_own_way() -> None:
 
     assert len(expected) == len(found)
     assert "answers by Jaeger's older API only" in found.problems[0].message
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_store_that_keeps_text_alone_gives_numbers_all_the_same(newer: bool) -> None:
+    """
+    VictoriaTraces does, by both of Jaeger's APIs: the convention says what was a number, and it is said.
+    """
+
+    class Victoria(JaegerServer):
+        def kept(self, record: SpanRecord) -> SpanRecord:
+            texts = {
+                key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+                for key, value in record.attributes.items()
+                if not isinstance(value, bytes)
+            }
+            return replace(record, attributes=texts)
+
+    with serving(Victoria(newer=newer)) as place:
+        expected = sent(place, profile="strict").episodes[1]
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    times = [] if newer else ["start_time", "end_time", "steps"]
+    assert_same(expected, found.episodes[1], ignore=times)
+    assert [0.5, 0.5, 0.5] == [step.reward for step in found.episodes[1].steps]
+    assert {"store_loss"} == kinds(found)
+    said = " ".join(problem.message for problem in found.problems)
+    assert ("keeps text alone" in said, "older API only" in said) == (newer, not newer)
 
 
 def test_without_its_profile_jaegers_older_api_can_not_show_nan() -> None:
