@@ -8,6 +8,7 @@ import socket
 import threading
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from specimen import EVERYTHING
@@ -237,6 +238,37 @@ def test_a_summary_and_a_scan_read_stores_too() -> None:
 
     assert (2, 3) == (len(summary), names.count("step") - len(EVERYTHING.steps))
     assert math.isclose(1.5, max(summary.returns))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "run", "asked"),
+    [
+        ("tempo", 'a"b\\', '{ span.mttp.run.id = "a\\"b\\\\" }'),
+        ("tempo", "日本", '{ span.mttp.run.id = "日本" }'),
+        ("mlflow", "plain", "tags.`mttp.run.id` = 'plain'"),
+        ("mlflow", "it's", 'tags.`mttp.run.id` = "it\'s"'),
+        ("phoenix", "42", 'mttp.run.id:"42"'),
+        ("phoenix", "日本", ""),
+    ],
+)
+def test_a_run_is_asked_for_whatever_its_id_looks_like(scheme: str, run: str, asked: str) -> None:
+    """
+    Quotes in it end no text, and a number is none; what Phoenix can't find is looked for here.
+    """
+    questions: list[Asked] = []
+
+    def answer(question: Asked) -> Answer:
+        questions.append(question)
+        attributes = [{"key": "mttp.run.id", "value": {"string_value": "another"}}]
+        return answered({"data": [{"trace_id": "1", "attributes": attributes}] if not asked else []})
+
+    with serving(answer) as place, pytest.raises(ReadError, match="no trace"):
+        mttp.read(f"{scheme}://{place}?{urlencode({'run': run})}")
+
+    (question,) = questions
+    said = json.loads(question.body)["filter"] if question.body else question.query
+    values = [said] if isinstance(said, str) else [said.get(name, [""])[0] for name in ("q", "attribute")]
+    assert asked in values
 
 
 # Addresses.
