@@ -189,13 +189,19 @@ LOSSES: dict[str, tuple[Any, dict[str, str]]] = {
         lambda record: None if record.attributes.get(KEY) == "" else record,
         {"empty text": "lost: the whole span"},
     ),
-    "changes events": (
-        lambda record: replace(record, events=[replace(event, time=1) for event in record.events]),
-        {FRAME: "changed: events came back changed"},
+    "cuts the times of events": (
+        lambda record: replace(
+            record, events=[replace(event, time=event.time - 7) for event in record.events]
+        ),
+        {FRAME: "changed: event time is 7 ns off"},
+    ),
+    "renames events": (
+        lambda record: replace(record, events=[replace(event, name="x") for event in record.events]),
+        {FRAME: "changed: event came back as another"},
     ),
     "forgets attributes of links": (
         lambda record: replace(record, links=[replace(link, attributes={}) for link in record.links]),
-        {FRAME: "changed: links came back changed"},
+        {FRAME: "changed: attributes of the link came back changed"},
     ),
     "keeps a dozen attributes": (
         lambda record: replace(record, attributes=dict(list(record.attributes.items())[:12])),

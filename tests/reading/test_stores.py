@@ -306,6 +306,8 @@ def test_an_address_says_where_and_how() -> None:
         ("jaeger://host?q={}", "unknown option 'q'; known are run, trace, limit"),
         ("tempo://host?limit=many", "option limit='many': expected a number above zero"),
         ("jaeger://host?tags=error", "option tags='error': expected a JSON object"),
+        ("jaeger://host?start=yesterday", "option start='yesterday': expected a number above zero"),
+        ("tempo://host?trace=../x", "option trace='../x': expected ids of traces"),
         ("tempo://host?headers=x", "option headers: expected name=value"),
     ],
 )
@@ -344,6 +346,42 @@ def test_what_is_no_answer_is_said(answer: Any, words: str) -> None:
 
     assert words in str(caught.value)
     assert place in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["jaeger", "tempo", "phoenix", "mlflow"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        "ok",
+        7,
+        None,
+        {"data": [7], "traces": [7]},
+        {"data": [{}], "traces": [{}]},
+        {"data": 7, "traces": 7},
+    ],
+    ids=["list", "text", "number", "null", "numbers", "empty", "no-list"],
+)
+def test_json_of_another_program_is_no_store(scheme: str, document: object) -> None:
+    """
+    It says so, and raises nothing else.
+    """
+    with serving(lambda asked: answered(document)) as place, pytest.raises(ReadError) as caught:
+        mttp.read(f"{scheme}://{place}")
+
+    assert place in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["jaeger", "tempo"])
+@pytest.mark.parametrize("document", [{"trace": 7, "result": 7}, {"trace": {"x": 1}, "result": {"x": 1}}])
+def test_a_trace_that_is_none_is_said(scheme: str, document: object) -> None:
+    """
+    With what came instead.
+    """
+    with serving(lambda asked: answered(document)) as place, pytest.raises(ReadError) as caught:
+        mttp.read(f"{scheme}://{place}?trace=1")
+
+    assert "can't be had" in str(caught.value) or "no traces" in str(caught.value)
 
 
 def test_nobody_is_there() -> None:

@@ -82,19 +82,25 @@ def _frame(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
         before, after = getattr(sent, name), getattr(got, name)
         if len(before) > len(after):
             yield f"{name} are lost"
-        elif before and not all(map(_same_beside, before, after)):
-            yield f"{name} came back changed"
+        else:
+            yield from dict.fromkeys(
+                said for pair in zip(before, after, strict=False) for said in _beside(*pair)
+            )
     if dict(sent.scope.resource).items() - dict(got.scope.resource).items():
         yield "resource is lost"
     if (sent.scope.name, sent.scope.version) != (got.scope.name, got.scope.version):
         yield "scope is lost"
 
 
-def _same_beside(sent: Any, got: Any) -> bool:
-    """Whether an event or a link is the same, whatever a store has added to its attributes."""
-    said = ("name", "time") if isinstance(sent, SpanEvent) else ("trace_id", "span_id")
-    is_same = all(getattr(sent, name) == getattr(got, name) for name in said)
-    return is_same and all(_same(value, got.attributes.get(key)) for key, value in sent.attributes.items())
+def _beside(sent: Any, got: Any) -> Iterator[str]:
+    """What is different of an event or a link, whatever a store has added to its attributes."""
+    what, said = ("event", ("name",)) if isinstance(sent, SpanEvent) else ("link", ("trace_id", "span_id"))
+    if any(getattr(sent, name) != getattr(got, name) for name in said):
+        yield f"{what} came back as another"
+    if what == "event" and sent.time != got.time:
+        yield f"event time is {abs(sent.time - got.time)} ns off"
+    if not all(_same(value, got.attributes.get(key)) for key, value in sent.attributes.items()):
+        yield f"attributes of the {what} came back changed"
 
 
 def _same(sent: Any, got: Any) -> bool:

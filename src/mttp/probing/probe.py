@@ -89,7 +89,7 @@ class Probe:
             if len(answers) == 1 and answers[0] != "taken":
                 raise TransportError(f"{self.transport!r} does not take one short text: {answers[0]}")
             if len(answers) == 1 and self.store is not None:
-                self.store.trace(case.trace_id)  # who can't be asked at all says so before all the rest
+                self.store.asked(case.trace_id)  # who can't be asked at all says so before all the rest
         found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
         findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
         profile, helpless = suited(sent, findings, guess=self.transport.profile)
@@ -142,7 +142,7 @@ class Probe:
     def _trace(self, trace_id: str) -> _Trace:
         assert self.store is not None
         try:
-            return _Trace(self.store.trace(trace_id))
+            return _Trace(self.store.asked(trace_id))
         except ReadError as error:
             return _Trace([], str(error))
 
