@@ -332,10 +332,11 @@ def test_a_wrong_address_is_said(address: str, words: str) -> None:
         ((200, "application/grpc", b"\x00\x01"), "answers 'application/grpc' instead of JSON"),
         ((401, "text/plain", b"no"), "answers 401: no (give credentials"),
         ((429, "text/plain", b"slow"), "answers 429: slow (the store is busy"),
-        ((500, "text/plain", b"broken"), "answers 500: broken"),
+        ((404, "text/plain", b"who knows"), "answers 404: who knows (is this the port of the query API?"),
+        ((500, "text/plain", b"broken"), "answers 500: broken (its own log may say why)"),
         (answered({"traces": []}), "no trace was found by { span.mttp.run.id != nil } in the last 7 days"),
     ],
-    ids=["html", "grpc", "401", "429", "500", "nothing"],
+    ids=["html", "grpc", "401", "429", "404", "500", "nothing"],
 )
 def test_what_is_no_answer_is_said(answer: Any, words: str) -> None:
     """

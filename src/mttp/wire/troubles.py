@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException, IncompleteRead, RemoteDisconnected
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 __all__ = ["Kind", "Trouble", "trouble"]
 
@@ -62,7 +62,9 @@ def _known(error: BaseException, timeout: float) -> Trouble | None:
     if isinstance(error, (RemoteDisconnected, ConnectionError)):
         return Trouble("closed", "the connection was closed without an answer")
     if isinstance(error, IncompleteRead):
-        return Trouble("cut", f"the answer broke off after {len(error.partial):,} bytes")
+        got: Any = error.partial  # bytes, or with urllib3 how many
+        count = got if isinstance(got, int) else len(got)
+        return Trouble("cut", f"the answer broke off after {count:,} bytes")
     if isinstance(error, HTTPException):
         return Trouble("foreign", "what answers there does not speak HTTP")
     if isinstance(error, OSError) and error.strerror:

@@ -24,6 +24,7 @@ _SHOWN = 200
 _BODY_BYTES = 1 << 16
 _PORT = "is this the port of the query API? a path before the API is a part of the address"
 _CREDENTIALS = "give credentials: headers=authorization=Bearer%20…"
+_LOG = "its own log may say why"
 _ADVICE = {
     401: _CREDENTIALS,
     403: _CREDENTIALS,
@@ -129,8 +130,8 @@ def _refused(url: str, error: HTTPError) -> ReadError:
         return ReadError(f"{message} (it leads to {location}: write the address that it leads to)")
     is_absent = error.code in (405, 501) or _knows_no_path(error.code, content)
     if error.code == 404 and not is_absent:
-        return Missing(message)
-    advice = _PORT if is_absent else _ADVICE.get(error.code)
+        return Missing(f"{message} ({_PORT})")
+    advice = _PORT if is_absent else _ADVICE.get(error.code, _LOG if error.code >= 500 else "")
     kind = Absent if is_absent else ReadError
     return kind(f"{message} ({advice})" if advice else message)
 
