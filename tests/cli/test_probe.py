@@ -417,18 +417,6 @@ def test_a_query_api_that_is_absent_is_said(scheme: str, answer: Answer) -> None
     assert 1 == len(taken)
 
 
-def test_what_logs_are_answered_may_break_off() -> None:
-    """
-    As whatever is answered; the rest of the report is there.
-    """
-
-    def answer(asked: Asked) -> Answer:
-        return TAKEN if asked.path == "/v1/traces" else (200, "text/plain\r\nContent-Length: 99", b"tak")
-
-    with serving(answer) as place:
-        assert "the answer broke off after 3 bytes" == probed(f"http://{place}")["logs"]
-
-
 def test_a_query_port_where_nobody_is_is_said() -> None:
     """
     Before everything is sent, too.
