@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
@@ -76,6 +77,46 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+        thread.join()
+
+
+@contextmanager
+def redirecting(to: str) -> Iterator[tuple[str, list[Asked]]]:
+    """A server that sends everybody elsewhere; its host and port, and what it was asked."""
+    asked_for: list[Asked] = []
+
+    def answer(asked: Asked) -> Answer:
+        asked_for.append(asked)
+        return 302, f"text/plain\r\nLocation: {to}", b""
+
+    with serving(answer) as place:
+        yield place, asked_for
+
+
+@contextmanager
+def dripping(written: bytes) -> Iterator[str]:
+    """A server that answers so, then byte by byte for as long as anybody listens."""
+    over = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(written)
+            while not over.wait(0.02):
+                connection.sendall(b" " if written else b"H")
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        over.set()
+        server.shutdown(socket.SHUT_RDWR)
         thread.join()
 
 

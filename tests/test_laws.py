@@ -85,7 +85,6 @@ SIBLINGS = ("transports", "cli")
 SHARED_SIBLINGS = {
     "transports.options",
     "transports.environment",
-    "transports.replies",
     "transports.shrinking",
     "transports.file",
     "cli.output",

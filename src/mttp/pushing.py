@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mttp.codec import blocks
+from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import unpacked
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
@@ -31,6 +32,8 @@ BATCH_SPANS = 512
 """Spans that are handed over at once, at most."""
 BATCH_BYTES = 2 * 2**20
 """What they take, roughly."""
+PAUSE, LONGEST_PAUSE = 0.5, 8.0
+"""Seconds ahead of the first attempt after one that failed, which double, and at most."""
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 
 
@@ -71,11 +74,12 @@ class Push:
     dry: bool = False
     """Whether everything is done but sending."""
     on_trouble: Callable[[str], None] = print
-    """Told once why the receiver takes nothing, when it is tried again."""
+    """Told why the receiver takes nothing when it is tried again, once while it is the same."""
     on_progress: Callable[[Pushed], None] | None = None
     """Told after each batch."""
     pushed: Pushed = field(default_factory=Pushed)
     """What came of it so far."""
+    _told: str = field(default="", init=False, repr=False)
 
     def run(self, records: Iterable[SpanRecord], *, done: int = 0) -> Pushed:
         """
@@ -85,14 +89,18 @@ class Push:
         """
         self.pushed.spans = self.pushed.resumed = done
         began = monotonic()
-        for batch in _batches(islice(self._prepared(records), done, None)):
-            self._send(batch)
-            if self.on_progress is not None:
-                self.on_progress(self.pushed)
+        for batch in _batches(islice(self._prepared(records), done, None), self._batch_spans()):
             if self.rate is not None and not self.dry:
                 due = began + (self.pushed.spans - done) / self.rate
                 sleep(max(due - monotonic(), 0.0))
+            self._send(batch)
+            if self.on_progress is not None:
+                self.on_progress(self.pushed)
         return self.pushed
+
+    def _batch_spans(self) -> int:
+        """The most spans at once: those of a second, where a rate is to be kept."""
+        return BATCH_SPANS if self.rate is None else min(BATCH_SPANS, max(int(self.rate), 1))
 
     def _prepared(self, records: Iterable[SpanRecord]) -> Iterator[Restored]:
         """The spans as they are sent: arrays as arrays, later, without what the receiver does not keep."""
@@ -126,7 +134,7 @@ class Push:
     def _deliver(self, batch: list[Restored]) -> None:
         """Offer the spans until none of them is left."""
         left: list[Any] = list(batch)
-        pause, until = 0.5, monotonic() + self.patience
+        pause, until = PAUSE, monotonic() + self.patience
         while left:
             try:
                 self.transport.export(left)
@@ -134,12 +142,11 @@ class Push:
             except Refused as refused:
                 self._take(refused, len(left))
                 if len(refused.kept) < len(left):
-                    pause, until = 0.5, monotonic() + self.patience
+                    pause, until = PAUSE, monotonic() + self.patience
                 left = list(refused.kept)
                 if left:
-                    wait = pause if refused.retry_after is None else refused.retry_after
-                    self._wait(wait, until, str(refused))
-                    pause = min(2 * pause, 8.0)
+                    self._wait(max(pause, refused.retry_after or 0.0), until, str(refused))
+                    pause = min(2 * pause, LONGEST_PAUSE)
 
     def _take(self, refused: Refused, offered: int) -> None:
         """Count what was turned down; all of the first request means that the rest would be, too."""
@@ -153,10 +160,14 @@ class Push:
 
     def _wait(self, seconds: float, until: float, why: str) -> None:
         if monotonic() + seconds > until:
+            asked = f"; it asks to wait {seconds:,.0f} seconds" if seconds > LONGEST_PAUSE else ""
             raise TransportError(
-                f"{why}; {self.pushed.spans:,} spans are done with, and the same command goes on from there"
+                f"{why}{asked}; it was tried for {self.patience:g} seconds, --patience N tries for longer; "
+                f"{self.pushed.spans:,} spans are done with, and the same command goes on from there"
             )
-        self.on_trouble(f"{why}; trying again")
+        if why != self._told:
+            self.on_trouble(f"{why}; trying again")
+            self._told = why
         sleep(seconds)
 
 
@@ -166,13 +177,13 @@ def _reason(said: str) -> tuple[str, str]:
     return key, "".join("#" if character.isdigit() else character for character in why)
 
 
-def _batches(spans: Iterator[Restored]) -> Iterator[list[Restored]]:
+def _batches(spans: Iterator[Restored], count: int) -> Iterator[list[Restored]]:
     batch: list[Restored] = []
     taken = 0
     for span in spans:
         batch.append(span)
-        taken += sum(getattr(value, "nbytes", 64) for value in span.record.attributes.values())
-        if len(batch) >= BATCH_SPANS or taken >= BATCH_BYTES:
+        taken += wire_bytes(span.record.attributes)
+        if len(batch) >= count or taken >= BATCH_BYTES:
             yield batch
             batch, taken = [], 0
     if batch:
@@ -209,28 +220,41 @@ class State:
     about: Mapping[str, Any]
     """Which push: from where, to where, and of what."""
 
-    def load(self) -> Mapping[str, Any]:
-        """What was noted, if anything was; raises ConfigureError where it is of another push."""
+    def load(self, *, restart: bool = False) -> Mapping[str, Any]:
+        """
+        What was noted, nothing of it where the push begins anew.
+
+        Raises ConfigureError where it is of another push, or the file is somebody else's.
+        """
         try:
-            found = json.loads(self.path.read_text())
+            found = json.loads(self.path.read_bytes())
+            about, so_far = found["about"], dict(found["so_far"])
         except FileNotFoundError:
             return {}
-        except ValueError as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise ConfigureError(
-                f"{self.path} is no state of a push: {error}; --restart replaces it"
+                f"{self.path} is no state of a push; remove it, or name another file with --state"
             ) from error
-        if found.get("about") != json.loads(json.dumps(self.about)):
+        if restart:
+            return {}
+        if about != json.loads(json.dumps(self.about)):
             raise ConfigureError(
                 f"{self.path} is of a push of something else, or what is pushed has changed since; "
                 "--restart begins anew"
             )
-        return dict(found["so_far"])
+        return so_far
 
     def save(self, **so_far: Any) -> None:
-        """Note how far it has come; the file is whole at every moment."""
+        """Note how far it has come, in a file that is whole at every moment; raises ConfigureError."""
         partial = self.path.with_name(f"{self.path.name}.partial")
-        partial.write_text(json.dumps({"about": self.about, "so_far": so_far}))
-        partial.replace(self.path)
+        try:
+            partial.write_text(json.dumps({"about": self.about, "so_far": so_far}))
+            partial.replace(self.path)
+        except OSError as error:
+            raise ConfigureError(
+                f"how far the push has come can't be noted in {self.path}: {error.strerror}; "
+                "--state FILE notes it elsewhere"
+            ) from error
 
     def remove(self) -> None:
         """Forget it: there is nothing left to do."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
@@ -15,13 +16,16 @@ from mttp.spans import SpanRecord
 
 __all__ = ["Restored", "record"]
 
+_NO_RESOURCE = Resource.get_empty()
+"""The SDK would look at the machine for each span that has none."""
+
 
 class Restored(ReadableSpan):
     """A record that was read, as a span that our transports export again."""
 
     def __init__(self, record: SpanRecord) -> None:
         context = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), is_remote=False)
-        super().__init__(record.name, context)
+        super().__init__(record.name, context, resource=_NO_RESOURCE)
         self.record = record
         """All of it: what OpenTelemetry's properties say beyond name and ids is not kept up."""
 

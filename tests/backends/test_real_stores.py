@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from time import monotonic, sleep
+from urllib.parse import urlencode
 
 import pytest
 from specimen import EVERYTHING
@@ -120,3 +121,19 @@ def test_a_probe_finds_what_it_loses(store: Real) -> None:
 
     lost = {finding.case: finding.outcome for finding in report.findings if finding.outcome != "whole"}
     assert (LOST[store.name], store.name) == (lost, report.profile)
+
+
+def test_a_run_is_found_whatever_its_id_looks_like(store: Real) -> None:
+    """
+    A number, a truth, quotes, and what is no ASCII.
+    """
+    ending = ids.run_id()
+    for number, run in enumerate((f"4{int(ending, 16)}", f"it's {ending}", f'"{ending}"', f"日本 {ending}")):
+        session = mttp.configure(store.url, profile=store.name, run_id=run, close_timeout=60)
+        with session, mttp.episode(env=f"odd-{number}"):
+            pass
+        configuration.forget()
+
+        found = arrived(f"{store.query}?{urlencode({'run': run})}", 1)
+
+        assert [f"odd-{number}"] == [episode.env for episode in found]

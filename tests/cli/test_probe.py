@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,7 @@ from mttp.transports.otlp.profiles import PROFILES, Profile
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers here have everything at once: who waits longer waits for nothing."""
-    monkeypatch.setattr("mttp.cli.probe.Probe", partial(Probe, quiet=0.0))
+    monkeypatch.setattr("mttp.cli.probe.Probe", partial(Probe, quiet=0.0, first=0.0))
     monkeypatch.setattr("mttp.probing.probe.PAUSE_SECONDS", 0.0)
     monkeypatch.setattr("mttp.probing.cases.MANY_SPANS", 50)
     monkeypatch.setattr("mttp.probing.cases.LARGE_DOUBLES", 1000)
@@ -107,6 +108,180 @@ def test_a_store_that_keeps_everything_needs_no_profile() -> None:
     assert "unsupported value: NaN" in found["NaN"]
     assert ("jaeger", []) == (report["profile"], report["helpless"])
     assert "not taken: 404 Not Found" == report["logs"]
+
+
+@dataclass
+class LossyServer(JaegerServer):
+    """A store that changes what it keeps, as it is told."""
+
+    change: Callable[[SpanRecord], SpanRecord | None] = lambda record: record
+
+    def kept(self, record: SpanRecord) -> SpanRecord | None:
+        return self.change(record)
+
+
+def changing(which: Callable[[Any], bool], to: Callable[[Any], Any]) -> Callable[[SpanRecord], SpanRecord]:
+    """What changes the values of the cases that are such."""
+
+    def change(record: SpanRecord) -> SpanRecord:
+        value = record.attributes.get(KEY)
+        if KEY not in record.attributes or not which(value):
+            return record
+        return replace(record, attributes={**record.attributes, KEY: to(value)})
+
+    return change
+
+
+def dropping(which: Callable[[Any], bool]) -> Callable[[SpanRecord], SpanRecord]:
+    """What drops the values of the cases that are such."""
+
+    def change(record: SpanRecord) -> SpanRecord:
+        kept = {key: value for key, value in record.attributes.items() if key != KEY or not which(value)}
+        return replace(record, attributes=kept)
+
+    return change
+
+
+def is_list(value: Any, more_than: int = 1) -> bool:
+    """Whether it is a long list."""
+    return isinstance(value, list) and len(value) > more_than
+
+
+FRAME = "kind, status, event, link, times, scope"
+LOSSES: dict[str, tuple[Any, dict[str, str]]] = {
+    "drops infinities": (
+        dropping(lambda value: value == math.inf),
+        {"infinity": f"lost: {KEY} is lost"},
+    ),
+    "drops long arrays": (
+        dropping(lambda value: is_list(value, 1500)),
+        {"10,000 integers": f"lost: {KEY} is lost"},
+    ),
+    "cuts arrays": (
+        changing(lambda value: is_list(value, 1500), lambda value: value[:1500]),
+        {"10,000 integers": "changed: 1,500 of 2,000 elements came back"},
+    ),
+    "turns arrays round": (
+        changing(lambda value: is_list(value, 1500), lambda value: value[::-1]),
+        {"10,000 integers": "changed: came back in another order"},
+    ),
+    "cuts texts": (
+        changing(lambda value: isinstance(value, str) and len(value) > 100_000, lambda value: value[:99]),
+        {"text of 1 MB": "changed: cut to 99 of 1,000,000 bytes"},
+    ),
+    "reads numbers in text": (
+        changing(lambda value: value == "7", int),
+        {"text that is a number": "changed: came back as integer: 7"},
+    ),
+    "has no int64": (
+        changing(lambda value: isinstance(value, int) and value == 2**53 + 1, float),
+        {"integer beyond 2^53": "changed: came back as double: 9007199254740992.0"},
+    ),
+    "makes empty lists null": (
+        changing(lambda value: value == [], lambda value: None),
+        {"empty list": "changed: came back as nothing: None"},
+    ),
+    "loses a step": (
+        lambda record: None if record.attributes.get("mttp.step.index") == 7 else record,
+        {"50 steps": "changed: 1 of 51 spans are lost", "a trace of 6 MB": "changed: 1 of 31 spans are lost"},
+    ),
+    "loses whole traces": (
+        lambda record: None if record.attributes.get(KEY) == "" else record,
+        {"empty text": "lost: the whole span"},
+    ),
+    "cuts the times of events": (
+        lambda record: replace(
+            record, events=[replace(event, time=event.time - 7) for event in record.events]
+        ),
+        {FRAME: "changed: event time is 7 ns off"},
+    ),
+    "renames events": (
+        lambda record: replace(record, events=[replace(event, name="x") for event in record.events]),
+        {FRAME: "changed: event came back as another"},
+    ),
+    "forgets attributes of links": (
+        lambda record: replace(record, links=[replace(link, attributes={}) for link in record.links]),
+        {FRAME: "changed: attributes of the link came back changed"},
+    ),
+    "keeps a dozen attributes": (
+        lambda record: replace(record, attributes=dict(list(record.attributes.items())[:12])),
+        {"200 attributes": "changed: 190 of 202 attributes are lost"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_a_store_does_to_one_kind_of_value_is_said_of_it_alone(name: str) -> None:
+    """
+    Whatever else it is sent arrives whole.
+    """
+    change, expected = LOSSES[name]
+    with serving(LossyServer(change=change)) as place:
+        found = outcomes(probed(f"http://{place}", "--query", f"jaeger://{place}"))
+
+    shown_elsewhere = {"NaN", "infinity"}  # Jaeger's user interface can't
+    assert expected.keys() == found.keys() - (shown_elsewhere - expected.keys())
+    for case, words in expected.items():
+        assert found[case].startswith(words)
+
+
+def test_spans_that_come_back_twice_are_said() -> None:
+    """
+    Counts over them would be wrong.
+    """
+
+    class Doubling(JaegerServer):
+        def take(self, records: list[SpanRecord]) -> Answer:
+            super().take(records)
+            return super().take([one for one in records if one.attributes.get(KEY) == "right"])
+
+    with serving(Doubling()) as place:
+        found = outcomes(probed(f"http://{place}", "--query", f"jaeger://{place}"))
+
+    assert "changed: 1 of 1 spans came back more than once" == found["short text"]
+    assert {"short text", "NaN", "infinity"} == found.keys()
+
+
+def test_what_arrives_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Some stores show nothing for a while, and then part of it.
+    """
+
+    class Late(JaegerServer):
+        looks = 0
+
+        def answer(self, asked: Asked) -> Answer:
+            if asked.path.startswith("/api/v3/traces/"):
+                self.looks += 1
+                if self.looks < 60 or (self.looks < 120 and self.looks % 2):
+                    return answered({"error": {"httpCode": 404, "message": "No traces found"}}, 404)
+            return super().answer(asked)
+
+    monkeypatch.setattr("mttp.cli.probe.Probe", partial(Probe, quiet=10.0, first=10.0))
+    with serving(Late()) as place:
+        found = outcomes(probed(f"http://{place}", "--query", f"jaeger://{place}"))
+
+    assert {"NaN", "infinity"} == found.keys()
+
+
+def test_a_receiver_that_is_busy_for_a_while_refuses_nothing() -> None:
+    """
+    It is tried again when it says so; only one that takes nothing from the start is left at once.
+    """
+
+    class Busy(JaegerServer):
+        requests = 0
+
+        def take(self, records: list[SpanRecord]) -> Answer:
+            self.requests += 1
+            if self.requests % 3 == 2:
+                return 503, "text/plain\r\nRetry-After: 0", b"slower"
+            return super().take(records)
+
+    with serving(Busy()) as place:
+        found = outcomes(probed(f"http://{place}", "--query", f"jaeger://{place}"))
+
+    assert {"NaN", "infinity"} == found.keys()
 
 
 def test_tempo_cuts_texts_and_loses_large_traces_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,20 +384,49 @@ def test_the_wrong_port_is_said() -> None:
     assert [True] * 3 == [words in one for words, one in zip(advice, said, strict=True)]
 
 
-def test_a_query_api_that_is_absent_is_said() -> None:
+@pytest.mark.parametrize("scheme", ["jaeger", "tempo", "phoenix", "mlflow"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, "text/html", b"<html>404</html>"),
+        (404, "text/plain", b"404 page not found\n"),
+        (404, "application/json", b'{"detail":"Not Found"}'),
+        (405, "text/plain", b"method not allowed"),
+        (400, "text/plain", b'remoteAddr: "x"; unsupported path requested: "/api"'),
+    ],
+    ids=["html", "go", "python", "405", "victoria"],
+)
+def test_a_query_api_that_is_absent_is_said(scheme: str, answer: Answer) -> None:
     """
-    The spans are there; the port is not that of the query API.
+    Where it was looked for, what came back, and what to try, before everything is sent; nothing is lost.
     """
+    taken: list[Asked] = []
 
     def only_receives(asked: Asked) -> Answer:
-        return TAKEN if asked.method == "POST" else (404, "text/html", b"<html>404</html>")
+        if asked.path != "/v1/traces":
+            return answer
+        taken.append(asked)
+        return TAKEN
 
     with serving(only_receives) as place:
-        said = probe(f"http://{place}", "--query", f"jaeger://{place}", "--wait", "0").stdout
-        refused = probe(f"http://{place}", "--query", "jaeger://127.0.0.1:1", code=2).stderr
+        said = probe(f"http://{place}", "--query", f"{scheme}://{place}", code=2).stderr
 
-    assert "the whole span" in said
-    assert "is the store there, and is this the port of its query API?" in refused
+    assert f"http://{place}/" in said
+    assert f"answers {answer[0]}" in said
+    assert "is this the port of the query API?" in said
+    assert 1 == len(taken)
+
+
+def test_a_query_port_where_nobody_is_is_said() -> None:
+    """
+    Before everything is sent, too.
+    """
+    with OtlpReceiver() as receiver:
+        said = probe(receiver.http_address, "--query", "jaeger://127.0.0.1:1", code=2).stderr
+        requests = len(receiver.requests)
+
+    assert "nobody listens there (connection refused); is the store there" in said
+    assert 1 == requests
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry.sdk.resources import Resource
 from specimen import EVERYTHING
 from stores import TempoServer, serving
 from typer.testing import CliRunner
@@ -151,10 +153,54 @@ def test_a_state_of_another_push_is_not_taken_for_this_one(recording: str, recei
     arguments = (recording, "--to", receiver.http_address, "--content", "--state", "state")
 
     assert "state is of a push of something else" in push(*arguments, code=2).stderr
-    Path("state").write_text("{")
-    assert "state is no state of a push" in push(*arguments, code=2).stderr
     push(*arguments, "--restart")
     assert_all_there(recording, receiver)
+    assert not Path("state").exists()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"about": {}}', '{"about": {}, "so_far": 7}', "\x00"])
+@pytest.mark.parametrize("restart", [[], ["--restart"]])
+def test_no_file_of_somebody_else_s_is_replaced(
+    recording: str, receiver: OtlpReceiver, content: str, restart: list[str]
+) -> None:
+    """
+    It may be the recording itself, by a slip of the fingers.
+    """
+    Path("state").write_text(content)
+
+    said = push(recording, "--to", receiver.http_address, "--state", "state", *restart, code=2).stderr
+
+    assert "state is no state of a push; remove it, or name another file with --state" in said
+    assert (content, []) == (Path("state").read_text(), receiver.requests)
+
+
+def test_where_nothing_can_be_noted_nothing_is_sent(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    A recording may lie where nobody may write.
+    """
+    said = push(recording, "--to", receiver.http_address, "--state", "nowhere/state", code=2).stderr
+
+    assert (
+        "can't be noted in nowhere/state: No such file or directory; --state FILE notes it elsewhere" in said
+    )
+    assert [] == receiver.requests
+
+
+def test_what_was_turned_down_before_a_break_counts(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The exit code is that of the whole push.
+    """
+    monkeypatch.setattr("mttp.pushing.BATCH_SPANS", 5)
+    receiver.behave(Behaviour(rejected=2, message="too old"), Behaviour(status=503), forever=True)
+    arguments = (recording, "--to", receiver.http_address, "--content", "--patience", "0", "--json")
+    push(*arguments, code=2)
+    receiver.behave()
+
+    document = json.loads(push(*arguments, code=1).stdout)
+
+    assert (5, {"partial_success": 2}) == (document["resumed"], document["lost"])
 
 
 def test_what_one_store_has_can_be_pushed_to_another(recording: str, receiver: OtlpReceiver) -> None:
@@ -191,6 +237,104 @@ def test_a_busy_receiver_is_tried_again(recording: str, receiver: OtlpReceiver) 
     assert "slower" in said
     assert "trying again" in said
     assert_all_there(recording, receiver)
+
+
+def test_what_is_the_trouble_is_told_once(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    However often it is tried again, and not at once again where a receiver asks for that.
+    """
+    slept: list[float] = []
+    monkeypatch.setattr("mttp.pushing.sleep", slept.append)
+    receiver.behave(*[Behaviour(status=429, retry_after=0)] * 5)
+
+    said = push(recording, "--to", receiver.http_address).stderr
+
+    assert 1 == said.count("429")
+    assert [0.5, 1.0, 2.0, 4.0, 8.0] == slept
+
+
+def test_a_receiver_that_asks_for_more_patience_than_there_is_is_said(
+    recording: str, receiver: OtlpReceiver
+) -> None:
+    """
+    With what it asks for, and how to have it.
+    """
+    receiver.behave(Behaviour(status=429, retry_after=600), forever=True)
+
+    said = push(recording, "--to", receiver.http_address, code=2).stderr
+
+    assert "it asks to wait 600 seconds; it was tried for 30 seconds, --patience N tries for longer" in said
+
+
+def test_large_texts_go_by_few() -> None:
+    """
+    Memory is bounded by bytes, not by spans.
+    """
+    with mttp.configure("file://texts.jsonl") as session, mttp.episode() as episode:
+        for _ in range(8):
+            with episode.step() as step:
+                step.observation("x" * 1_000_000)
+    assert session.close()
+    configuration.forget()
+
+    with OtlpReceiver() as receiver:
+        push("texts.jsonl", "--to", receiver.http_address, "--content")
+
+        assert 5 >= max(request.spans for request in receiver.requests)
+
+
+def test_the_machine_is_not_looked_at_for_each_span(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The resource is that of the recording; the SDK would start two threads for every span to find another.
+    """
+    made: list[object] = []
+    monkeypatch.setattr(Resource, "create", lambda *given: made.append(given))
+
+    push(recording, "--to", receiver.http_address, "--dry-run")
+
+    assert [] == made
+
+
+def test_an_interrupted_push_says_how_far_it_came(
+    recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    And goes on from there.
+    """
+
+    def interrupt(seconds: float) -> None:
+        if seconds:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("mttp.pushing.sleep", interrupt)
+    arguments = (recording, "--to", receiver.http_address, "--content")
+
+    said = push(*arguments, "--rate", "5", code=130).stderr
+    document = json.loads(push(*arguments, "--json").stdout)
+
+    assert "interrupted; 5 spans are done with, and the same command goes on from there" in said
+    assert 5 == document["resumed"]
+    assert_all_there(recording, receiver)
+
+
+def test_what_can_t_be_read_is_said(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    A damaged line costs its spans and no others.
+    """
+    lines = Path(recording).read_bytes().splitlines(keepends=True)
+    Path("damaged.jsonl").write_bytes(b"".join([*lines[:1], b'{"resourceSpans": [{"sco\n', *lines[1:]]))
+
+    said = push("damaged.jsonl", "--to", receiver.http_address).stdout
+    document = json.loads(push("damaged.jsonl", "--to", receiver.http_address, "--json").stdout)
+
+    assert "1 problem:" in said
+    assert "damaged.jsonl:2" in said
+    assert ["broken_line"] == [problem["kind"] for problem in document["problems"]]
+    assert 3 == document["traces"]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +404,7 @@ def test_a_rate_slows_it_down(
     recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    It waits for what is due after each batch.
+    It sends what a second may have, and waits for what is due before the next.
     """
     slept: list[float] = []
     monkeypatch.setattr("mttp.pushing.sleep", slept.append)
@@ -268,7 +412,9 @@ def test_a_rate_slows_it_down(
 
     document = json.loads(push(recording, "--to", receiver.http_address, "--rate", "10", "--json").stdout)
 
-    assert [document["spans"] / 10] == slept
+    sizes = [request.spans for request in receiver.requests]
+    assert [float(second) for second in range(math.ceil(document["spans"] / 10))] == slept
+    assert [10] * (document["spans"] // 10) + [document["spans"] % 10] == sizes
 
 
 @pytest.mark.parametrize("profile", [packed, arrays, full])
@@ -294,4 +440,4 @@ def test_a_page_for_people_is_no_receiver() -> None:
     with serving(lambda asked: (200, "text/html; charset=utf-8", b"<html>Welcome</html>")) as place:
         said = push("c.jsonl", "--to", f"http://{place}", code=2).stderr
 
-    assert "Welcome</html> (a page for people: is a proxy or a user interface at that port?)" in said
+    assert "200 OK: Welcome (a page for people: is a proxy or a user interface at that port?)" in said

@@ -108,6 +108,7 @@ class ResourceConversion(Known):
 
 class PrometheusExporter(Known):
     endpoint: str
+    metric_expiration: Duration
     resource_to_telemetry_conversion: ResourceConversion | None = None
 
 
@@ -242,16 +243,22 @@ class Histogram(Known):
 
 class Sum(Known):
     value: str
+    monotonic: Literal[True]  # Prometheus is shown no sums of one request that may fall
 
 
 class SpanMetric(Known):
     name: str
     description: str
     unit: str
+    include_resource_attributes: list[MetricAttribute] = Field(min_length=1)  # otherwise all: one series each
     conditions: list[str]
     attributes: list[MetricAttribute] = []
     histogram: Histogram | None = None
     sum: Sum | None = None
+
+
+class DeltaToCumulative(Known):
+    max_stale: Duration
 
 
 class SignalToMetrics(Known):
@@ -269,7 +276,11 @@ class FileStorage(Known):
 
 KINDS: dict[str, dict[str, type[Known]]] = {
     "receivers": {"otlp": OtlpReceiver, "otlp_json_file": OtlpJsonFileReceiver},
-    "processors": {"memory_limiter": MemoryLimiter, "tail_sampling": TailSampling},
+    "processors": {
+        "memory_limiter": MemoryLimiter,
+        "tail_sampling": TailSampling,
+        "delta_to_cumulative": DeltaToCumulative,
+    },
     "connectors": {"signal_to_metrics": SignalToMetrics},
     "exporters": {
         "otlp_grpc": OtlpGrpcExporter,

@@ -142,7 +142,30 @@ def test_metrics_are_made_before_anything_is_sampled() -> None:
 
     assert "signal_to_metrics" in balancer["service"]["pipelines"]["traces"]["exporters"]
     assert "connectors" not in sampler
-    assert ["memory_limiter"] == list(balancer["processors"])
+    assert ["memory_limiter"] == balancer["service"]["pipelines"]["traces"]["processors"]
+
+
+@pytest.mark.parametrize("name", ["gateway-lb.yaml", "dev/collector.yaml"])
+def test_what_is_made_of_spans_is_added_up_before_prometheus_sees_it(name: str) -> None:
+    """
+    The connector says what one request came to; of such the exporter shows the last, or none.
+    """
+    pipelines = yaml.safe_load((HOME / name).read_text())["service"]["pipelines"]
+
+    assert ["delta_to_cumulative"] == pipelines["metrics/spans"]["processors"]
+    assert ["prometheus"] == pipelines["metrics/spans"]["exporters"]
+
+
+@pytest.mark.parametrize("path", COLLECTORS, ids=relative)
+def test_no_store_is_sent_more_than_it_takes_at_once(path: Path) -> None:
+    """
+    Receivers over gRPC take 4 MiB; ours, which take more, are said to.
+    """
+    exporters = yaml.safe_load(path.read_text())["exporters"]
+
+    for name, exporter in exporters.items():
+        if name.startswith("otlp_grpc"):
+            assert 4 * 2**20 > exporter["sending_queue"]["batch"]["max_size"], name
 
 
 def test_the_development_stack_makes_the_metrics_that_the_gateway_makes() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 import socket
 import threading
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from specimen import EVERYTHING
-from stores import Backend, JaegerServer, TempoServer, answered, serving
+from stores import Answer, Asked, Backend, JaegerServer, TempoServer, answered, dripping, redirecting, serving
 
 import mttp
 from mttp import configuration
 from mttp.errors import ReadError
 from mttp.reading import stores
 from mttp.reading.stores.address import Address
+from mttp.spans import SpanRecord
 from mttp.testing import assert_same
 
 RUN = "a-run"
@@ -78,6 +82,52 @@ def test_the_older_api_of_jaeger_is_read_where_there_is_no_other() -> None:
     assert_same(first.tokens.logprobs, again.tokens.logprobs)
     assert_same(expected.episodes[0].final_observation, found.episodes[0].final_observation)
     assert first.calls[1].error_message == again.calls[1].error_message
+
+
+def test_a_store_without_the_newer_api_may_say_so_in_its_own_way() -> None:
+    """
+    VictoriaTraces answers 400 to a path that it does not have.
+    """
+
+    class Victoria(JaegerServer):
+        def answer(self, asked: Asked) -> Answer:
+            if "/api/v3/" in asked.path:
+                return 400, "text/plain", f"unsupported path requested: {asked.path!r}".encode()
+            return super().answer(asked)
+
+    with serving(Victoria()) as place:
+        expected = sent(place, profile="jaeger")
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    assert len(expected) == len(found)
+    assert "answers by Jaeger's older API only" in found.problems[0].message
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_store_that_keeps_text_alone_gives_numbers_all_the_same(newer: bool) -> None:
+    """
+    VictoriaTraces does, by both of Jaeger's APIs: the convention says what was a number, and it is said.
+    """
+
+    class Victoria(JaegerServer):
+        def kept(self, record: SpanRecord) -> SpanRecord:
+            texts = {
+                key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+                for key, value in record.attributes.items()
+                if not isinstance(value, bytes)
+            }
+            return replace(record, attributes=texts)
+
+    with serving(Victoria(newer=newer)) as place:
+        expected = sent(place, profile="strict").episodes[1]
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    times = [] if newer else ["start_time", "end_time", "steps"]
+    assert_same(expected, found.episodes[1], ignore=times)
+    assert [0.5, 0.5, 0.5] == [step.reward for step in found.episodes[1].steps]
+    assert {"store_loss"} == kinds(found)
+    said = " ".join(problem.message for problem in found.problems)
+    assert ("keeps text alone" in said, "older API only" in said) == (newer, not newer)
 
 
 def test_without_its_profile_jaegers_older_api_can_not_show_nan() -> None:
@@ -190,6 +240,37 @@ def test_a_summary_and_a_scan_read_stores_too() -> None:
     assert math.isclose(1.5, max(summary.returns))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "run", "asked"),
+    [
+        ("tempo", 'a"b\\', '{ span.mttp.run.id = "a\\"b\\\\" }'),
+        ("tempo", "日本", '{ span.mttp.run.id = "日本" }'),
+        ("mlflow", "plain", "tags.`mttp.run.id` = 'plain'"),
+        ("mlflow", "it's", 'tags.`mttp.run.id` = "it\'s"'),
+        ("phoenix", "42", 'mttp.run.id:"42"'),
+        ("phoenix", "日本", ""),
+    ],
+)
+def test_a_run_is_asked_for_whatever_its_id_looks_like(scheme: str, run: str, asked: str) -> None:
+    """
+    Quotes in it end no text, and a number is none; what Phoenix can't find is looked for here.
+    """
+    questions: list[Asked] = []
+
+    def answer(question: Asked) -> Answer:
+        questions.append(question)
+        attributes = [{"key": "mttp.run.id", "value": {"string_value": "another"}}]
+        return answered({"data": [{"trace_id": "1", "attributes": attributes}] if not asked else []})
+
+    with serving(answer) as place, pytest.raises(ReadError, match="no trace"):
+        mttp.read(f"{scheme}://{place}?{urlencode({'run': run})}")
+
+    (question,) = questions
+    said = json.loads(question.body)["filter"] if question.body else question.query
+    values = [said] if isinstance(said, str) else [said.get(name, [""])[0] for name in ("q", "attribute")]
+    assert asked in values
+
+
 # Addresses.
 
 
@@ -225,6 +306,8 @@ def test_an_address_says_where_and_how() -> None:
         ("jaeger://host?q={}", "unknown option 'q'; known are run, trace, limit"),
         ("tempo://host?limit=many", "option limit='many': expected a number above zero"),
         ("jaeger://host?tags=error", "option tags='error': expected a JSON object"),
+        ("jaeger://host?start=yesterday", "option start='yesterday': expected a number above zero"),
+        ("tempo://host?trace=../x", "option trace='../x': expected ids of traces"),
         ("tempo://host?headers=x", "option headers: expected name=value"),
     ],
 )
@@ -249,10 +332,11 @@ def test_a_wrong_address_is_said(address: str, words: str) -> None:
         ((200, "application/grpc", b"\x00\x01"), "answers 'application/grpc' instead of JSON"),
         ((401, "text/plain", b"no"), "answers 401: no (give credentials"),
         ((429, "text/plain", b"slow"), "answers 429: slow (the store is busy"),
-        ((500, "text/plain", b"broken"), "answers 500: broken"),
+        ((404, "text/plain", b"who knows"), "answers 404: who knows (is this the port of the query API?"),
+        ((500, "text/plain", b"broken"), "answers 500: broken (its own log may say why)"),
         (answered({"traces": []}), "no trace was found by { span.mttp.run.id != nil } in the last 7 days"),
     ],
-    ids=["html", "grpc", "401", "429", "500", "nothing"],
+    ids=["html", "grpc", "401", "429", "404", "500", "nothing"],
 )
 def test_what_is_no_answer_is_said(answer: Any, words: str) -> None:
     """
@@ -265,11 +349,49 @@ def test_what_is_no_answer_is_said(answer: Any, words: str) -> None:
     assert place in str(caught.value)
 
 
+@pytest.mark.parametrize("scheme", ["jaeger", "tempo", "phoenix", "mlflow"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        "ok",
+        7,
+        None,
+        {"data": [7], "traces": [7]},
+        {"data": [{}], "traces": [{}]},
+        {"data": 7, "traces": 7},
+    ],
+    ids=["list", "text", "number", "null", "numbers", "empty", "no-list"],
+)
+def test_json_of_another_program_is_no_store(scheme: str, document: object) -> None:
+    """
+    It says so, and raises nothing else.
+    """
+    with serving(lambda asked: answered(document)) as place, pytest.raises(ReadError) as caught:
+        mttp.read(f"{scheme}://{place}")
+
+    assert place in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["jaeger", "tempo"])
+@pytest.mark.parametrize("document", [{"trace": 7, "result": 7}, {"trace": {"x": 1}, "result": {"x": 1}}])
+def test_a_trace_that_is_none_is_said(scheme: str, document: object) -> None:
+    """
+    With what came instead.
+    """
+    with serving(lambda asked: answered(document)) as place, pytest.raises(ReadError) as caught:
+        mttp.read(f"{scheme}://{place}?trace=1")
+
+    assert "can't be had" in str(caught.value) or "no traces" in str(caught.value)
+
+
 def test_nobody_is_there() -> None:
     """
     It says where it looked.
     """
-    with pytest.raises(ReadError, match=r"127\.0\.0\.1:1/api/services: .*refused; is the store there"):
+    with pytest.raises(
+        ReadError, match=r"127\.0\.0\.1:1/api/services: nobody listens there .*; is the store there"
+    ):
         mttp.read("jaeger://127.0.0.1:1")
 
 
@@ -290,6 +412,41 @@ def test_a_port_that_speaks_something_else() -> None:
         with pytest.raises(ReadError, match="is this the port of"):
             mttp.read(f"tempo://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
+
+
+def test_an_answer_that_comes_byte_by_byte_is_left_at_the_timeout() -> None:
+    """
+    The timeout is that of the whole answer.
+    """
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
+    for written in (b"", head):
+        with dripping(written) as place, pytest.raises(ReadError, match=r"no answer within 0\.3 seconds"):
+            mttp.read(f"tempo://{place}?timeout=0.3")
+
+
+def test_a_redirect_is_not_followed() -> None:
+    """
+    Credentials are for the place that they were given for; where it leads is said.
+    """
+    with (
+        serving(elsewhere := TempoServer()) as other,
+        redirecting(f"http://{other}/login") as (place, asked),
+        pytest.raises(ReadError, match=rf"answers 302: .*leads to http://{other}/login: write the address"),
+    ):
+        mttp.read(f"tempo://{place}?headers=authorization=secret")
+
+    assert (["secret"], []) == ([one.headers["authorization"] for one in asked], elsewhere.asked)
+
+
+def test_an_answer_that_breaks_off_is_said() -> None:
+    """
+    With how much of it there was.
+    """
+    with (
+        serving(lambda asked: (200, "application/json\r\nContent-Length: 900", b'{"traces"')) as place,
+        pytest.raises(ReadError, match=r"the answer broke off after 9 bytes"),
+    ):
+        mttp.read(f"tempo://{place}")
 
 
 def test_a_query_that_the_store_refuses_is_repeated() -> None:

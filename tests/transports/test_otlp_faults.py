@@ -13,6 +13,7 @@ from email.utils import formatdate
 import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
+from stores import dripping, redirecting, serving
 
 from mttp import transports
 from mttp.refusal import Rejection
@@ -168,11 +169,62 @@ def test_a_success_is_one_whatever_its_body_holds(receiver: OtlpReceiver, body: 
         assert DELIVERED == outcome(made, SPANS)
 
 
+@pytest.mark.parametrize("kind", ["", "text/plain"])
+def test_a_page_is_one_whatever_it_is_called(kind: str) -> None:
+    """
+    A proxy that says so to everything has taken nothing.
+    """
+    page = b" <!DOCTYPE html><html><style>p {}</style><script>x < 1</script><p>Sign <b>in</b></p></html>"
+    with serving(lambda asked: (200, kind, page)) as place:
+        found = outcome(transports.open(f"http://{place}"), SPANS, message=True)  # type: ignore[arg-type]
+
+    assert lost("not_otlp") == Outcome(False, rejections=found.rejections)
+    assert "200 OK: Sign in (a page for people" in found.message
+
+
+def test_where_a_redirect_leads_is_said() -> None:
+    """
+    It is not followed: what was recorded is for the address that was given.
+    """
+    with redirecting("https://elsewhere.example/v1/traces") as (place, _):
+        found = outcome(transports.open(f"http://{place}"), SPANS, message=True)  # type: ignore[arg-type]
+
+    assert lost("http_302") == Outcome(False, rejections=found.rejections)
+    assert (
+        "(it leads to https://elsewhere.example/v1/traces: write the address that it leads to)"
+        in found.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "does it take OTLP protobuf there?"),
+        (413, "raise its limit, or write profile=strict"),
+        (429, "send less, or later"),
+        (500, "its own log may say why"),
+        (502, "is the receiver behind it running?"),
+        (418, "is it a receiver of OTLP?"),
+    ],
+)
+def test_what_to_try_is_said(receiver: OtlpReceiver, status: int, advice: str) -> None:
+    """
+    Of every answer that is none of those hoped for.
+    """
+    receiver.behave(Behaviour(status=status, message="no thanks"), forever=True)
+    with opened(receiver, "http") as made:
+        found = outcome(made, SPANS, message=True)
+
+    assert f"{status} " in found.message
+    assert "no thanks" in found.message
+    assert advice in found.message
+
+
 def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     And what is neither date nor number is no answer.
     """
-    from mttp.transports.replies import seconds_to_wait
+    from mttp.wire.replies import seconds_to_wait
 
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
 
@@ -184,8 +236,19 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
         "-3",
         "7",
         "",
+        "Fri, 31 Dec 99999 23:59:59 GMT",
     ]
-    assert [30.0, 0.0, None, None, 0.0, 7.0, None] == [seconds_to_wait(text) for text in given]
+    assert [30.0, 0.0, None, None, 0.0, 7.0, None, None] == [seconds_to_wait(text) for text in given]
+
+
+@pytest.mark.parametrize("given", ["99999999999999999999", "1e308", "Wed, 21 Oct 2099 07:28:00 GMT"])
+def test_nobody_waits_for_years(receiver: OtlpReceiver, given: str) -> None:
+    """
+    Whoever asks for that has a wrong clock: an hour at most is waited.
+    """
+    from mttp.wire.replies import seconds_to_wait
+
+    assert 3600.0 == seconds_to_wait(given)
 
 
 def test_retry_info_may_stand_by_itself(receiver: OtlpReceiver) -> None:
@@ -215,6 +278,40 @@ def test_where_nobody_is_everything_is_kept(protocol: str, host: str) -> None:
     made = transports.open(f"{protocol}://{host}", timeout=20)
 
     assert KEPT == outcome(made, SPANS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://127.0.0.1:1", "nobody listens there (connection refused); is a receiver running there"),
+        ("grpc://127.0.0.1:1", "nobody listens there (connection refused); is a receiver running there"),
+        ("http://nowhere.invalid:4318", "the host's name is unknown"),
+        ("grpc://nowhere.invalid:4317", "the host's name is unknown; check the address"),
+    ],
+)
+def test_why_there_is_no_answer_is_said_in_plain_words(address: str, words: str) -> None:
+    """
+    What was tried, what came back and what to try, and nothing of the libraries in between.
+    """
+    found = outcome(transports.open(address, timeout=20), SPANS, message=True)  # type: ignore[arg-type]
+
+    assert found.message.startswith(address)
+    assert words in found.message
+    assert [] == [word for word in ("Pool", "Error", "Errno", "ipv4") if word in found.message]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_how_long_was_waited_is_said(protocol: str) -> None:
+    """
+    As it was asked for, whatever was left of it.
+    """
+    with listener() as server:
+        made = transports.open(f"{protocol}://127.0.0.1:{server.getsockname()[1]}", timeout=0.3)
+
+        found = outcome(made, SPANS, message=True)  # type: ignore[arg-type]
+        made.shutdown()
+
+    assert "no answer within 0.3 seconds; timeout=N waits longer" in found.message
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -265,6 +362,22 @@ def test_a_connection_that_breaks_within_an_answer_had_its_status() -> None:
         assert lost("http_400") == outcome(made, SPANS)
         receiver.behave(Behaviour(status=503, body=b"no", reset=True))
         assert KEPT == outcome(made, SPANS)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [(b"", KEPT), (b"HTTP/1.1 503 No\r\nContent-Length: 5000\r\n\r\n", KEPT)],
+    ids=["head", "body"],
+)
+def test_an_answer_that_comes_byte_by_byte_is_left_at_the_timeout(written: bytes, expected: Outcome) -> None:
+    """
+    The timeout is that of the whole answer; a status that came by then counts.
+    """
+    with dripping(written) as place:
+        made = transports.open(f"http://{place}", timeout=0.3)
+
+        assert expected == outcome(made, SPANS)  # type: ignore[arg-type]
+        made.shutdown()
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x00" * 20, b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 abc\r\n\r\n"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mttp.cli.output import Json, Sources, print_json, progress, receiver
+from mttp.cli.output import Json, Sources, console, print_json, progress, receiver
 from mttp.pushing import Push, Pushed, State, latest
+from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find
+from mttp.report.problems import problem_lines
 from mttp.report.words import count, duration
 from mttp.transports.otlp import OtlpTransport
 
@@ -80,8 +83,12 @@ def push(
     transport = receiver(to, header=header, profile=profile)
     withholding = replace(transport.withholding, content=content)
     noted = State(state or _beside(paths, to), _about(paths, transport, content=content, now=now))
-    so_far = {} if restart or dry_run else noted.load()
+    so_far = {} if dry_run else noted.load(restart=restart)
     shift = so_far.get("shift", time.time_ns() - latest(Scan(paths, arrays=False)) if now else 0)
+
+    def note(pushed: Pushed) -> None:
+        noted.save(spans=pushed.spans, shift=shift, lost=dict(pushed.lost))
+
     job = Push(
         transport=transport,
         withholding=withholding,
@@ -90,12 +97,23 @@ def push(
         patience=patience,
         dry=dry_run,
         on_trouble=lambda said: print(f"mttp: {said}", file=sys.stderr),
-        on_progress=None if dry_run else lambda pushed: noted.save(spans=pushed.spans, shift=shift),
+        on_progress=None if dry_run else note,
+        pushed=Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {}))),
     )
+    if not dry_run:
+        note(job.pushed)  # where that can't be done, nothing is sent
     began = time.monotonic()
     with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
         scan = Scan(paths, arrays=True, progress=advance)
-        job.run(scan, done=so_far.get("spans", 0))
+        try:
+            job.run(scan, done=so_far.get("spans", 0))
+        except KeyboardInterrupt:
+            goes_on = "" if dry_run else ", and the same command goes on from there"
+            print(
+                f"mttp: interrupted; {count(job.pushed.spans, 'span')} are done with{goes_on}",
+                file=sys.stderr,
+            )
+            raise
     transport.shutdown()
     if not dry_run:
         noted.remove()
@@ -103,7 +121,7 @@ def push(
     if json:
         print_json(document | {"problems": scan.problems})
     else:
-        _tell(job, document)
+        _tell(job, document, scan.problems)
     if job.pushed.lost:
         raise typer.Exit(1)
 
@@ -147,7 +165,7 @@ def _document(job: Push, *, dry_run: bool, seconds: float) -> dict[str, Any]:
     }
 
 
-def _tell(job: Push, document: dict[str, Any]) -> None:
+def _tell(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> None:
     pushed = job.pushed
     verb = "would push" if document["dry_run"] else "pushed"
     what = f"{count(pushed.spans - pushed.resumed, 'span')} of {count(len(pushed.traces), 'trace')}"
@@ -161,3 +179,5 @@ def _tell(job: Push, document: dict[str, Any]) -> None:
         print(f"  left out: {item['attribute']} of {count(item['spans'], 'span')} ({item['reason']})")
     for cause, number in pushed.lost.items():
         print(f"  turned down: {count(number, 'span')} ({cause}) {pushed.message}")
+    if problems:
+        console().print("", problem_lines(problems), sep="\n")

@@ -161,11 +161,18 @@ class Delivery:
             what = "were turned down by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
             _log.warning(
-                "mttp: %d spans %s %s%s: %r", len(answer.kept) or count, what, name, rest, answer.error
+                "mttp: %d spans %s %s%s: %s", len(answer.kept) or count, what, name, rest, self._why(answer)
             )
         elif answer.error is None and self._in_trouble:
             self._in_trouble = False
             _log.warning("mttp: writing to %s works again", name)
+
+    def _why(self, answer: _Answer) -> str:
+        """What was raised; of a refusal its words, without the address, which is named already."""
+        error = answer.error
+        return (
+            str(error).removeprefix(f"{self._lane.address}: ") if isinstance(error, Refused) else repr(error)
+        )
 
 
 def _at_most(count: int, rejections: Sequence[Rejection]) -> Iterator[Rejection]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mttp.codec.profiles import arrays
 from mttp.probing.cases import KEY, Case
-from mttp.spans import SpanRecord
+from mttp.spans import SpanEvent, SpanRecord
 from mttp.transports.otlp.profiles import PROFILES
 
 __all__ = ["Finding", "compared", "suited"]
@@ -46,6 +46,8 @@ def compared(case: Case, found: Sequence[SpanRecord]) -> tuple[Literal["whole", 
     if missing:
         return "changed", f"{len(missing):,} of {len(case.spans):,} spans are lost"
     said = [words for span in case.spans for words in _differences(span, by_id[span.span_id])]
+    if len(found) > len(by_id):
+        said.append(f"{len(found) - len(by_id):,} of {len(case.spans):,} spans came back more than once")
     if not said:
         return "whole", ""
     lost = all(words == f"{KEY} is lost" for words in said)
@@ -77,12 +79,28 @@ def _frame(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
             words = f"{abs(before - after)} ns off" if is_time else f"{after!r} instead of {before!r}"
             yield f"{name.replace('_', ' ')} is {words}"
     for name in ("events", "links"):
-        if len(getattr(sent, name)) > len(getattr(got, name)):
+        before, after = getattr(sent, name), getattr(got, name)
+        if len(before) > len(after):
             yield f"{name} are lost"
+        else:
+            yield from dict.fromkeys(
+                said for pair in zip(before, after, strict=False) for said in _beside(*pair)
+            )
     if dict(sent.scope.resource).items() - dict(got.scope.resource).items():
         yield "resource is lost"
-    if sent.scope.name != got.scope.name:
+    if (sent.scope.name, sent.scope.version) != (got.scope.name, got.scope.version):
         yield "scope is lost"
+
+
+def _beside(sent: Any, got: Any) -> Iterator[str]:
+    """What is different of an event or a link, whatever a store has added to its attributes."""
+    what, said = ("event", ("name",)) if isinstance(sent, SpanEvent) else ("link", ("trace_id", "span_id"))
+    if any(getattr(sent, name) != getattr(got, name) for name in said):
+        yield f"{what} came back as another"
+    if what == "event" and sent.time != got.time:
+        yield f"event time is {abs(sent.time - got.time)} ns off"
+    if not all(_same(value, got.attributes.get(key)) for key, value in sent.attributes.items()):
+        yield f"attributes of the {what} came back changed"
 
 
 def _same(sent: Any, got: Any) -> bool:
@@ -102,8 +120,11 @@ def _same(sent: Any, got: Any) -> bool:
 def _change(sent: Any, got: Any) -> str:
     if isinstance(sent, str) and isinstance(got, str) and sent.startswith(got):
         return f"cut to {len(got.encode()):,} of {len(sent.encode()):,} bytes"
-    if isinstance(sent, list) and isinstance(got, (list, tuple)) and len(sent) != len(got):
-        return f"{len(got):,} of {len(sent):,} elements came back"
+    if isinstance(sent, list) and isinstance(got, (list, tuple)):
+        if len(sent) != len(got):
+            return f"{len(got):,} of {len(sent):,} elements came back"
+        if _same(sorted(sent, key=repr), sorted(got, key=repr)):
+            return "came back in another order"
     return f"came back as {_kind(got)}: {_short(got)}"
 
 

@@ -8,6 +8,7 @@ from time import monotonic, sleep, time_ns
 from typing import NamedTuple
 
 import requests
+from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp import ids
 from mttp.errors import ReadError, TransportError
@@ -19,10 +20,13 @@ from mttp.refusal import Refused
 from mttp.spans import SpanRecord
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.settings import TRACES_PATH
+from mttp.wire.troubles import trouble
 
 __all__ = ["Probe", "Report"]
 
 PAUSE_SECONDS = 0.5
+PATIENCE_SECONDS = 60.0
+"""A receiver that is busy is tried again for so long with each case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +66,14 @@ class Probe:
     """Seconds that spans may take to arrive."""
     quiet: float = 15.0
     """What has not arrived after nothing did for so many seconds is lost."""
+    first: float = 90.0
+    """The same of everything: some stores show nothing for the first half minute."""
     on_progress: Callable[[str], None] | None = None
     """Told what is being done."""
     run_id: str = field(default_factory=ids.run_id)
     """The run that the cases are of."""
+    _is_open: bool = field(default=False, init=False)
+    """Whether the receiver has taken anything."""
 
     def run(self) -> Report:
         """
@@ -80,6 +88,8 @@ class Probe:
             answers.append(self._send(case))
             if len(answers) == 1 and answers[0] != "taken":
                 raise TransportError(f"{self.transport!r} does not take one short text: {answers[0]}")
+            if len(answers) == 1 and self.store is not None:
+                self.store.asked(case.trace_id)  # who can't be asked at all says so before all the rest
         found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
         findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
         profile, helpless = suited(sent, findings, guess=self.transport.profile)
@@ -94,20 +104,29 @@ class Probe:
         )
 
     def _send(self, case: Case) -> str:
-        """Send a case as it is; what was answered."""
-        try:
-            self.transport.export([Restored(span) for span in case.spans])
-        except Refused as refused:
-            return str(refused).removeprefix(f"{self.transport!r}: ")
-        return "taken"
+        """Send a case as it is, and again where the receiver is busy; what was answered."""
+        spans: Sequence[ReadableSpan] = [Restored(span) for span in case.spans]
+        end = monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self.transport.export(spans)
+            except Refused as refused:
+                wait = max(refused.retry_after or 0.0, PAUSE_SECONDS)
+                is_final = refused.rejections or not refused.kept or not self._is_open
+                if is_final or monotonic() + wait > end:
+                    return str(refused).removeprefix(f"{self.transport!r}: ")
+                spans = refused.kept
+                sleep(wait)
+            else:
+                self._is_open = True
+                return "taken"
 
     def _read(self, taken: Sequence[Case]) -> dict[str, _Trace]:
         """What there is of each trace, once all of it is there or nothing more arrives."""
         if self.store is None:
             return {}
-        self.store.trace(taken[0].trace_id)  # who can't be asked at all says so now
         found = {case.trace_id: _Trace() for case in taken}
-        end, quiet = monotonic() + self.wait, monotonic() + self.quiet
+        end, quiet = monotonic() + self.wait, monotonic() + self.first
         while True:
             waiting = [case for case in taken if len(found[case.trace_id].spans) < len(case.spans)]
             self._say(f"waiting for {len(waiting)} of {len(taken)} traces")
@@ -123,7 +142,7 @@ class Probe:
     def _trace(self, trace_id: str) -> _Trace:
         assert self.store is not None
         try:
-            return _Trace(self.store.trace(trace_id))
+            return _Trace(self.store.asked(trace_id))
         except ReadError as error:
             return _Trace([], str(error))
 
@@ -147,10 +166,11 @@ class Probe:
             return "not asked over gRPC"
         url = settings.endpoint.removesuffix(TRACES_PATH) + "/v1/logs"
         headers = {**settings.headers, "Content-Type": "application/x-protobuf"}
+        verify = settings.certificate or True
         try:
-            answer = requests.post(url, data=b"", headers=headers, timeout=settings.timeout)
+            answer = requests.post(url, data=b"", headers=headers, timeout=settings.timeout, verify=verify)
         except requests.RequestException as error:
-            return f"no answer: {error}"[:200]
+            return trouble(error, settings.timeout).said
         return "taken" if answer.ok else f"not taken: {answer.status_code} {answer.reason}"
 
     def _say(self, what: str) -> None:

@@ -77,9 +77,6 @@ EXPORTER_SPANS_LOST: Final = "mttp.exporter.spans.lost"
 EXPORTER_BLOCKED_DURATION: Final = "mttp.exporter.blocked.duration"
 """Time for which the caller was held back, in seconds."""
 
-EXPORTER_SPOOL_SIZE: Final = "mttp.exporter.spool.size"
-"""Size on disk of what waits to be delivered, in bytes."""
-
 
 class Instrument(NamedTuple):
     """How a metric is recorded."""
@@ -238,12 +235,6 @@ INSTRUMENTS: Final[dict[str, Instrument]] = {
         unit="s",
         number="double",
         description="Time for which the caller was held back, in seconds.",
-    ),
-    EXPORTER_SPOOL_SIZE: Instrument(
-        kind="updowncounter",
-        unit="By",
-        number="int",
-        description="Size on disk of what waits to be delivered, in bytes.",
     ),
 }
 """The instrument of each metric, by the metric's name."""

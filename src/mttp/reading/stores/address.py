@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
@@ -19,6 +20,7 @@ _OWN = {
     "phoenix": ("project",),
     "mlflow": ("experiment",),
 }
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _COMMON = ("run", "trace", "limit", "timeout", "tls", "headers")
 
 
@@ -57,13 +59,15 @@ class Address:
             if name not in known:
                 raise ReadError(f"{place}: unknown option {name!r}; known are {', '.join(known)}")
         _check_tags(place, options.get("tags", "{}"))
+        for name in ("start", "end"):
+            _number(place, name, options.get(name) or "1", most=1e17)
         port = parts.port or _PORTS[parts.scheme]
         secure = options.get("tls", "false").lower() in ("true", "1", "yes")
         return cls(
             scheme=parts.scheme,
             url=f"{'https' if secure else 'http'}://{_host(parts.hostname)}:{port}{parts.path.rstrip('/')}",
             run=options.get("run") or None,
-            traces=tuple(_trace_ids(options.get("trace", ""))),
+            traces=tuple(_trace_ids(place, options.get("trace", ""))),
             limit=int(_number(place, "limit", options.get("limit", str(_LIMIT)))),
             timeout=_number(place, "timeout", options.get("timeout", "30")),
             headers=_headers(place, options.get("headers", "")),
@@ -100,8 +104,12 @@ def _options(query: str) -> dict[str, str]:
     return {**dict(parse_qsl(query.strip("&"), keep_blank_values=True)), **found}
 
 
-def _trace_ids(given: str) -> list[str]:
-    return [item.strip().lower().zfill(32) for item in given.split(",") if item.strip()]
+def _trace_ids(place: str, given: str) -> list[str]:
+    found = [item.strip().lower().zfill(32) for item in given.split(",") if item.strip()]
+    for trace_id in found:
+        if not _TRACE_ID.fullmatch(trace_id):
+            raise ReadError(f"{place}: option trace={given!r}: expected ids of traces, 32 hex digits each")
+    return found
 
 
 def _check_tags(place: str, given: str) -> None:
@@ -113,12 +121,12 @@ def _check_tags(place: str, given: str) -> None:
         raise ReadError(f'{place}: option tags={given!r}: expected a JSON object, e.g. {{"error":"true"}}')
 
 
-def _number(place: str, name: str, given: str) -> float:
+def _number(place: str, name: str, given: str, *, most: float = 1e9) -> float:
     try:
         number = float(given)
     except ValueError:
         number = 0.0
-    if not 0 < number < 1e9:
+    if not 0 < number < most:
         raise ReadError(f"{place}: option {name}={given!r}: expected a number above zero")
     return number
 

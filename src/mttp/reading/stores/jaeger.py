@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 from mttp.errors import ReadError
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
-from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.query import Absent, Missing, ask
 from mttp.reading.stores.store import Store
+from mttp.reading.stores.texts import typed
 from mttp.semconv import attributes as a
-from mttp.semconv.types import ATTRIBUTE_TYPES
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
 __all__ = ["Jaeger", "open"]
 
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
-_DTYPES = {
-    a.OBSERVATION_VALUE: a.OBSERVATION_DTYPE,
-    a.ACTION_VALUE: a.ACTION_DTYPE,
-    a.EPISODE_FINAL_OBSERVATION_VALUE: a.EPISODE_FINAL_OBSERVATION_DTYPE,
-}
+_TEXTS = (
+    "this store keeps text alone: numbers and arrays of the convention are what they were again, "
+    "others, such as those of metadata, stay text"
+)
 _OLDER = (
     "this store answers by Jaeger's older API only: times are in microseconds, flags are gone, "
     "and so are maps and lists of several kinds, which come as text"
@@ -73,14 +73,12 @@ class Jaeger(Store):
         }
         try:
             answer = ask(self.address, "/api/v3/traces", query)
-        except Missing as missing:
-            if _IS_THERE in missing.said:
-                return []
-            raise error from None
+        except Missing:
+            return []
         except ReadError:
             raise error from None
         traces: dict[str, list[SpanRecord]] = {}
-        for span in otlp.spans(self.address.url, answer.get("result", answer)):
+        for span in self._spans(self.address.url, answer):
             traces.setdefault(span.trace_id, []).append(span)
         self._decoded |= {key: spans for key, spans in traces.items() if self._is_wanted(spans)}
         return list(self._decoded)
@@ -119,13 +117,21 @@ class Jaeger(Store):
                 path = f"/api/v3/traces/{trace_id}"
                 answer = ask(self.address, path)
                 self._found.pop(trace_id, None)
-                return otlp.spans(f"{self.address.url}{path}", answer.get("result", answer))
-            except Missing as missing:
-                if _IS_THERE in missing.said:
-                    return []
+                return self._spans(f"{self.address.url}{path}", answer)
+            except Missing:
+                return []
+            except Absent:
                 self._has_newer = False
                 self.losses.append(_OLDER)
         return self._by_older(trace_id)
+
+    def _spans(self, where: str, answer: Mapping[str, Any]) -> list[SpanRecord]:
+        """The spans of an answer as OTLP, also where the store keeps text alone."""
+        found = otlp.spans(where, answer.get("result", answer))
+        spans = [replace(span, attributes=typed(span.attributes)) for span in found]
+        if _TEXTS not in self.losses and _keeps_text(found):
+            self.losses.append(_TEXTS)
+        return spans
 
     def doubt(self, trace_id: str) -> str:
         """The user interface asks the older API, which has no word for NaN."""
@@ -146,10 +152,14 @@ class Jaeger(Store):
         return [] if found is None else _spans(found)
 
 
+def _keeps_text(spans: Sequence[SpanRecord]) -> bool:
+    """Whether a number of the convention came as text."""
+    return any(type(span.attributes.get(key)) is str for span in spans for key in _NUMBERS)
+
+
+_NUMBERS = (a.EPISODE_STEP_COUNT, a.STEP_INDEX)
 _ALL_TIME = {"start": 0, "end": 4_102_444_800_000_000}
 """In microseconds, to the year 2100; Jaeger looks two days back otherwise."""
-_IS_THERE = "httpCode"
-"""What a 404 of the newer API has in it, and one of nobody else's."""
 
 
 def _spans(trace: Mapping[str, Any]) -> list[SpanRecord]:
@@ -209,8 +219,7 @@ def _event(log: Mapping[str, Any]) -> SpanEvent:
 
 def _values(tags: list[dict[str, Any]] | None) -> dict[str, Any]:
     """Tags by key; text that was an array is one again, where the convention says so."""
-    found = {tag["key"]: _value(tag) for tag in tags or ()}
-    return {key: _array(key, value, found) for key, value in found.items()}
+    return typed({tag["key"]: _value(tag) for tag in tags or ()})
 
 
 def _value(tag: Mapping[str, Any]) -> Any:
@@ -220,13 +229,3 @@ def _value(tag: Mapping[str, Any]) -> Any:
     if kind == "float64":
         return float(value)
     return base64.b64decode(value) if kind == "binary" else value
-
-
-def _array(key: str, value: Any, found: Mapping[str, Any]) -> Any:
-    is_array = ATTRIBUTE_TYPES.get(key, "").endswith("[]") or (key in _DTYPES and _DTYPES[key] in found)
-    if not is_array or not isinstance(value, str) or not value.startswith("["):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:  # it was cut
-        return value

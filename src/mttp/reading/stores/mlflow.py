@@ -36,9 +36,9 @@ class Mlflow(Store):
             "max_results": _PAGE,
         }
         if self.address.run:
-            asked["filter"] = (
-                f"tags.`{a.RUN_ID}` = '{self.address.run}'"  # tags are the resource's attributes
-            )
+            quote = '"' if "'" in self.address.run else "'"
+            # tags are the resource's attributes
+            asked["filter"] = f"tags.`{a.RUN_ID}` = {quote}{self.address.run}{quote}"
         while True:
             answer = ask(self.address, "/api/3.0/mlflow/traces/search", body=asked)
             for trace in answer.get("traces") or ():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mttp.reading.stores import otlp
@@ -28,11 +29,13 @@ class Phoenix(Store):
     def search(self) -> Iterator[str]:
         """By run where that is given, each trace as its first span is met."""
         seen: set[str] = set()
-        of_run = {"attribute": f"{a.RUN_ID}:{self.address.run}"} if self.address.run else {}
+        run = self.address.run or ""
+        # in quotes, since a bare word such as 42 is taken for a number; and it finds nothing but ASCII
+        of_run = {"attribute": f"{a.RUN_ID}:{json.dumps(run)}"} if run and run.isascii() else {}
         for page in self._pages(parent_id="null", **of_run):
             for span in page:
                 trace_id = str(span["trace_id"])
-                if trace_id not in seen:
+                if trace_id not in seen and (not run or of_run or _is_of(run, span)):
                     seen.add(trace_id)
                     yield trace_id
 
@@ -57,3 +60,8 @@ class Phoenix(Store):
             cursor = answer.get("next_cursor")
             if not cursor:
                 return
+
+
+def _is_of(run: str, span: Mapping[str, Any]) -> bool:
+    said = (item["value"] for item in span.get("attributes") or () if item["key"] == a.RUN_ID)
+    return any(value.get("string_value") == run for value in said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mttp.errors import ReadError
 from mttp.reading.stores.address import Address
@@ -33,9 +34,9 @@ class Store(ABC):
         Raises ReadError where the store can't be asked, or has none of them.
         """
         found = failed = 0
-        for trace_id in self.address.traces or self._limited(self.search()):
+        for trace_id in self.address.traces or self._limited(self._searched()):
             try:
-                spans = self.trace(trace_id)
+                spans = self.asked(trace_id)
             except ReadError as error:
                 failed += 1
                 if failed == _FAILURES:  # then it is not about the traces
@@ -48,6 +49,26 @@ class Store(ABC):
                 yield span
         if not found:
             raise ReadError(self.losses[0] if self.losses else f"{self.address}: {self.nothing()}")
+
+    def asked(self, trace_id: str) -> list[SpanRecord]:
+        """As `trace`, which raises ReadError whatever the store answers instead."""
+        with self._understanding():
+            return self.trace(trace_id)
+
+    def _searched(self) -> Iterator[str]:
+        with self._understanding():
+            yield from self.search()
+
+    @contextmanager
+    def _understanding(self) -> Iterator[None]:
+        """What is JSON may still be another program's."""
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            scheme, url = self.address.scheme, self.address.url
+            raise ReadError(
+                f"{url} does not answer as {scheme} does: {error!r}; is another program at that port?"
+            ) from error
 
     def _limited(self, trace_ids: Iterator[str]) -> Iterator[str]:
         count = 0

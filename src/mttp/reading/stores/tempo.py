@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -44,7 +45,9 @@ class Tempo(Store):
         }
 
     def _of_run(self) -> str:
-        wanted = "!= nil" if self.address.run is None else f'= "{self.address.run}"'
+        wanted = (
+            "!= nil" if self.address.run is None else f"= {json.dumps(self.address.run, ensure_ascii=False)}"
+        )
         return f"{{ span.{a.RUN_ID} {wanted} }}"
 
     def trace(self, trace_id: str) -> list[SpanRecord]:

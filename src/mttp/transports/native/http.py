@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from io import BufferedReader
-from socket import SHUT_RDWR, socket
-from typing import Any, ClassVar
+from socket import SHUT_RDWR
+from typing import ClassVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from mttp.errors import SendError, TransportError
 from mttp.messages import Message
 from mttp.transports.options import byte_count, headers, readable, seconds, take
-from mttp.transports.replies import printable, seconds_to_wait
-from mttp.wire.deadlines import Deadline
+from mttp.wire.deadlines import TimelyResponse
+from mttp.wire.replies import printable, seconds_to_wait
+from mttp.wire.troubles import Kind, trouble
 
 __all__ = ["MIST_PATH", "HttpOutlet", "open"]
 
@@ -36,6 +36,18 @@ _ADVICE = {
     404: "check the path, which is /mist for the stack's tools",
     405: "does it receive messages there? the stack's tools do at /mist",
 }
+
+_TLS = "check certificates, and whether the receiver uses TLS: https does, http does not"
+_TROUBLES: dict[Kind, str] = {
+    "name": "check the address",
+    "nobody": "is a receiver running there, and is this its port?",
+    "timeout": "timeout=N waits longer",
+    "untrusted": f"certificate=FILE names whose certificates are trusted; {_TLS}",
+    "no_tls": _TLS,
+    "tls": _TLS,
+    "closed": f"does it receive messages there? {_TLS}",
+}
+_CAUSES: dict[Kind, str] = {"timeout": "timeout", "untrusted": "tls", "no_tls": "tls", "tls": "tls"}
 
 
 class HttpOutlet:
@@ -133,7 +145,7 @@ class HttpOutlet:
                 is_whole = False  # whoever has heard enough may have answered all the same
             else:
                 is_whole = True
-            connection.response_class = partial(_Response, until=until)  # type: ignore[assignment]
+            connection.response_class = partial(TimelyResponse, until=until)  # type: ignore[assignment]
             response = connection.getresponse()
             said = _beginning(response)
         finally:
@@ -169,26 +181,10 @@ class HttpOutlet:
         self._drop()
         if self._closed:
             return SendError(f"{self} is closed", cause="closed")
-        said = printable(str(error).encode()) or type(error).__name__
-        if isinstance(error, ssl.SSLError):
-            advice = "check certificates, and whether the receiver uses TLS: https does, http does not"
-            return SendError(f"{self}: {said} ({advice})", cause="tls", may_pass=True)
-        if isinstance(error, TimeoutError):
-            return SendError(
-                f"{self}: no answer within {self._timeout:g} seconds", cause="timeout", may_pass=True
-            )
-        return SendError(f"{self}: {said}", cause="connection", may_pass=True)
-
-
-class _Response(HTTPResponse):
-    """An answer that must have come by a certain time."""
-
-    def __init__(self, sock: socket, *args: Any, until: float, **options: Any) -> None:
-        super().__init__(sock, *args, **options)
-        deadline = Deadline(sock)
-        deadline.until = until
-        self.fp.close()
-        self.fp = BufferedReader(deadline)
+        found = trouble(error, self._timeout)
+        advice = _TROUBLES.get(found.kind, "does it receive messages there?")
+        cause = _CAUSES.get(found.kind, "connection")
+        return SendError(f"{self}: {found.said}; {advice}", cause=cause, may_pass=True)
 
 
 def _beginning(response: HTTPResponse) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mttp.transports.replies import MESSAGE_CHARACTERS
+from mttp.wire.replies import MESSAGE_CHARACTERS
 
 __all__ = ["Answer", "Sender", "partly"]
 

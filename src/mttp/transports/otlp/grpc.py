@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
-from mttp.transports.replies import MESSAGE_CHARACTERS
+from mttp.wire.replies import LONGEST_WAIT, MESSAGE_CHARACTERS
 
 __all__ = ["GrpcSender"]
 
@@ -36,9 +36,35 @@ _COMPRESSIONS = {
 _ADVICE = {
     grpc.StatusCode.UNAUTHENTICATED: "give credentials as headers",
     grpc.StatusCode.PERMISSION_DENIED: "give credentials as headers",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "it is busy, or limits how much it takes: send less, or later",
+    grpc.StatusCode.UNIMPLEMENTED: "something else than a receiver of traces is there: check the port",
 }
-_SIGNS_OF_HTTP = ("Failed parsing HTTP/2", "http1", "http2 header with status", "Socket closed")
-_SIGNS_OF_TLS = ("SSL", "TLS", "handshake", "certificate")
+_TLS = "check certificates, and whether the receiver uses TLS: grpcs:// does, grpc:// does not"
+_HTTP = "does an HTTP receiver listen there? then write http://, or https:// with TLS"
+_NAME = ("the host's name is unknown", "check the address")
+_TROUBLES = {
+    "Failed parsing HTTP/2": ("what answers there does not speak gRPC", _HTTP),
+    "http1": ("what answers there does not speak gRPC", _HTTP),
+    "http2 header with status": ("what answers there does not speak gRPC", _HTTP),
+    "CERTIFICATE_VERIFY_FAILED": (
+        "its certificate can't be trusted",
+        f"certificate=FILE names whose certificates are trusted; {_TLS}",
+    ),
+    "Hostname Verification": ("its certificate is of another host", f"write the host's own name; {_TLS}"),
+    "WRONG_VERSION_NUMBER": ("what answers there does not speak TLS", _TLS),
+    "Connection refused": (
+        "nobody listens there (connection refused)",
+        "is a receiver running there, and is this its port? OTLP over gRPC is mostly at 4317",
+    ),
+    "lookup failed": _NAME,
+    "DNS resolution failed": _NAME,
+    "Connection reset": ("the connection was closed without an answer", f"{_TLS}; {_HTTP}"),
+    "Socket closed": ("the connection was closed without an answer", f"{_TLS}; {_HTTP}"),
+}
+"""What is wrong and what to try, by what gRPC says among much else."""
+_DEADLINE = "Deadline Exceeded"
+"""What gRPC says itself of a call that took too long; a receiver may say the same of its own."""
+_SIGNS_OF_TLS = ("SSL", "TLS", "Tls", "handshake", "certificate")
 
 
 class GrpcSender:
@@ -71,7 +97,7 @@ class GrpcSender:
             if error.code() is grpc.StatusCode.UNAVAILABLE and not self._closed:
                 exporter.shutdown()  # a new channel tries at once, where the old one would wait its time
                 self._exporter = self._connected()
-            return _refusal(error)
+            return _refusal(error, self._settings.timeout)
         except ValueError as error:  # the channel was closed meanwhile
             return Answer(verdict="again", cause="shutdown", message=str(error))
         found = response.partial_success
@@ -92,10 +118,9 @@ def _credentials(settings: Settings) -> Any:
     return grpc.ssl_channel_credentials(*[Path(path).read_bytes() if path else None for path in paths])
 
 
-def _refusal(error: Any) -> Answer:
+def _refusal(error: Any, timeout: float) -> Answer:
     code, details = error.code(), str(error.details() or "")
-    message = f"{code.name}: {details[:MESSAGE_CHARACTERS]}{_advice(code, details)}"
-    cause = f"grpc_{code.name.lower()}"
+    message, cause = _message(code, details, timeout), f"grpc_{code.name.lower()}"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
         return Answer(verdict="smaller", cause=cause, message=message)
     if code in _AGAIN:
@@ -103,14 +128,16 @@ def _refusal(error: Any) -> Answer:
     return Answer(verdict="never", cause=cause, message=message)
 
 
-def _advice(code: Any, details: str) -> str:
-    if code in _ADVICE:
-        return f" ({_ADVICE[code]})"
-    if any(sign in details for sign in _SIGNS_OF_HTTP):
-        return " (does an HTTP receiver listen there? then write http://, or https:// with TLS)"
-    if any(sign in details for sign in _SIGNS_OF_TLS):
-        return " (check certificates, and whether the receiver uses TLS: grpcs:// does, grpc:// does not)"
-    return ""
+def _message(code: Any, details: str, timeout: float) -> str:
+    """What is wrong, in the receiver's words unless these are gRPC's own, and what to try."""
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and details == _DEADLINE:
+        return f"{code.name}: no answer within {timeout:g} seconds; timeout=N waits longer; {_TLS}; {_HTTP}"
+    if code is grpc.StatusCode.UNAVAILABLE:
+        for sign, (said, advice) in _TROUBLES.items():
+            if sign in details:
+                return f"{code.name}: {said}; {advice}"
+    advice = _ADVICE.get(code, _TLS if any(sign in details for sign in _SIGNS_OF_TLS) else "")
+    return f"{code.name}: {details[:MESSAGE_CHARACTERS]}" + (f" ({advice})" if advice else "")
 
 
 def _retry_after(error: Any) -> float | None:
@@ -124,4 +151,4 @@ def _retry_after(error: Any) -> float | None:
             return None
     else:
         return None
-    return float(found.retry_delay.seconds + found.retry_delay.nanos / 1e9)
+    return min(float(found.retry_delay.seconds + found.retry_delay.nanos / 1e9), LONGEST_WAIT)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import logging
+import math
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from http.client import BadStatusLine, RemoteDisconnected
+from functools import partial
 from typing import Any
 
 import requests
@@ -22,7 +23,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
-from mttp.transports.replies import MESSAGE_CHARACTERS, printable, seconds_to_wait
+from mttp.wire.deadlines import TimelyResponse
+from mttp.wire.replies import MESSAGE_CHARACTERS, is_page, printable, seconds_to_wait
+from mttp.wire.troubles import Kind, trouble
 
 __all__ = ["HttpSender"]
 
@@ -30,13 +33,38 @@ _AGAIN = frozenset({429, 502, 503, 504})
 _TOO_LARGE = 413
 _BODY_BYTES = 1 << 16
 _ADVICE = {
+    400: "does it take OTLP protobuf there? and where it wants TLS, write https://",
     401: "give credentials as headers",
     403: "give credentials as headers",
     404: "check the path, which should end in /v1/traces",
     405: "check port and path: something else than a receiver of traces is there",
+    413: "it takes no request of this size: raise its limit, or write profile=strict, which sends less",
     415: "does it take OTLP protobuf?",
     422: "does it ask for a header? MLflow wants x-mlflow-experiment-id: write profile=mlflow",
+    429: "it is busy, or limits how much it takes: send less, or later",
+    502: "a proxy answers: is the receiver behind it running?",
+    503: "is it starting, or overloaded? a proxy answers so, too, where the receiver behind it is gone",
+    504: "a proxy answers: is the receiver behind it running?",
 }
+_PAGE = "a page for people: is a proxy or a user interface at that port?"
+_REDIRECT = "write the address that it leads to"
+_ADVICE_PLAIN: dict[Kind, str] = {
+    "name": "check the address",
+    "nobody": "is a receiver running there, and is this its port? OTLP over HTTP is mostly at 4318",
+    "timeout": "timeout=N waits longer; is it a receiver of OTLP?",
+    "closed": "does it use TLS? then write https://; does it speak gRPC? then grpc://",
+    "foreign": "does a gRPC receiver listen there? then write grpc://, or grpcs:// with TLS",
+}
+_TLS = "check certificates, and whether the receiver uses TLS: https:// does, http:// does not"
+_ADVICE_SECURE: dict[Kind, str] = _ADVICE_PLAIN | {
+    "timeout": f"timeout=N waits longer; or {_TLS}",
+    "closed": f"is it a receiver of OTLP? {_TLS}",
+    "untrusted": f"certificate=FILE names whose certificates are trusted; {_TLS}",
+    "no_tls": _TLS,
+    "tls": _TLS,
+    "foreign": "does a gRPC receiver listen there? then write grpcs://",
+}
+_CAUSES: dict[Kind, str] = {"timeout": "timeout", "untrusted": "tls", "no_tls": "tls", "tls": "tls"}
 
 
 class HttpSender:
@@ -85,6 +113,43 @@ class _AnsweredError(Exception):
     """The request was not taken; the exporter is not to try it again by itself."""
 
 
+class _Connection(urllib3.connection.HTTPConnection):
+    """A connection whose answer comes whole within the timeout, however slowly a receiver writes it."""
+
+    def getresponse(self) -> Any:
+        until = time.monotonic() + (self.timeout or math.inf)
+        self.response_class = partial(TimelyResponse, until=until)  # type: ignore[assignment]
+        return super().getresponse()
+
+
+class _SecureConnection(_Connection, urllib3.connection.HTTPSConnection):
+    """The same over TLS."""
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Has the session use these connections, through proxies too."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+_POOLS = {"http": _Pool, "https": _SecurePool}
+
+
 class _Session(requests.Session):
     """What the exporter posts with: it puts in the body, and takes down what is answered."""
 
@@ -94,6 +159,8 @@ class _Session(requests.Session):
         self._timeout = settings.timeout
         self._compression = settings.compression
         self._certificate = settings.certificate
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, _Adapter())
 
     def request(self, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]  # ours alone
         """Post the body; raises what the exporter does not take for a reason to wait and try again."""
@@ -104,7 +171,7 @@ class _Session(requests.Session):
             with self._posted(method, url, options) as response:
                 self.answer = _answer(response, self.spans)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            self.answer = _unanswered(error)
+            self.answer = _unanswered(error, self._timeout, secure=url.startswith("https"))
         if self.answer.verdict != "taken":
             raise _AnsweredError(self.answer.message)
         return response
@@ -138,18 +205,26 @@ def _read(response: Any) -> bytes:
 def _answer(response: Any, spans: int) -> Answer:
     status, headers, body = response.status_code, response.headers, _read(response)
     kind = headers.get("content-type", "")
-    if 200 <= status < 300 and "html" not in kind:
+    is_success = 200 <= status < 300
+    is_html = "html" in kind or ("protobuf" not in kind and is_page(body))
+    if is_success and not is_html:
         return _taken(kind, body, spans)
     said = ": ".join(filter(None, (f"{status} {response.reason or ''}".strip(), _words(kind, body))))
-    message = f"{said} ({_ADVICE[status]})" if status in _ADVICE else said
-    cause = f"http_{status}"
-    if status < 300:
-        message += " (a page for people: is a proxy or a user interface at that port?)"
+    advice = _PAGE if is_success else _advice(status, headers.get("location", ""))
+    message, cause = f"{said} ({advice})" if advice else said, f"http_{status}"
+    if is_success:
         return Answer(verdict="never", cause="not_otlp", message=message)
     if status in _AGAIN:
         after = seconds_to_wait(headers.get("retry-after", ""))
         return Answer(verdict="again", cause=cause, message=message, retry_after=after)
     return Answer(verdict="smaller" if status == _TOO_LARGE else "never", cause=cause, message=message)
+
+
+def _advice(status: int, location: str) -> str:
+    """What to try where a request was turned down."""
+    if 300 <= status < 400 and location:
+        return f"it leads to {location[:MESSAGE_CHARACTERS]}: {_REDIRECT}"
+    return _ADVICE.get(status, "its own log may say why" if status >= 500 else "is it a receiver of OTLP?")
 
 
 def _taken(kind: str, body: bytes, spans: int) -> Answer:
@@ -171,28 +246,12 @@ def _words(kind: str, body: bytes) -> str:
     return printable(body)
 
 
-def _unanswered(error: Exception) -> Answer:
+def _unanswered(error: Exception, timeout: float, *, secure: bool) -> Answer:
     """Why there is no answer, and what may be wrong."""
-    message = str(error)[:MESSAGE_CHARACTERS]
-    if isinstance(error, requests.exceptions.SSLError):
-        message += " (check certificates, and whether the receiver uses TLS: https:// does, http:// does not)"
-        return Answer(verdict="again", cause="tls", message=message)
-    if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError)):
-        return Answer(verdict="again", cause="timeout", message=f"no answer in time: {message}")
-    if _is_foreign(error):
-        message += " (does a gRPC receiver listen there? then write grpc://, or grpcs:// with TLS)"
-    return Answer(verdict="again", cause="connection", message=message)
-
-
-def _is_foreign(error: BaseException | None) -> bool:
-    """Whether whoever listens answered in something else than HTTP, or hung up on it."""
-    seen = 0
-    while error is not None and seen < 10:
-        if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
-            return True
-        reasons = [item for item in error.args if isinstance(item, BaseException)]
-        error, seen = (reasons[0] if reasons else error.__cause__ or error.__context__), seen + 1
-    return False
+    found = trouble(error, timeout)
+    advice = (_ADVICE_SECURE if secure else _ADVICE_PLAIN).get(found.kind, "is a receiver of OTLP there?")
+    cause = _CAUSES.get(found.kind, "connection")
+    return Answer(verdict="again", cause=cause, message=f"{found.said}; {advice}")
 
 
 @contextmanager

@@ -1,0 +1,42 @@
+"""What HTTP servers say beside the status."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from email.utils import parsedate_to_datetime
+
+__all__ = ["LONGEST_WAIT", "MESSAGE_CHARACTERS", "is_page", "printable", "seconds_to_wait"]
+
+MESSAGE_CHARACTERS = 300
+"""What is repeated of a server's own words, at most."""
+LONGEST_WAIT = 3600.0
+"""Seconds that a server may ask to wait: who asks for years has a wrong clock, or means no."""
+_PAGE = re.compile(rb"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
+_TAGS = re.compile(r"<(script|style)\b.*?(</\1>|$)|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+def is_page(body: bytes) -> bool:
+    """Whether a body is HTML, which nobody sends to programs."""
+    return _PAGE.match(body) is not None
+
+
+def printable(body: bytes, characters: int = MESSAGE_CHARACTERS) -> str:
+    """The beginning of a body as one line of text; of a page what people read there."""
+    text = body[: 16 * MESSAGE_CHARACTERS].decode("utf-8", "replace")
+    if is_page(body):
+        text = _TAGS.sub(" ", text)
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:characters]
+
+
+def seconds_to_wait(given: str) -> float | None:
+    """What a Retry-After header says, which is a number of seconds or a date; an hour at most."""
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None
