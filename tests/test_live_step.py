@@ -21,6 +21,7 @@ from opentelemetry.trace import Status, StatusCode
 import mttp
 from mttp import clock
 from mttp.livespan import LiveSpan
+from mttp.recorder import trajectory
 from mttp.semconv import attributes as a
 
 IDS, LOGPROBS = list(range(5)), [-0.5, -1.0, -1.5, -2.0, -2.5]
@@ -297,6 +298,46 @@ def test_threads_share_an_episode() -> None:
     assert list(range(2400)) == [step.index for step in read.steps]
     assert (2400, 2400) == (session.stats.steps, session.stats.steps)
     assert session.stats.recorded == session.stats.delivered
+
+
+def test_a_step_that_begins_as_its_episode_ends_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It has taken its index by then: it is counted, and recorded as far as it came.
+    """
+    begin = trajectory.begin
+
+    def late(owner: Any, index: int, start_time: int | None = None) -> Any:
+        step = begin(owner, index, start_time)
+        if index:
+            other = threading.Thread(target=episode.end)
+            other.start()
+            other.join()
+        return step
+
+    monkeypatch.setattr(trajectory, "begin", late)
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            with episode.step() as first:
+                first.reward(1.0)
+            second = episode.step()
+        (read,) = mttp.read(session)
+
+    assert (True, 2, 2, [0, 1]) == (second.ended, read.length, read.step_count, [s.index for s in read.steps])
+
+
+def test_indices_may_be_told_in_between() -> None:
+    """
+    The next step without one follows the highest so far, and all are counted.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            for index in (None, None, 7, None, 3, None):
+                with episode.step(index=index) as step:
+                    step.reward(1.0)
+        (read,) = mttp.read(session)
+
+    assert ([0, 1, 3, 7, 8, 9], 10, 6) == ([s.index for s in read.steps], read.length, read.step_count)
+    assert 6 == session.stats.steps
 
 
 @pytest.mark.parametrize("steps", ["spans", "auto", "packed"])

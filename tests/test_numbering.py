@@ -1,0 +1,39 @@
+"""Numbers that are given out without a lock."""
+
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given as examples
+from hypothesis import strategies as st
+
+from mttp.numbering import given, numbers
+
+
+@examples(st.integers(0, 1 << 62), st.integers(0, 50))
+def test_looking_takes_none(first: int, count: int) -> None:
+    """
+    However often somebody looks, and wherever the numbers begin.
+    """
+    supply = numbers(first)
+    taken = [(next(supply), given(supply), given(supply))[0] for _ in range(count)]
+
+    assert ([first + place for place in range(count)], count) == (taken, given(supply))
+
+
+def test_threads_get_different_numbers() -> None:
+    """
+    Each number is one thread's.
+    """
+    supply = numbers()
+    found: list[list[int]] = [[] for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda kept=kept: kept.extend(next(supply) for _ in range(2000)))
+        for kept in found
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert list(range(16_000)) == sorted(number for kept in found for number in kept)
