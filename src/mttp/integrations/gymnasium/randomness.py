@@ -59,9 +59,12 @@ def digest(base: Any) -> str | None:
     state = getattr(bits, "state", None)
     if state is None:
         return None
-    document = json.dumps(state, sort_keys=True, separators=(",", ":"), default=_listed)
-    return hashlib.sha256(document.encode()).hexdigest()
+    return hashlib.sha256(_document(state).encode()).hexdigest()
 
 
 def _listed(value: Any) -> Any:
     return value.tolist()
+
+
+_document = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_listed).encode
+"""A generator's state as text; `json.dumps` would make an encoder for each."""
