@@ -18,7 +18,7 @@ import msgspec
 from mttp.errors import ReadError
 from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire import otlp_json_messages as messages
-from mttp.wire.otlp_json_arrays import PLACE, Place, cut, numbers
+from mttp.wire.otlp_json_arrays import PLACE, Place, cut, hollowed, numbers
 
 __all__ = ["LineError", "decode_attributes", "decode_line", "decode_spans"]
 
@@ -64,8 +64,8 @@ def decode_line(line: bytes, *, arrays: bool = True) -> list[SpanRecord]:
     Raises LineError when any part of the line that is not left out is wrong.
     """
     decoder = _EVERYTHING if arrays else _SCALARS
-    short, places = cut(line)
-    if places:
+    short, places = cut(line) if arrays else (hollowed(line), [])
+    if short is not line:
         with suppress(*_INVALID, LookupError):  # what is wrong is said of the line as it is
             traces = decoder.decode(short)
             if traces.resource_spans:
