@@ -217,10 +217,10 @@ def _summary(tally: Tally, scan: Scan) -> Summary:
             name: Component(seen.count, seen.mean, seen.min, seen.max)
             for name, seen in sorted(tally.components.items())
         },
-        prompt_tokens=tally.tokens[0],
-        completion_tokens=tally.tokens[1],
-        call_input_tokens=tally.call_tokens[0],
-        call_output_tokens=tally.call_tokens[1],
+        prompt_tokens=tally.counts.tokens[0],
+        completion_tokens=tally.counts.tokens[1],
+        call_input_tokens=tally.counts.call_tokens[0],
+        call_output_tokens=tally.counts.call_tokens[1],
         runs=_runs(tally, scan),
         groups=len(tally.apart[names.GROUP]),
         updates=len(tally.apart[names.UPDATE]),
