@@ -53,7 +53,7 @@ def _lines() -> list[tuple[str, bytes]]:
                         step.tokens(ids=random.integers(0, 150_000, 256), logprobs=logprobs)
         traces: dict[str, list[Any]] = {}
         for record in session.records():
-            if record.name == "step" or record.name.startswith("episode env"):
+            if record.name == "step" or record.name.startswith("episode"):
                 traces.setdefault(record.trace_id, []).append(record)
     return [(trace_id, b"".join(encode_records(records))) for trace_id, records in traces.items()]
 

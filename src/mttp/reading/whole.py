@@ -39,7 +39,7 @@ def shortened(scope: Scope, spans: Sequence[ScalarSpan], *, is_open: IsOpen) -> 
 
 def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended | None:
     """The episode whose spans these are: all of them, each once, and no others; None where it is not so."""
-    if not any(outline.is_root(span.name or "") for span in spans):
+    if not outline.is_root(spans[-1].name or ""):  # which ends last, and is written last
         return None
     episode, counts = Ongoing(), Counts()
     trace_id = ""
@@ -51,7 +51,7 @@ def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended 
             record = as_record(span, scope)
             trace_id, kind, attributes = record.trace_id, outline.kind(record), record.attributes
             episode.add(kind, record)
-        if not outline.is_own(attributes):
+        if not outline.is_own(attributes) or (kind == names.EPISODE and span is not spans[-1]):
             return None
         counts.add(kind, attributes)
     is_whole = episode.ending is not None and len(spans) == len(episode.seen) == episode.ending.span_count
