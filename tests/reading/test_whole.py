@@ -128,6 +128,19 @@ def test_an_episode_that_began_in_another_line_stays_open():
     assert (1, 4) == (len(mttp.summarize(path)), mttp.summarize(path).duplicates)
 
 
+def test_an_episode_in_two_blocks_of_a_line_counts_once():
+    """
+    One that has begun in a block is open for the next.
+    """
+    spans = episode(0)
+    documents = [json.loads(line) for part in (spans[:1], spans, spans) for line in lines(part)]
+    blocks = [block for document in documents for block in document["resourceSpans"]]
+    path = write_bytes("a.jsonl", json.dumps({"resourceSpans": blocks}).encode())
+
+    assert span_by_span(path) == by_summary(path)
+    assert (1, 4) == (len(mttp.summarize(path)), mttp.summarize(path).duplicates)
+
+
 def test_a_line_with_two_roots_counts_span_by_span():
     """
     Which of them counts is not for a line to say.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mttp.codec import outline
@@ -10,29 +10,44 @@ from mttp.reading.ended import Ended, IsOpen
 from mttp.reading.ongoing import Counts, Ongoing
 from mttp.semconv import spans as names
 from mttp.spans import Scope
-from mttp.wire.otlp_json_decode import as_record, scalars, span_id
+from mttp.wire.otlp_json_decode import Block, as_record, scalars, span_id
 from mttp.wire.otlp_json_messages import ScalarSpan
 
 __all__ = ["shortened"]
 
 
-def shortened(scope: Scope, spans: Sequence[ScalarSpan], *, is_open: IsOpen) -> list[Any]:
+def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
     """
-    The spans as records, with one `Ended` in place of all those of an episode that is whole among them.
+    The spans of a line as records, with one `Ended` for all those of an episode that is whole in a block.
 
     Of its steps nothing is looked at but what a summary has a use for.
     An episode that is open already stays as it is.
     """
-    traces: dict[str | None, list[ScalarSpan]] = {}
+    found: list[Any] = []
+    begun: set[str] = set()
+
+    def has_begun(trace_id: str) -> bool:
+        return trace_id in begun or is_open(trace_id)
+
+    for scope, spans in blocks:
+        items = _of_block(scope, spans, has_begun)
+        begun.update(one.trace_id for one in items if not isinstance(one, Ended))
+        found += items
+    return found
+
+
+def _of_block(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> list[Any]:
+    traces: dict[str, list[ScalarSpan]] = {}
     for span in spans:
-        traces.setdefault(span.trace_id, []).append(span)
+        traces.setdefault((span.trace_id or "").lower(), []).append(span)
     whole = {trace_id: _whole(scope, own, is_open) for trace_id, own in traces.items()}
     found: list[Any] = []
     for span in spans:
-        ended = whole[span.trace_id]
+        trace_id = (span.trace_id or "").lower()
+        ended = whole[trace_id]
         if ended is None:
             found.append(as_record(span, scope))
-        elif span is traces[span.trace_id][-1]:
+        elif span is traces[trace_id][-1]:
             found.append(ended)
     return found
 

@@ -21,6 +21,7 @@ from mttp.wire import otlp_json_messages as messages
 from mttp.wire.otlp_json_arrays import PLACE, Place, cut, hollowed, numbers
 
 __all__ = [
+    "Block",
     "LineError",
     "Shorten",
     "as_record",
@@ -31,8 +32,11 @@ __all__ = [
     "span_id",
 ]
 
-Shorten: TypeAlias = Callable[[Scope, Sequence[messages.ScalarSpan]], list[Any]]
-"""What makes of a block's spans, scalars only, what its reader has a use for."""
+Block: TypeAlias = tuple[Scope, Sequence[messages.ScalarSpan]]
+"""Spans of one scope, of which only scalars are wanted."""
+
+Shorten: TypeAlias = Callable[[Iterable[Block]], list[Any]]
+"""What makes of the blocks of a line what its reader has a use for."""
 
 
 class LineError(ReadError):
@@ -91,15 +95,14 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
 
 
 def _records(traces: Any, cut_out: _Cut, *, arrays: bool, shorten: Shorten | None) -> list[SpanRecord]:
-    found: list[SpanRecord] = []
-    for resource_spans in traces.resource_spans or ():
-        for scope_spans in resource_spans.scope_spans or ():
-            scope, spans = _scope(resource_spans, scope_spans, cut_out), scope_spans.spans or ()
-            if shorten is None:
-                found += [_record(span, scope, cut_out, arrays=arrays) for span in spans]
-            else:
-                found += shorten(scope, spans)
-    return found
+    blocks = (
+        (_scope(resource_spans, scope_spans, cut_out), scope_spans.spans or ())
+        for resource_spans in traces.resource_spans or ()
+        for scope_spans in resource_spans.scope_spans or ()
+    )
+    if shorten is not None:
+        return shorten(blocks)
+    return [_record(span, scope, cut_out, arrays=arrays) for scope, spans in blocks for span in spans]
 
 
 def as_record(span: messages.ScalarSpan, scope: Scope) -> SpanRecord:
