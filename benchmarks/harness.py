@@ -198,11 +198,12 @@ def _process(path: Path, arguments: Sequence[str], folder: Path, environment: En
 
 
 def _variables() -> dict[str, str]:
-    """This process's environment without what would configure what is measured."""
+    """This process's environment without what would configure what is measured, or have it compiled anew."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("MTTP_", "OTEL_")) and not name.lower().endswith("_proxy")
+        if not name.startswith(("MTTP_", "OTEL_", "PYTHONDONTWRITEBYTECODE"))
+        and not name.lower().endswith("_proxy")
     }
     if "PYTHONPATH" in kept:  # it is another folder that the process runs in
         kept["PYTHONPATH"] = os.pathsep.join(

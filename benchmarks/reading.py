@@ -53,7 +53,7 @@ def _lines() -> list[tuple[str, bytes]]:
                         step.tokens(ids=random.integers(0, 150_000, 256), logprobs=logprobs)
         traces: dict[str, list[Any]] = {}
         for record in session.records():
-            if record.name == "step" or record.name.startswith("episode env"):
+            if record.name == "step" or record.name.startswith("episode"):
                 traces.setdefault(record.trace_id, []).append(record)
     return [(trace_id, b"".join(encode_records(records))) for trace_id, records in traces.items()]
 
@@ -98,15 +98,10 @@ def _answering(answer: Callable[[], Any]) -> Measure:
 
 def own_groups() -> Any:
     """By the summary."""
-    import numpy as np
-
     import mttp
 
-    summary = mttp.summarize(NATIVE)
-    codes = summary.envs.codes
-    counts, sums = np.bincount(codes), np.bincount(codes, weights=summary.returns)
-    rows = zip(summary.envs.words, counts.tolist(), (sums / counts).tolist(), strict=True)
-    return sorted([word, count, round(mean, 9)] for word, count, mean in rows)
+    found = mttp.summarize(NATIVE).envs.returns()
+    return sorted([word, paid.episodes, round(paid.mean or 0.0, 9)] for word, paid in found.items())
 
 
 SCHEMA = (

@@ -78,7 +78,13 @@ class SpanRecord:
 
 
 Draft: Any = make_dataclass(
-    "Draft", [(item.name, item.type, item) for item in fields(SpanRecord)], slots=True, kw_only=True
+    "Draft",
+    [(item.name, item.type, item) for item in fields(SpanRecord)],
+    slots=True,
+    kw_only=True,
+    repr=False,
+    eq=False,
+    match_args=False,
 )
 """
 A record in the making: readers make millions, and to set each field of a frozen one takes thrice as long.

@@ -10,7 +10,6 @@ import random
 from dataclasses import fields
 from pathlib import Path
 
-import numpy as np
 import pytest
 from reading.traces import episode, foreign, of_version, run, write
 
@@ -202,11 +201,12 @@ def test_little_is_read_alone(recorded: Path, monkeypatch: pytest.MonkeyPatch):
 def summed_up(source: object) -> str:
     """All that a summary says."""
     found = mttp.summarize(source)  # type: ignore[arg-type] - any source
-    said = {
-        item.name: getattr(found, item.name) for item in fields(found) if item.name not in ("runs", "sources")
-    }
+    left = ("columns", "runs", "sources")
+    said = {item.name: getattr(found, item.name) for item in fields(found) if item.name not in left}
     said |= {name: (one.words, one.codes.tolist()) for name, one in said.items() if isinstance(one, Labels)}
-    said |= {name: one.tolist() for name, one in said.items() if isinstance(one, np.ndarray)}
+    said |= {
+        name: getattr(found, name).tolist() for name in ("start_times", "durations", "returns", "lengths")
+    }
     return repr(said | {"runs": len(found.runs)})
 
 

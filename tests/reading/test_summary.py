@@ -16,7 +16,7 @@ from reading.traces import START, episode, foreign, lines, run, span_id, trace_i
 
 import mttp
 from mttp.errors import ReadError
-from mttp.reading.summary import Component, Summary
+from mttp.reading.summary import Component, Returns, Summary
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
@@ -164,6 +164,39 @@ def test_specs_are_told_apart():
     summary = mttp.summarize(write("a.jsonl", spans))
 
     assert {"": 1, "math 1.0": 1} == summary.specs.counts()
+
+
+def test_returns_are_told_by_environment():
+    """
+    Of each word how many episodes have it, the most frequent first, and the mean of their known returns.
+    """
+    paid = {0: ("b", 1.0), 1: ("a", 2.0), 2: ("a", 4.0), 3: ("a", "nothing"), 4: ("c", "nothing")}
+    spans = [
+        span
+        for number, (env, return_) in paid.items()
+        for span in episode(number, **{a.ENV_ID: env, a.EPISODE_RETURN: return_})
+    ]
+    summary = mttp.summarize(write("a.jsonl", spans))
+
+    assert {"a": Returns(3, 3.0), "b": Returns(1, 1.0), "c": Returns(1, None)} == summary.envs.returns()
+    assert ["a", "b", "c"] == list(summary.envs.returns())
+
+
+NUMPY = """
+import sys
+import mttp
+print(mttp.summarize(sys.argv[1]).envs.returns(), "numpy" in sys.modules)
+"""
+
+
+def test_what_needs_no_arrays_needs_no_numpy():
+    """
+    Its import takes as long as reading many megabytes.
+    """
+    command = [sys.executable, "-c", NUMPY, str(write("a.jsonl", episode(0)))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert "False" == done.stdout.split()[-1]
 
 
 def test_duplicates_count_once():

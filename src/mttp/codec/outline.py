@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from mttp.codec import kinds, templates
 from mttp.semconv import attributes as a
@@ -24,6 +25,8 @@ __all__ = [
     "gap",
     "grade",
     "indices",
+    "is_own",
+    "is_root",
     "kind",
     "played",
     "scored",
@@ -107,6 +110,16 @@ def kind(record: SpanRecord) -> str:
     if word in _OF_EPISODES:
         return word
     return CALL if a.GEN_AI_OPERATION_NAME in record.attributes else OTHER
+
+
+def is_root(name: str) -> bool:
+    """Whether a span of that name is an episode's root, if it is ours."""
+    return name.partition(" ")[0] == names.EPISODE
+
+
+def is_own(attributes: Mapping[str, Any]) -> bool:
+    """Whether it is a span of an episode that the process recorded which started it."""
+    return a.RUN_ID in attributes and a.EPISODE_ID in attributes and a.SEGMENT_ID not in attributes
 
 
 def _apart(record: SpanRecord) -> str:
@@ -199,11 +212,13 @@ def scored(record: SpanRecord) -> Scored:
     )
 
 
-def counts(record: SpanRecord) -> tuple[int, int]:
+def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
     """Tokens given and sampled, by a step's token block or a model's own account of a call."""
-    if a.GEN_AI_OPERATION_NAME in record.attributes:
-        return _count(record, a.GEN_AI_USAGE_INPUT_TOKENS), _count(record, a.GEN_AI_USAGE_OUTPUT_TOKENS)
-    return _count(record, a.TOKEN_PROMPT_COUNT), _count(record, a.TOKEN_COUNT)
+    if a.GEN_AI_OPERATION_NAME in attributes:
+        given, sampled = a.GEN_AI_USAGE_INPUT_TOKENS, a.GEN_AI_USAGE_OUTPUT_TOKENS
+    else:
+        given, sampled = a.TOKEN_PROMPT_COUNT, a.TOKEN_COUNT
+    return _number_of(attributes.get(given)), _number_of(attributes.get(sampled))
 
 
 def _scores(record: SpanRecord) -> dict[str, float]:
@@ -237,5 +252,8 @@ def _number(record: SpanRecord, key: str) -> float | None:
 
 
 def _count(record: SpanRecord, key: str) -> int:
-    value = record.attributes.get(key)
+    return _number_of(record.attributes.get(key))
+
+
+def _number_of(value: object) -> int:
     return value if isinstance(value, int) and 0 <= value < 2**63 else 0

@@ -11,26 +11,23 @@ import marshal
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from subprocess import DEVNULL, PIPE, Popen
-from typing import IO, NamedTuple, TypeAlias, cast
+from typing import IO, NamedTuple, cast
 
-from mttp.reading.ended import Ended
+from mttp.reading.ended import Ended, IsOpen
 from mttp.reading.lines import Decoded, decode
 from mttp.reading.sources import is_parquet
 from mttp.reading.worker import Wanted, receive, send, unpack
 from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress, Share, is_compressed, shares
 
-__all__ = ["Crew", "IsOpen", "hire"]
-
-IsOpen: TypeAlias = Callable[[str], bool]
-"""Whether some spans of an episode, by its trace id, were read already, and not all."""
+__all__ = ["Crew", "hire"]
 
 _SHARE = 8 << 20
 _COMPRESSED = 32 << 20

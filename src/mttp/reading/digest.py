@@ -6,13 +6,14 @@ Whoever counts the shares in their order counts what he would have counted of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from mttp.codec import outline, segments
-from mttp.reading.ended import Ended
+from mttp.reading.ended import Ended, IsOpen
 from mttp.reading.lines import Decoded
+from mttp.reading.ongoing import Counts, Ongoing
 from mttp.reading.tally import Tally
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
@@ -29,12 +30,12 @@ class _Kept(NamedTuple):
     record: SpanRecord
 
 
-def digested(lines: Iterable[Decoded]) -> list[Decoded]:
+def digested(decode: Callable[[IsOpen], Iterable[Decoded]]) -> list[Decoded]:
     """The lines with one `Ended` for all spans of an episode that is whole in them."""
     digest, position = _Digest(), 0
     found: list[Decoded] = []
     rows: list[list[tuple[int, Any]]] = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(decode(digest.has_open)):
         found.append(line)
         rows.append([])
         scopes: set[int] = set()
@@ -42,7 +43,10 @@ def digested(lines: Iterable[Decoded]) -> list[Decoded]:
             position += 1
             is_new = id(record.scope) not in scopes  # of a scope one span must stay: it may be a newer one
             scopes.add(id(record.scope))
-            if digest.is_whole_soon(record):
+            if isinstance(record, Ended):
+                digest.note(record)
+                rows[number].append((position, record))
+            elif digest.is_whole_soon(record):
                 ended = digest.take(_Kept(number, position, record))
                 rows[number] += [] if ended is None else [(position, ended)]
             elif is_new or a.RUN_ID in record.attributes:
@@ -88,19 +92,14 @@ class _Digest(Tally):
     def _close(self, trace_id: str, episode: Any) -> None:  # noqa: ARG002 - the tally's own
         self._closed = episode
 
-    def _ended(self, episode: Any, records: Sequence[SpanRecord]) -> Ended:
-        self.tokens[:] = self.call_tokens[:] = (0, 0)
+    def note(self, ended: Ended) -> None:
+        """An episode was whole in a line."""
+        self._finished.add(int(ended.trace_id, 16))
+
+    def _ended(self, episode: Ongoing, records: Sequence[SpanRecord]) -> Ended:
         different = {record.span_id: record for record in reversed(records)}
+        counts = Counts()
         for record in different.values():
-            self._count_tokens(outline.kind(record), record)
-        return Ended(
-            trace_id=records[0].trace_id,
-            spans=len(different),
-            duplicates=len(records) - len(different),
-            tokens=(self.tokens[0], self.tokens[1]),
-            call_tokens=(self.call_tokens[0], self.call_tokens[1]),
-            place=tuple(episode.place),
-            ending=episode.ending,
-            scoring=episode.scoring(),
-            scope=records[-1].scope,
-        )
+            counts.add(outline.kind(record), record.attributes)
+        left_out = len(records) - len(different)
+        return episode.ended(records[0].trace_id, records[-1].scope, counts, duplicates=left_out)

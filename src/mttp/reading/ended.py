@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import outline
 from mttp.spans import Scope
 
-__all__ = ["Ended"]
+__all__ = ["Ended", "IsOpen"]
+
+IsOpen: TypeAlias = Callable[[str], bool]
+"""Whether some spans of an episode, by its trace id, were read already, and not all."""
 
 
 class Ended(NamedTuple):

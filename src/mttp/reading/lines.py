@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mttp.errors import EnvelopeError, ReadError
+from mttp.reading.ended import IsOpen
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File
 from mttp.spans import SpanRecord
-from mttp.wire.otlp_json_decode import LineError, decode_line, decode_spans
+from mttp.wire.otlp_json_decode import LineError, Shorten, decode_line, decode_spans
 from mttp.wire.streams import Cut, Line, Progress, Share, read_lines
 
 __all__ = ["Decoded", "Fault", "decode", "note", "read_blocks"]
@@ -50,10 +52,25 @@ class Decoded(NamedTuple):
 
 
 def decode(
-    path: Path, *, arrays: bool, share: Share | None = None, progress: Progress | None = None
+    path: Path,
+    *,
+    arrays: bool,
+    share: Share | None = None,
+    progress: Progress | None = None,
+    is_open: IsOpen | None = None,
 ) -> Iterator[Decoded]:
-    """The file's lines, or those of a share of it, decoded one by one."""
-    return (_decoded(item, arrays=arrays) for item in read_lines(path, share=share, progress=progress))
+    """
+    The file's lines, or those of a share of it, decoded one by one.
+
+    With `is_open`, which is asked line by line, episodes that are whole in a line are one `Ended`.
+    """
+    shorten: Shorten | None = None
+    if is_open is not None:
+        from mttp.reading.whole import shortened  # which only a summary has a use for
+
+        shorten = partial(shortened, is_open=is_open)
+    items = read_lines(path, share=share, progress=progress)
+    return (_decoded(item, arrays=arrays, shorten=shorten) for item in items)
 
 
 def read_blocks(
@@ -115,14 +132,14 @@ def _problem(path: Path, fault: Fault) -> Problem:
     return Problem(kind=fault.kind, message=fault.message, file=str(path), line=fault.line)
 
 
-def _decoded(item: Line | Cut, *, arrays: bool) -> Decoded:
+def _decoded(item: Line | Cut, *, arrays: bool, shorten: Shorten | None) -> Decoded:
     found: list[tuple[Kind, str]] = []
-    spans: list[SpanRecord] | None = None
+    spans: list[Any] | None = None
     try:
         if item.content.startswith(_MESSAGE) and isinstance(item, Line):
             spans, found = _message(item, arrays=arrays)
         else:
-            spans = decode_line(item.content, arrays=arrays)
+            spans = decode_line(item.content, arrays=arrays, shorten=shorten)
     except LineError as error:
         spans, found = _salvaged(item, error, arrays=arrays)
     if isinstance(item, Cut):

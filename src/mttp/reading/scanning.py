@@ -20,7 +20,8 @@ from mttp.spans import Scope, SpanRecord, without_arrays
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
-    from mttp.reading.crew import Crew, IsOpen
+    from mttp.reading.crew import Crew
+    from mttp.reading.ended import IsOpen
     from mttp.reading.worker import Wanted
 
 __all__ = ["Scan", "scan"]
@@ -58,10 +59,10 @@ class Scan:
         self._items = find(source)
         self._arrays = arrays
         self._progress = progress
-        self._is_open = is_open or _is_never_open
+        self._is_open = is_open
         self._wanted: Wanted = "arrays" if arrays else "scalars" if is_open is None else "episodes"
         self._problems = Problems(strict=strict)
-        self._decode: _Decode = partial(lines.decode, arrays=arrays)
+        self._decode: _Decode = partial(lines.decode, arrays=arrays, is_open=is_open)
         self._copies: dict[Path, copies.Copy] = {}
         self._records = self._read()
 
@@ -109,7 +110,7 @@ class Scan:
         sizes = {path: path.stat().st_size for path in paths}
         crew = self._hired(sizes) if sum(sizes.values()) >= _LARGE else None
         if crew is None:
-            yield partial(lines.decode, arrays=self._arrays)
+            yield partial(lines.decode, arrays=self._arrays, is_open=self._is_open)
             return
         try:
             yield crew.decode
@@ -119,7 +120,7 @@ class Scan:
     def _hired(self, sizes: dict[Path, int]) -> Crew | None:
         from mttp.reading.crew import hire  # with all that starts processes: most recordings are small
 
-        return hire(sizes, wanted=self._wanted, is_open=self._is_open)
+        return hire(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
 
     def _of_one_convention(self, item: File | Recorded) -> Generator[SpanRecord, None, bool]:
         """The item's spans; that some of them follow a newer convention is said once."""

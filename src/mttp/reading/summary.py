@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+import math
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.reading.tally import Codes, Missing, Tally
+from mttp.reading.tally import Missing, Tally
 from mttp.semconv import spans as names
 from mttp.wire.streams import Progress
 
@@ -21,25 +23,71 @@ if TYPE_CHECKING:
 
     from mttp.episodes import Run
 
-__all__ = ["Component", "Labels", "Summary", "summarize"]
+__all__ = ["Component", "Labels", "Returns", "Summary", "summarize"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """Figures of the episodes as they were counted, and in order of start for those who ask for arrays."""
+
+    def __init__(self, counted: Mapping[str, array[Any]]) -> None:
+        self.counted = counted
+        self._ordered: dict[str, NDArray[Any]] = {}
+
+    def ordered(self, name: str) -> NDArray[Any]:
+        """A column in order of start."""
+        import numpy as np  # which takes as long as a summary of fifty megabytes
+
+        if name not in self._ordered:
+            order = np.argsort(np.asarray(self.counted["start_times"]), kind="stable")
+            self._ordered[name] = np.asarray(self.counted[name])[order]
+        return self._ordered[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """What those episodes were paid that have one word in common."""
+
+    episodes: int
+    """How many they are."""
+    mean: float | None
+    """The mean of those returns that are finite numbers; None where there are none."""
+
+
 class Labels:
     """One word per episode, as numbers: there are few different ones."""
 
-    words: tuple[str, ...]
-    """The different words."""
-    codes: NDArray[np.uint32]
-    """Position in `words`, one per episode."""
+    def __init__(self, name: str, words: tuple[str, ...], columns: _Columns) -> None:
+        self._name = name
+        self._columns = columns
+        self.words = words
+        """The different words."""
+
+    @property
+    def codes(self) -> NDArray[np.uint32]:
+        """Position in `words`, one per episode."""
+        return self._columns.ordered(self._name)
 
     def __iter__(self) -> Iterator[str]:
         return (self.words[code] for code in self.codes)
 
     def counts(self) -> dict[str, int]:
         """How many episodes have each word, most first."""
-        counted = Counter(dict(enumerate(_bincount(self.codes, len(self.words)))))
-        return {self.words[code]: int(count) for code, count in counted.most_common() if count}
+        counted = Counter(self._columns.counted[self._name])
+        by_count = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
+        return {self.words[code]: count for code, count in by_count}
+
+    def returns(self) -> dict[str, Returns]:
+        """What the episodes with each word were paid, the most frequent word first."""
+        paid: defaultdict[str, list[float]] = defaultdict(list)
+        columns = self._columns.counted
+        for code, return_ in zip(columns[self._name], columns["returns"], strict=True):
+            if math.isfinite(return_):
+                paid[self.words[code]].append(return_)
+        return {word: Returns(count, _mean(paid[word])) for word, count in self.counts().items()}
+
+
+def _mean(values: list[float]) -> float | None:
+    return math.fsum(value / len(values) for value in values) if values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +108,8 @@ class Component:
 class Summary:
     """A recording's figures; arrays have one entry per episode, in order of start."""
 
-    start_times: NDArray[np.int64]
-    """When each began, nanoseconds since the Unix epoch."""
-    durations: NDArray[np.float64]
-    """Seconds from start to end; NaN while unfinished."""
-    returns: NDArray[np.float64]
-    """What each was paid; NaN where that is not known."""
-    lengths: NDArray[np.int64]
-    """Environment steps."""
+    columns: _Columns
+    """What the arrays are made of once they are asked for."""
     statuses: Labels
     """completed, aborted, error or unfinished."""
     outcomes: Labels
@@ -103,11 +145,32 @@ class Summary:
     duplicates: int = 0
     """Spans of ours that were there more than once; each counts once."""
 
+    @property
+    def start_times(self) -> NDArray[np.int64]:
+        """When each began, nanoseconds since the Unix epoch."""
+        return self.columns.ordered("start_times")
+
+    @property
+    def durations(self) -> NDArray[np.float64]:
+        """Seconds from start to end; NaN while unfinished."""
+        return self.columns.ordered("durations")
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """What each was paid; NaN where that is not known."""
+        return self.columns.ordered("returns")
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Environment steps."""
+        return self.columns.ordered("lengths")
+
     def __len__(self) -> int:
-        return len(self.returns)
+        return len(self.columns.counted["returns"])
 
     def __repr__(self) -> str:
-        counted = {"episode": len(self), "step": int(self.lengths.sum()), "problem": len(self.problems)}
+        steps = sum(self.columns.counted["lengths"])
+        counted = {"episode": len(self), "step": steps, "problem": len(self.problems)}
         counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
         return f"<Summary of {counts}>"
 
@@ -137,33 +200,27 @@ def _note(missing: Missing, scan: Scan) -> None:
 
 
 def _summary(tally: Tally, scan: Scan) -> Summary:
-    import numpy as np
-
-    order = np.argsort(np.frombuffer(tally.start_times, np.int64), kind="stable")
-
-    def column(values: Any, dtype: Any) -> Any:
-        return np.frombuffer(values, dtype)[order] if len(values) else np.empty(0, dtype)
-
-    def labels(codes: Codes) -> Labels:
-        return Labels(tuple(codes.words), column(codes.column, np.uint32))
-
+    words = {"statuses": tally.statuses, "outcomes": tally.outcomes, "envs": tally.envs, "specs": tally.specs}
+    columns = _Columns(
+        {
+            "start_times": tally.start_times,
+            "durations": tally.durations,
+            "returns": tally.returns,
+            "lengths": tally.lengths,
+            **{name: codes.column for name, codes in words.items()},
+        }
+    )
     return Summary(
-        start_times=column(tally.start_times, np.int64),
-        durations=column(tally.durations, np.float64),
-        returns=column(tally.returns, np.float64),
-        lengths=column(tally.lengths, np.int64),
-        statuses=labels(tally.statuses),
-        outcomes=labels(tally.outcomes),
-        envs=labels(tally.envs),
-        specs=labels(tally.specs),
+        columns=columns,
+        **{name: Labels(name, tuple(codes.words), columns) for name, codes in words.items()},
         components={
             name: Component(seen.count, seen.mean, seen.min, seen.max)
             for name, seen in sorted(tally.components.items())
         },
-        prompt_tokens=tally.tokens[0],
-        completion_tokens=tally.tokens[1],
-        call_input_tokens=tally.call_tokens[0],
-        call_output_tokens=tally.call_tokens[1],
+        prompt_tokens=tally.counts.tokens[0],
+        completion_tokens=tally.counts.tokens[1],
+        call_input_tokens=tally.counts.call_tokens[0],
+        call_output_tokens=tally.counts.call_tokens[1],
         runs=_runs(tally, scan),
         groups=len(tally.apart[names.GROUP]),
         updates=len(tally.apart[names.UPDATE]),
@@ -188,9 +245,3 @@ def _runs(tally: Tally, scan: Scan) -> list[Run]:
             message = f"trace {trace_id} can't be decoded: {type(error).__name__}: {error}"
             scan.add_problem("broken_trace", message, trace_id=trace_id)
     return sorted(runs, key=lambda run: (run.start_time or 0, run.id))
-
-
-def _bincount(codes: Any, size: int) -> Any:
-    import numpy as np
-
-    return np.bincount(codes, minlength=size)

@@ -11,11 +11,12 @@ import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mttp.codec import outline, segments
 from mttp.reading.additions import Addition, Additions
 from mttp.reading.ended import Ended
+from mttp.reading.ongoing import Counts, Ongoing
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
@@ -69,51 +70,6 @@ class Missing(NamedTuple):
     """What each process's part lacks, in words; empty where the end is missing, which says so."""
 
 
-class _Place(NamedTuple):
-    """When an episode began and ended, and its root's id."""
-
-    start: int
-    end: int
-    root: str
-
-
-class _Open:
-    """An episode of which some spans were seen, and not all."""
-
-    __slots__ = ("ending", "env", "first", "grades", "scorings", "seen", "steps", "told")
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-        self.steps: Counter[str | None] = Counter()
-        """By agent."""
-        self.env = ""
-        self.first: _Place | None = None
-        self.told: _Place | None = None
-        self.ending: outline.Ending | None = None
-        self.scorings: list[outline.Scored] | None = None
-        self.grades: dict[str, dict[str, float]] | None = None
-
-    @property
-    def place(self) -> _Place:
-        """What root or marker say; without them, the span that began first: a child of the root."""
-        return self.told or self.first or _Place(0, 0, "")
-
-    @property
-    def is_whole(self) -> bool:
-        return self.ending is not None and len(self.seen) >= self.ending.span_count
-
-    @property
-    def lack(self) -> str:
-        return segments.lack(segments.OWNER, len(self.seen), self.ending.span_count if self.ending else None)
-
-    def scoring(self) -> outline.Scored | None:
-        """The last scoring of the whole episode, with all its components."""
-        of_root = [scoring for scoring in self.scorings or () if scoring.parent == self.place.root]
-        last = max(of_root, key=lambda scoring: scoring.when, default=None)
-        grades = (self.grades or {}).get(last.span, {}) if last else {}
-        return last and last._replace(scores=last.scores | grades)
-
-
 _UNFINISHED, _PAID_BY_STEPS, _PAID, _SCORED = 1, 2, 4, 8
 """What must be known of an episode when another process's part of it comes: whether it has no end, whether \
 its return is the sum of its steps or a total, and whether the last scoring states one."""
@@ -129,9 +85,7 @@ class Tally:
         self.lengths = array("q")
         self.statuses, self.outcomes, self.envs, self.specs = Codes(), Codes(), Codes(), Codes()
         self.components: defaultdict[str, Extent] = defaultdict(Extent)
-        self.tokens = [0, 0]
-        self.call_tokens = [0, 0]
-        self._counts = {outline.CALL: self.call_tokens, names.STEP: self.tokens, names.STEPS: self.tokens}
+        self.counts = Counts()
         self.duplicates = 0
         self._traces = array("Q")
         self._flags = array("B")
@@ -141,16 +95,8 @@ class Tally:
         self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
         self.evals: dict[str, set[str]] = {}
         """Ids of the spans of each evaluation, by its id."""
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, Ongoing] = {}
         self._finished: set[int] = set()
-        self._take: dict[str, Any] = {
-            names.EPISODE: self._root,
-            names.EPISODE_START: self._start,
-            names.STEP: self._step,
-            names.STEPS: self._step,
-            names.REWARD: self._reward,
-            names.GRADE: self._grade,
-        }
 
     def has_open(self, trace_id: str) -> bool:
         """Whether some spans of that episode were counted, and not all."""
@@ -175,7 +121,7 @@ class Tally:
         elif kind:
             is_own = segments.segment(record) == segments.OWNER
             if self._add(kind, record) if is_own else self._additions.add(kind, record):
-                self._count_tokens(kind, record)
+                self.counts.add(kind, record.attributes)
             else:
                 self.duplicates += 1
 
@@ -195,15 +141,9 @@ class Tally:
         if episode is None:
             if int(record.trace_id, 16) in self._finished:
                 return False
-            episode = self._open[record.trace_id] = _Open()
-        if record.span_id in episode.seen:
+            episode = self._open[record.trace_id] = Ongoing()
+        if not episode.add(kind, record):
             return False
-        episode.seen.add(record.span_id)
-        if episode.first is None or record.start_time < episode.first.start:
-            episode.first = _Place(record.start_time, 0, record.parent_id)
-        take = self._take.get(kind)
-        if take is not None:
-            take(episode, record)
         if episode.is_whole:
             del self._open[record.trace_id]
             self._finished.add(int(record.trace_id, 16))
@@ -217,12 +157,13 @@ class Tally:
             self.duplicates += ended.spans
             return
         self._finished.add(int(ended.trace_id, 16))
-        for counts, found in ((self.tokens, ended.tokens), (self.call_tokens, ended.call_tokens)):
-            counts[:] = [before + more for before, more in zip(counts, found, strict=True)]
-        episode = _Open()
-        episode.ending, episode.told = ended.ending, _Place(*ended.place)
-        episode.scorings = [ended.scoring] if ended.scoring else None
-        self._close(ended.trace_id, episode)
+        for counts, found in (
+            (self.counts.tokens, ended.tokens),
+            (self.counts.call_tokens, ended.call_tokens),
+        ):
+            counts[0] += found[0]
+            counts[1] += found[1]
+        self._close(ended.trace_id, Ongoing.of_ended(ended))
 
     def finish(self) -> Iterator[Missing]:
         """Close what is still open, add what other processes did, and say what each episode lacks."""
@@ -242,7 +183,7 @@ class Tally:
             if trace_id not in rows:
                 yield Missing(trace_id, addition.steps.total(), [])
                 rows[trace_id] = len(self.returns)
-                self._close(trace_id, _Open())
+                self._close(trace_id, Ongoing())
             elif lacking := addition.lacking():
                 yield Missing(trace_id, addition.steps.total(), lacking)
             self._enlarge(rows[trace_id], addition, Counter())
@@ -254,7 +195,7 @@ class Tally:
             high, low = self._traces[2 * row : 2 * row + 2]
             yield row, f"{high:016x}{low:016x}"
 
-    def _close(self, trace_id: str, episode: _Open) -> None:
+    def _close(self, trace_id: str, episode: Ongoing) -> None:
         ending = episode.ending or outline.Ending(
             status="unfinished",
             outcome="unknown",
@@ -314,37 +255,3 @@ class Tally:
         for name, score in scoring.scores.items():
             if math.isfinite(score):
                 self.components[name].add(score)
-
-    def _count_tokens(self, kind: str, record: SpanRecord) -> None:
-        counts = self._counts.get(kind)
-        if counts is not None:
-            given, sampled = outline.counts(record)
-            counts[0] += given
-            counts[1] += sampled
-
-    # What each kind of span says.
-
-    def _root(self, episode: _Open, record: SpanRecord) -> None:
-        episode.ending = outline.ending(record)
-        episode.told = _Place(record.start_time, record.end_time, record.span_id)
-
-    def _start(self, episode: _Open, record: SpanRecord) -> None:
-        if episode.ending is None:
-            episode.told = _Place(record.start_time, 0, record.parent_id)
-            episode.env = outline.env(record)
-
-    def _step(self, episode: _Open, record: SpanRecord) -> None:
-        played = outline.played(record)
-        episode.steps[played.agent] += played.steps
-
-    def _reward(self, episode: _Open, record: SpanRecord) -> None:
-        if outline.scores_whole(record):
-            if episode.scorings is None:
-                episode.scorings = []
-            episode.scorings.append(outline.scored(record))
-
-    def _grade(self, episode: _Open, record: SpanRecord) -> None:
-        if outline.scores_whole(record):
-            if episode.grades is None:
-                episode.grades = {}
-            episode.grades.setdefault(record.parent_id, {}).update(outline.grade(record))

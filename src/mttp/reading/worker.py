@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, fields
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias
 
@@ -42,17 +43,15 @@ def main() -> None:
 
 def _answer(path: str, start: int, end: int, wanted: Wanted) -> list[Any] | None:
     """The lines of that share; None where it can't be read, which the other process will see for itself."""
+    decoded = partial(decode, Path(path), share=Share(start, end))
     try:
-        lines = decode(Path(path), arrays=wanted == "arrays", share=Share(start, end))
-        return list(pack(_digested(lines) if wanted == "episodes" else lines))
+        if wanted != "episodes":
+            return list(pack(decoded(arrays=wanted == "arrays")))
+        from mttp.reading.digest import digested  # which other readers do without
+
+        return list(pack(digested(lambda is_open: decoded(arrays=False, is_open=is_open))))
     except Exception:
         return None
-
-
-def _digested(lines: Iterator[Decoded]) -> Iterable[Decoded]:
-    from mttp.reading.digest import digested  # which other readers do without
-
-    return digested(lines)
 
 
 def send(file: IO[bytes], value: Any) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mttp.reading.jsonable import jsonable
-from mttp.reading.summary import Labels, Summary
+from mttp.reading.summary import Summary
 from mttp.report.blocks import plot, sparkline
 from mttp.report.figures import INTERVAL, curve, figures, t_interval
 from mttp.report.problems import problem_lines
@@ -42,7 +42,10 @@ def document(summary: Summary) -> dict[str, Any]:
         "status": summary.statuses.counts(),
         "outcome": summary.outcomes.counts(),
         "env": summary.envs.counts(),
-        "spec": _by_word(summary.specs, summary),
+        "spec": {
+            word: {"episodes": found.episodes, "mean_return": found.mean}
+            for word, found in summary.specs.returns().items()
+        },
         "components": summary.components,
         "tokens": {
             "prompt": summary.prompt_tokens,
@@ -56,17 +59,6 @@ def document(summary: Summary) -> dict[str, Any]:
     }
     found: dict[str, Any] = jsonable(facts)
     return found
-
-
-def _by_word(labels: Labels, summary: Summary) -> dict[str, dict[str, Any]]:
-    """Episodes and mean return by word: returns of different reward specs are different things."""
-    return {
-        word: {
-            "episodes": episodes,
-            "mean_return": figures(summary.returns[labels.codes == labels.words.index(word)]).mean,
-        }
-        for word, episodes in labels.counts().items()
-    }
 
 
 def render(summary: Summary, *, terminal: bool) -> RenderableType:

@@ -8,12 +8,11 @@ the plain list that a parser of lists reads many times faster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["PLACE", "Place", "cut", "numbers"]
+__all__ = ["PLACE", "Place", "cut", "hollowed", "numbers"]
 
 PLACE = "\x7f"
 """Begins what says which array or text of bytes stood here; a line that has this character is left whole."""
@@ -21,10 +20,15 @@ PLACE = "\x7f"
 Place: TypeAlias = tuple[int, int]
 """Where it begins and ends in the line."""
 
-_ARRAY, _BYTES = b'{"values":[{"', b'"bytesValue":"'
+_ARRAY, _BYTES = b'"arrayValue":{"values":[{"', b'"bytesValue":"'
+_AFTER_ARRAY = b"}]}"
 _IN_ARRAY, _IN_TEXT = b'{"\x7f":%d}', b"\x7f%d"
+_OF_TEXT = ord('"')
+_NOTHING = b"0"
+"""No text of bytes, and no item of an array: whoever wants one of those after all finds out."""
 _INTEGER, _DOUBLE = b'{"intValue":"', b'{"doubleValue":'
 _AROUND_INTEGER = len(b'{"intValue":""}')
+_NUMBER = (_INTEGER, _DOUBLE)
 _BETWEEN_DOUBLES = b'},{"doubleValue":'
 
 _integers = msgspec.json.Decoder(list[int]).decode
@@ -39,40 +43,47 @@ def cut(line: bytes) -> tuple[bytes, list[Place]]:
     Where it is one of a text or of an array within, what is left is not JSON: a text stays open, or one
     bracket more is closed than was opened.
     """
-    places: list[Place] = []
-    if PLACE.encode() in line:
-        return line, places
+    places = _places(line)
     parts: list[bytes] = []
     written = 0
-    for start, end, mark in _found(line):
-        parts += line[written:start], mark % len(places)
-        places.append((start, end))
+    for number, (start, end) in enumerate(places):
+        mark = _IN_TEXT if line[start - 1] == _OF_TEXT else _IN_ARRAY
+        parts += line[written:start], mark % number
         written = end
-    if not places:
-        return line, places
-    return b"".join((*parts, line[written:])), places
+    short = b"".join((*parts, line[written:]))
+    return (short, places) if places and short.count(PLACE.encode()) == len(places) else (line, [])
 
 
-def _found(line: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Where what is cut out begins and ends, in order, and what is put there."""
+def hollowed(line: bytes) -> bytes:
+    """Likewise for those who want none of them: with the same in place of each."""
+    parts: list[bytes] = []
+    written = 0
+    for start, end in _places(line):
+        parts.append(line[written:start])
+        written = end
+    return _NOTHING.join((*parts, line[written:])) if parts else line
+
+
+def _places(line: bytes) -> list[Place]:
+    """Where what is cut out begins and ends, in order."""
+    places: list[Place] = []
     at, array = 0, line.find(_ARRAY)
     while True:
         text = line.find(_BYTES, at, array) if array >= 0 else line.find(_BYTES, at)
         if text >= 0:
             start = text + len(_BYTES)
-            end = line.find(b'"', start)
-            if end > start:
-                yield start, end, _IN_TEXT
+            at = max(line.find(b'"', start), start)
+            if at > start:
+                places.append((start, at))
         elif array >= 0:
-            start = array + len(_ARRAY) - 2
-            end = line.find(b"]", start) if line.startswith((_INTEGER, _DOUBLE), start) else start
-            if line.startswith(b"}]}", end - 1):
-                yield start, end, _IN_ARRAY
-        else:
-            return
-        at = max(start, end)
-        if 0 <= array < at:
+            start = at = array + len(_ARRAY) - 2
+            end = line.find(b"]", start)
+            if line[end - 1 : end + 2] == _AFTER_ARRAY and line.startswith(_NUMBER, start):
+                places.append((start, end))
+                at = end
             array = line.find(_ARRAY, at)
+        else:
+            return places
 
 
 def numbers(items: bytes) -> list[Any] | None:

@@ -8,19 +8,35 @@ either case, int64 is text or a number, enums are numbers or names, and an empty
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from mttp.errors import ReadError
 from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire import otlp_json_messages as messages
-from mttp.wire.otlp_json_arrays import PLACE, Place, cut, numbers
+from mttp.wire.otlp_json_arrays import PLACE, Place, cut, hollowed, numbers
 
-__all__ = ["LineError", "decode_attributes", "decode_line", "decode_spans"]
+__all__ = [
+    "Block",
+    "LineError",
+    "Shorten",
+    "as_record",
+    "decode_attributes",
+    "decode_line",
+    "decode_spans",
+    "scalars",
+    "span_id",
+]
+
+Block: TypeAlias = tuple[Scope, Sequence[messages.ScalarSpan]]
+"""Spans of one scope, of which only scalars are wanted."""
+
+Shorten: TypeAlias = Callable[[Iterable[Block]], list[Any]]
+"""What makes of the blocks of a line what its reader has a use for."""
 
 
 class LineError(ReadError):
@@ -56,35 +72,52 @@ _INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
 
 
-def decode_line(line: bytes, *, arrays: bool = True) -> list[SpanRecord]:
+def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = None) -> list[SpanRecord]:
     """
-    The spans of one line, in the order in which they stand there.
+    The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
 
     Without `arrays`, attributes that are arrays, maps, bytes or empty are left out; so are events and links.
+    `shorten` is for such spans only.
     Raises LineError when any part of the line that is not left out is wrong.
     """
     decoder = _EVERYTHING if arrays else _SCALARS
-    short, places = cut(line)
-    if places:
+    short, places = cut(line) if arrays else (hollowed(line), [])
+    if short is not line:
         with suppress(*_INVALID, LookupError):  # what is wrong is said of the line as it is
             traces = decoder.decode(short)
             if traces.resource_spans:
-                return _records(traces, _Cut(line, places), arrays=arrays)
+                return _records(traces, _Cut(line, places), arrays=arrays, shorten=shorten)
     traces = _parsed(line, decoder)
     try:
-        return _records(traces, _NOTHING_CUT, arrays=arrays)
+        return _records(traces, _NOTHING_CUT, arrays=arrays, shorten=shorten)
     except _INVALID as error:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
 
 
-def _records(traces: Any, cut_out: _Cut, *, arrays: bool) -> list[SpanRecord]:
-    return [
-        _record(span, scope, cut_out, arrays=arrays)
+def _records(traces: Any, cut_out: _Cut, *, arrays: bool, shorten: Shorten | None) -> list[SpanRecord]:
+    blocks = (
+        (_scope(resource_spans, scope_spans, cut_out), scope_spans.spans or ())
         for resource_spans in traces.resource_spans or ()
         for scope_spans in resource_spans.scope_spans or ()
-        for scope in [_scope(resource_spans, scope_spans, cut_out)]
-        for span in scope_spans.spans or ()
-    ]
+    )
+    if shorten is not None:
+        return shorten(blocks)
+    return [_record(span, scope, cut_out, arrays=arrays) for scope, spans in blocks for span in spans]
+
+
+def as_record(span: messages.ScalarSpan, scope: Scope) -> SpanRecord:
+    """A span of which only scalars are wanted; raises ValueError where it is not valid."""
+    return _record(span, scope, _NOTHING_CUT, arrays=False)
+
+
+def span_id(span: messages.ScalarSpan) -> str:
+    """The span's id; raises ValueError where it is none."""
+    return _id(span.span_id, 16, "spanId")
+
+
+def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
+    """Those of its attributes that are scalars."""
+    return _scalars(span.attributes)
 
 
 def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord], list[str]]:

@@ -22,7 +22,7 @@ __all__ = ["Cut", "Line", "Share", "ends_cleanly", "is_compressed", "read_lines"
 
 _File: TypeAlias = "BufferedReader[FileIO]"
 
-_BUFFER = 1 << 22
+_BUFFER = 1 << 20
 _PIECE = 1 << 18
 _COMPRESSED_PIECE = 1 << 13  # what a piece becomes is held in memory at once
 _LONGEST_LINE = 1 << 28

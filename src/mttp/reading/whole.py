@@ -1,0 +1,73 @@
+"""Episodes whose spans stand together in a line: each as one value, with no record of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mttp.codec import outline
+from mttp.reading.ended import Ended, IsOpen
+from mttp.reading.ongoing import Counts, Ongoing
+from mttp.semconv import spans as names
+from mttp.spans import Scope
+from mttp.wire.otlp_json_decode import Block, as_record, scalars, span_id
+from mttp.wire.otlp_json_messages import ScalarSpan
+
+__all__ = ["shortened"]
+
+
+def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
+    """
+    The spans of a line as records, with one `Ended` for all those of an episode that is whole in a block.
+
+    Of its steps nothing is looked at but what a summary has a use for.
+    An episode that is open already stays as it is.
+    """
+    found: list[Any] = []
+    begun: set[str] = set()
+
+    def has_begun(trace_id: str) -> bool:
+        return trace_id in begun or is_open(trace_id)
+
+    for scope, spans in blocks:
+        items = _of_block(scope, spans, has_begun)
+        begun.update(one.trace_id for one in items if not isinstance(one, Ended))
+        found += items
+    return found
+
+
+def _of_block(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> list[Any]:
+    traces: dict[str, list[ScalarSpan]] = {}
+    for span in spans:
+        traces.setdefault((span.trace_id or "").lower(), []).append(span)
+    whole = {trace_id: _whole(scope, own, is_open) for trace_id, own in traces.items()}
+    found: list[Any] = []
+    for span in spans:
+        trace_id = (span.trace_id or "").lower()
+        ended = whole[trace_id]
+        if ended is None:
+            found.append(as_record(span, scope))
+        elif span is traces[trace_id][-1]:
+            found.append(ended)
+    return found
+
+
+def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended | None:
+    """The episode whose spans these are: all of them, each once, and no others; None where it is not so."""
+    if not outline.is_root(spans[-1].name or ""):  # which ends last, and is written last
+        return None
+    episode, counts = Ongoing(), Counts()
+    trace_id = ""
+    for span in spans:
+        if span.name == names.STEP:
+            kind, attributes = names.STEP, scalars(span)
+            episode.seen.add(span_id(span))
+        else:
+            record = as_record(span, scope)
+            trace_id, kind, attributes = record.trace_id, outline.kind(record), record.attributes
+            episode.add(kind, record)
+        if not outline.is_own(attributes) or (kind == names.EPISODE and span is not spans[-1]):
+            return None
+        counts.add(kind, attributes)
+    is_whole = episode.ending is not None and len(spans) == len(episode.seen) == episode.ending.span_count
+    return episode.ended(trace_id, scope, counts) if is_whole and not is_open(trace_id) else None
