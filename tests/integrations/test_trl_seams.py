@@ -420,6 +420,56 @@ def test_an_error_of_a_function_passes_through(session: mttp.Session) -> None:
     assert [] == mttp.read(session).groups
 
 
+def test_an_interruption_is_no_error(session: mttp.Session) -> None:
+    """
+    Completions that Ctrl-C leaves unscored are aborted, as other episodes are, and no function failed.
+    """
+
+    def interrupted(**_: Any) -> list[float]:
+        raise KeyboardInterrupt
+
+    teacher = trainer(short, interrupted)
+    mttp.instrument(teacher)
+
+    with pytest.raises(KeyboardInterrupt):
+        teacher.train(1)
+
+    first = by_row(session)[0]
+    assert ("aborted", "KeyboardInterrupt", None) == (first.status, first.stop_reason, first.error_type)
+    assert ("missing", {"short": 0.75}) == (first.reward.status, first.reward.components)
+    assert {"interrupted": "missing"} == first.reward.component_statuses
+
+
+def test_an_answer_that_is_no_list_is_the_trainer_s_to_refuse(session: mttp.Session) -> None:
+    """
+    Its error is the trainer's own, and no fault of the recording.
+    """
+    teacher = trainer(lambda **_: 1.0)
+    mttp.instrument(teacher)
+
+    with pytest.raises(TypeError, match="'float' object is not iterable"):
+        teacher.train(1)
+
+    assert {} == dict(session.stats.faults)
+
+
+def test_a_trainer_that_learns_from_copies_is_told_apart(session: mttp.Session) -> None:
+    """
+    A subclass may hand on copies of what TRL keeps, in each iteration anew.
+    """
+
+    class Copying(GRPOTrainer):
+        def _prepare_inputs(self, inputs: Any) -> Any:
+            return dict(super()._prepare_inputs(inputs))
+
+    teacher = trainer(kind=Copying, steps_per_generation=2)
+    mttp.instrument(teacher)
+
+    teacher.train(4)
+
+    assert [2, 2, 2, 2] == [update.consumed for update in mttp.read(session).updates]
+
+
 def weight(instrumented: bool) -> float:
     """What a trainer has learned after three updates."""
     teacher = trainer()

@@ -49,7 +49,7 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wr
         return copy.deepcopy(self.__wrapped__, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if isinstance(self.__wrapped__, MethodType):
+        if isinstance(self.__wrapped__, MethodType) or not inspect.isroutine(self.__wrapped__):
             return self.__wrapped__.__reduce_ex__(protocol)
         from pkgutil import resolve_name
 

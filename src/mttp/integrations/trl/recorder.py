@@ -99,7 +99,7 @@ class Recorder:
             guard("trl", self._asked, **kwargs)
         try:
             found = wrapped(*args, **(guard("trl", _listening, batch, kwargs) or kwargs))
-        except BaseException as error:
+        except Exception as error:
             answer.error = error
             raise
         if inspect.isawaitable(found):
@@ -227,7 +227,8 @@ def _taken(found: Any, answer: Answer) -> Any:
 
 
 def _values(found: Any) -> list[Any] | None:
-    return None if found is None else list(found.tolist() if hasattr(found, "tolist") else found)
+    found = found.tolist() if hasattr(found, "tolist") else found
+    return list(found) if hasattr(found, "__iter__") else None
 
 
 async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
@@ -235,7 +236,7 @@ async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
     token = otel_context.attach(batch.context)
     try:
         taken = await found
-    except BaseException as error:
+    except Exception as error:
         answer.error = error
         raise
     finally:

@@ -88,9 +88,8 @@ class Updates:
     def _given(self, found: Any) -> None:
         if self._batch is None or not isinstance(found, dict):
             return
-        for part in (found, *(getattr(self._trainer, "_buffered_inputs", None) or ())):
-            if isinstance(part, dict) and ROWS in part:
-                self._parts.append((part, self._batch, part.pop(ROWS).tolist()))
+        if ROWS in found:  # the first time that it is learned from, or a copy
+            self._parts.append((found, self._batch, found.pop(ROWS).tolist()))
         if trainers.is_training(self._trainer):
             self._step.began = self._step.began or time.time_ns()
             self._step.rows += [(batch, rows) for part, batch, rows in self._parts if part is found]
