@@ -27,6 +27,22 @@ class Bonus:
         return self.amount
 
 
+class Player:
+    """Somebody whose methods are recorded."""
+
+    def __init__(self, skill: float) -> None:
+        self.skill = skill
+
+    @mttp.instrument(records="reward")
+    def judge(self) -> float:
+        return self.skill
+
+    @staticmethod
+    @mttp.instrument(records="reward")
+    def even() -> float:
+        return 0.5
+
+
 def play(found: Play) -> float:
     """Act a play out, by hand."""
     for turn in found.turns:
@@ -372,6 +388,18 @@ def test_what_is_recorded_is_copied_as_it_would_be(session: mttp.Session, target
         with mttp.episode():
             one(*arguments)
     assert [recorded(*arguments)] * 3 == [episode.return_ for episode in started(session)]
+
+
+@pytest.mark.parametrize("method", [Player(0.5).judge, Player.even])
+def test_a_method_is_copied_with_its_object(session: mttp.Session, method: Any) -> None:
+    """
+    A pool of processes is given it by pickle.
+    """
+    for one in (copy.copy(method), copy.deepcopy([method])[0], pickle.loads(pickle.dumps(method))):
+        with mttp.episode():
+            one()
+
+    assert [0.5, 0.5, 0.5] == [episode.return_ for episode in started(session)]
 
 
 def test_static_and_class_methods_are_recorded_from_either_side(session: mttp.Session) -> None:

@@ -23,6 +23,7 @@ from mttp.errors import InstrumentError
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import fault, guard
 from mttp.integrations.options import Options
+from mttp.integrations.seams import Bound, by_name
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
 
 __all__ = ["FunctionOptions", "Recorded", "attach"]
@@ -54,6 +55,8 @@ class FunctionOptions(Options):
 
 class Recorded(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
     """A function that is recorded, which looks like the original; it undoes itself by `detach`."""
+
+    __bound_function_wrapper__ = Bound
 
     def __init__(self, wrapped: Callable[..., Any], options: FunctionOptions) -> None:
         is_async = inspect.iscoroutinefunction(_function(wrapped)) or inspect.iscoroutinefunction(
@@ -96,9 +99,7 @@ class Recorded(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic sinc
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not inspect.isroutine(self.__wrapped__) or inspect.ismethod(self.__wrapped__):
             return Recorded, (self.__wrapped__, self._self_options)
-        from pkgutil import resolve_name
-
-        return resolve_name, (f"{self.__wrapped__.__module__}:{self.__wrapped__.__qualname__}",)
+        return by_name(self.__wrapped__)
 
     def _around(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         call = self._call(wrapped, args, kwargs)

@@ -18,12 +18,36 @@ from typing_extensions import Self
 from mttp import integrations
 from mttp.errors import InstrumentError
 
-__all__ = ["Around", "Handle", "Place", "Seam", "install"]
+__all__ = ["Around", "Bound", "Handle", "Place", "Seam", "by_name", "install"]
 
 _log = logging.getLogger("mttp")
 
 Around: TypeAlias = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
 """What runs instead: it is given what it replaces, the instance, and the call's arguments."""
+
+
+def by_name(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """How pickle is to find a function again."""
+    from pkgutil import resolve_name
+
+    return resolve_name, (f"{function.__module__}:{function.__qualname__}",)
+
+
+class Bound(wrapt.BoundFunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
+    """A method that is surrounded in its class; a copy of it is that of a copy of its object."""
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        method = self.__wrapped__
+        if not isinstance(method, MethodType):
+            return self
+        return getattr(copy.deepcopy(method.__self__, memo), method.__name__)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        method = self.__wrapped__
+        return method.__reduce_ex__(protocol) if isinstance(method, MethodType) else by_name(method)
 
 
 class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
@@ -32,6 +56,8 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wr
 
     Copying or pickling it gives the original: a copy of an instrumented object is not instrumented.
     """
+
+    __bound_function_wrapper__ = Bound
 
     def __init__(self, wrapped: Callable[..., Any], around: Around, handle: Handle) -> None:
         super().__init__(wrapped, around)
@@ -51,9 +77,7 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wr
     def __reduce_ex__(self, protocol: Any) -> Any:
         if isinstance(self.__wrapped__, MethodType) or not inspect.isroutine(self.__wrapped__):
             return self.__wrapped__.__reduce_ex__(protocol)
-        from pkgutil import resolve_name
-
-        return resolve_name, (f"{self.__wrapped__.__module__}:{self.__wrapped__.__qualname__}",)
+        return by_name(self.__wrapped__)
 
 
 @dataclass(frozen=True, slots=True)
