@@ -62,6 +62,32 @@ class Shifting(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
         return observation.astype(np.float64) if self.count % 4 == 0 else observation
 
 
+class Reusing(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Pays and ends by arrays of its own, which it writes to each time."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.paid, self.over = np.zeros(()), np.zeros((2,), bool)
+
+    def step(self, action: Any) -> Any:
+        """Step with the same arrays."""
+        observation, _, *self.over[:], info = self.env.step(action)
+        self.paid += 1
+        return observation, self.paid, *self.over.reshape(2, 1), info
+
+
+class Single(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
+    """Shows an array of no dimension."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (), np.float64)
+
+    def observation(self, observation: Any) -> Any:
+        """Its first number."""
+        return np.array(observation[0], np.float64)
+
+
 def cart_pole() -> Any:
     """An environment of arrays and integers."""
     return gymnasium.make("CartPole-v1")
@@ -75,6 +101,8 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
     "asking": lambda: Asking(cart_pole()),
     "telling": lambda: Telling(cart_pole()),
     "shifting": lambda: Shifting(cart_pole()),
+    "reusing": lambda: Reusing(cart_pole()),
+    "single": lambda: Single(cart_pole()),
 }
 
 

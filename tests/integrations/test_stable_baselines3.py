@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,12 @@ from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.monitor import Monitor  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.common.vec_env import (  # noqa: E402
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecEnv,
+    VecNormalize,
+)
 
 import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
@@ -715,3 +722,131 @@ def test_a_reward_spec_pays(session: mttp.Session, kind: Any) -> None:
     assert all(reward.components["upright"] == reward.value for reward in rewards)
     assert all(reward.spec == spec.identity for reward in rewards)
     assert {} == dict(session.stats.faults)
+
+
+class Own(VecEnv):  # type: ignore[misc]  # a foreign class
+    """A vector of the user's own, as simulators bring them: nothing is known of what is in it."""
+
+    def __init__(self) -> None:
+        super().__init__(2, spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
+        self.at = 0
+
+    def reset(self) -> Any:
+        return np.zeros((2, 1), np.float32)
+
+    def step_async(self, actions: Any) -> None:
+        self.at += 1
+
+    def step_wait(self) -> Any:
+        over = self.at % 4 == 0
+        infos = [{"terminal_observation": np.ones(1, np.float32)} if over else {} for _ in range(2)]
+        return self.reset(), np.full(2, 0.5, np.float32), np.full(2, over), infos
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> Any:
+        if attr_name != "render_mode":  # which the library asks for itself
+            raise AttributeError(attr_name)
+        return [None, None]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        raise AttributeError(attr_name)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        raise AttributeError(method_name)
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> Any:
+        return [False, False]
+
+
+def test_a_vector_that_cannot_be_asked_is_recorded(session: mttp.Session) -> None:
+    """
+    Its class is the environment's name; what it does not tell is missing, and that is counted.
+    """
+    model = PPO("MlpPolicy", Own(), n_steps=8, batch_size=16, n_epochs=1, **small())
+    with mttp.instrument(model):
+        model.learn(32)
+
+    episodes = in_env(session, 1)
+    assert [("Own", 4, 2.0, "completed")] * 4 == [
+        (episode.env, episode.length, episode.return_, episode.status) for episode in episodes
+    ]
+    assert {"fact_unknown"} == set(session.stats.faults)
+
+
+class At(BaseCallback):  # type: ignore[misc]  # a foreign class
+    """A user's callback that does something at a step, and stops the training where that is False."""
+
+    def __init__(self, step: int, do: Any) -> None:
+        super().__init__()
+        self.step, self.do = step, do
+
+    def _on_step(self) -> bool:
+        return self.n_calls != self.step or self.do() is not False
+
+
+def test_an_episode_goes_on_where_a_callback_stopped_the_training(session: mttp.Session) -> None:
+    """
+    The environment was not reset: the next call acts once more on what it acted on last.
+    """
+    env = cartpole()
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, **small())
+    buffers = Buffers()
+    with mttp.instrument(model):
+        model.learn(32, callback=At(5, lambda: False))
+        model.learn(64, reset_num_timesteps=False, callback=buffers)
+
+    episodes = started(session)
+    assert env.get_episode_lengths() == [one.length for one in episodes if one.status == "completed"]
+    assert buffers.column("observations", 0) == [plain(step.observation) for step in steps(episodes)[5:]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"), [(PPO, {"n_steps": 8, "batch_size": 8}), (DQN, {"learning_starts": 500})]
+)
+def test_an_episode_that_had_begun_is_not_recorded(session: mttp.Session, kind: Any, arguments: Any) -> None:
+    """
+    A model that is recorded amid an episode is recorded from the next one on, as nobody saw how it began.
+    """
+    env = cartpole(6)
+    model = kind("MlpPolicy", env, **arguments, **small())
+    model.learn(8)
+    with mttp.instrument(model):
+        model.learn(16, reset_num_timesteps=False)
+
+    lengths = env.get_episode_lengths()
+    assert [6, 6, 6, 6] == lengths
+    assert lengths[2:] == [episode.length for episode in started(session)]
+
+
+def test_nothing_is_recorded_once_a_model_is_detached(session: mttp.Session) -> None:
+    """
+    Not in the midst of its training either: neither episodes nor updates.
+    """
+    model = PPO("MlpPolicy", cartpole(), n_steps=8, batch_size=8, n_epochs=1, **small())
+    handle = mttp.instrument(model)
+
+    model.learn(32, callback=At(12, handle.detach))
+
+    recording = mttp.read(session)
+    assert ["detached"] == [episode.stop_reason for episode in recording]
+    assert 12 == session.stats.steps
+    assert [0] == [update.index for update in recording.updates]
+
+
+def test_a_session_keeps_no_model_and_no_environment(session: mttp.Session) -> None:
+    """
+    A search over many models can let each go; what its last episode was ends with the session.
+    """
+    model = PPO("MlpPolicy", cartpole(), n_steps=8, batch_size=8, n_epochs=1, **small())
+    mttp.instrument(model)
+    model.learn(8)
+    gone = weakref.ref(model), weakref.ref(model.get_env())
+
+    del model
+    gc.collect()
+
+    assert (None, None) == tuple(one() for one in gone)
+    session.close()
+    assert ["training_ended"] == [episode.stop_reason for episode in mttp.read(session)]

@@ -38,7 +38,6 @@ class Several:
         self._mode = _mode(vector)
         self._seeding = Seeding(vector)
         self._began = 0
-        self._max_bytes = options.max_bytes
         count = int(vector.num_envs)
         self._metadata = {
             "vector_env": type(vector.unwrapped).__name__,
@@ -63,7 +62,7 @@ class Several:
             track.use(options)
 
     def _identity(self, index: int, faults: Faults) -> dict[str, Any]:
-        return facts.of_member(self._vector, index, max_bytes=self._max_bytes, faults=faults)
+        return facts.of_member(self._vector, index, faults=faults)
 
     # Resets.
 

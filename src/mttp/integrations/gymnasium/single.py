@@ -32,7 +32,6 @@ class Single:
         self._entered: OpenStep | None = None
         self._began = 0
         self._source = Source(self.key)
-        self._max_bytes = options.max_bytes
         self._track = Track(
             options,
             self._identity,
@@ -51,7 +50,7 @@ class Single:
         self._track.use(options)
 
     def _identity(self, faults: Faults) -> dict[str, Any]:
-        return facts.of_env(self._env, max_bytes=self._max_bytes, faults=faults)
+        return facts.of_env(self._env, faults=faults)
 
     def resets(self, seed: Any, _: Any = None, *, at: int) -> None:
         """A reset is about to be made."""
