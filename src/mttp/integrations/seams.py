@@ -187,10 +187,14 @@ class Handle:
             self._attached = False
             self._restore()
             self._on_detach()
+            self._on_detach = _nothing
 
     def _restore(self) -> None:
+        """Put back everything, and hold nothing of it any more."""
         for place in reversed(self._places.values()):
             place.restore()
+        self._missing |= dict.fromkeys(self._places, False)
+        self._places.clear()
 
     @property
     def attached(self) -> bool:
@@ -214,6 +218,10 @@ class Handle:
     def __repr__(self) -> str:
         held = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
         return f"<{'attached' if self._attached else 'detached'}: {held}>"
+
+
+def _nothing() -> None:
+    """Nothing ends any more with a handle that was detached."""
 
 
 @functools.cache

@@ -25,7 +25,7 @@ def layers(env: Any) -> Iterator[Any]:
         yield env
 
 
-def of_env(env: Any, *, faults: Faults) -> dict[str, Any]:
+def of_env(env: Any, faults: Faults) -> dict[str, Any]:
     """What is known of an environment; a fact that can't be found out is said in `faults`."""
     facts: dict[str, Callable[[], Any]] = {
         "env": lambda: _id(env),
@@ -37,7 +37,7 @@ def of_env(env: Any, *, faults: Faults) -> dict[str, Any]:
     return _found(facts, faults)
 
 
-def of_member(vector: Any, index: int, *, faults: Faults) -> dict[str, Any]:
+def of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
     """What is known of one environment of a vector environment."""
     inner = members(vector)
     member = inner[index] if inner else vector

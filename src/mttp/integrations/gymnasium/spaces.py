@@ -21,8 +21,8 @@ class Reader:
     """
     How the values of one space are recorded.
 
-    Values of Dict and Tuple spaces are flattened as Gymnasium does it, where the space allows that; all others
-    are recorded as they are.
+    Values of Dict and Tuple spaces are flattened as Gymnasium does it, where the space allows that.
+    All others are recorded as they are.
     Of what is beyond `max_bytes` there are only dtype and shape, which a space knows beforehand.
     """
 

@@ -36,7 +36,7 @@ def _identity(reference: Callable[[], Any], index: int, faults: Faults) -> dict[
 def _of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
     members = getattr(vector.unwrapped, "envs", None)
     if members is not None:
-        return facts.of_env(members[index], faults=faults)
+        return facts.of_env(members[index], faults)
     return facts.of_spec(vector.get_attr("spec", [index])[0])
 
 
@@ -51,13 +51,13 @@ def _wrappers(vector: Any) -> list[str]:
 
 def seeds(model: Any, vector: Any) -> list[int | None]:
     """The seeds of the environments' first episodes, as far as they are what the model was given."""
-    nobody_s = [None] * vector.num_envs
+    unknown: list[int | None] = [None] * vector.num_envs
     if model.seed is None:
-        return nobody_s
+        return unknown
     try:
         found = vector.get_attr("np_random_seed")
     except Exception:  # a vector of somebody's own, which can't be asked
-        return nobody_s
+        return unknown
     expected = range(model.seed, model.seed + vector.num_envs)
     return [seed if seed == given else None for seed, given in zip(expected, found, strict=True)]
 
