@@ -128,7 +128,8 @@ class _Asked:
             yield
 
     def _question(self) -> Any:
-        return next((self._given[name] for name in _OPERATIONS if name in self._given), None)
+        asked = next((self._given[name] for name in _OPERATIONS if name in self._given), None)
+        return list(map(_plain, asked)) if isinstance(asked, (list, tuple)) else asked
 
     def answered(self, answer: Any) -> None:
         """The model answered; a stream has yet to, and of it no more is known than that it began."""
@@ -173,6 +174,11 @@ def _logprobs(choice: Any) -> list[float] | None:
 def _said(choice: Any) -> Any:
     message = getattr(choice, "message", None)
     return message.model_dump(exclude_none=True) if message is not None else getattr(choice, "text", None)
+
+
+def _plain(message: Any) -> Any:
+    """A message as data; what the model answered before is asked with again as the object that it was."""
+    return message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message
 
 
 def _is_stated(value: Any) -> bool:
