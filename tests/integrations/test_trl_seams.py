@@ -470,6 +470,24 @@ def test_a_trainer_that_learns_from_copies_is_told_apart(session: mttp.Session) 
     assert [2, 2, 2, 2] == [update.consumed for update in mttp.read(session).updates]
 
 
+def test_a_second_training_goes_on_from_the_first(session: mttp.Session) -> None:
+    """
+    The trainer counts its updates anew; the policy has had those of the first.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+    teacher.evaluate()
+    teacher.train(1)
+
+    recording = mttp.read(session)
+    assert [0, 1, 2] == [update.index for update in recording.updates]
+    versions = [episode.policy_version_start for episode in by_row(session)[:: len(ROWS)]]
+    assert ["0", "1", "2", "2"] == versions
+    assert [] == recording.problems
+
+
 def weight(instrumented: bool) -> float:
     """What a trainer has learned after three updates."""
     teacher = trainer()

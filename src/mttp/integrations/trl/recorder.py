@@ -34,14 +34,21 @@ class Recorder:
     """
     What surrounds the methods in which a trainer generates and scores.
 
-    `recorded` is called with each batch that can be learned from.
+    `version` tells how many updates the policy has had; `recorded` is called with each batch that can be
+    learned from.
     """
 
     def __init__(
-        self, trainer: Any, options: Options, *, recorded: Callable[[groups.Recorded], None]
+        self,
+        trainer: Any,
+        options: Options,
+        *,
+        version: Callable[[], int],
+        recorded: Callable[[groups.Recorded], None],
     ) -> None:
         self._trainer = trainer
         self._options = options
+        self._version = version
         self._recorded = recorded
         self._launch: Launch | None = None
         self._batch: Batch | None = None
@@ -114,7 +121,7 @@ class Recorder:
             return None
         return Batch(
             number=number,
-            version=trainers.version(self._trainer),
+            version=self._version(),
             is_training=trainers.is_training(self._trainer),
             began=time.time_ns(),
             context=otel_context.get_current(),
