@@ -470,6 +470,48 @@ def test_a_trainer_that_learns_from_copies_is_told_apart(session: mttp.Session) 
     assert [2, 2, 2, 2] == [update.consumed for update in mttp.read(session).updates]
 
 
+def test_a_tool_refuses_in_its_own_words() -> None:
+    """
+    What Python says of a call that can't be made is an answer that the model reads.
+    """
+
+    def add(first: int, second: int) -> int:
+        return first + second
+
+    observed = recorder._observed(add, "add", [])
+
+    for arguments in ([1, 2], {"first": 1}):
+        said = []
+        for tool in (add, observed):
+            with pytest.raises(TypeError) as refused:
+                tool(**arguments)  # type: ignore[arg-type]  # as a model may call it
+            said.append(str(refused.value))
+        assert said[0] == said[1]
+
+
+def test_an_answer_of_a_tool_is_what_it_was_then() -> None:
+    """
+    An environment may give out its own board, and go on playing on it.
+    """
+    board: list[int] = []
+
+    def play(place: int) -> list[int]:
+        board.append(place)
+        return board
+
+    async def play_async(place: int) -> list[int]:
+        return play(place)
+
+    uses: list[Any] = []
+    first, second = (recorder._observed(tool, "play", uses) for tool in (play, play_async))
+
+    assert board is first(place=1)
+    assert board is asyncio.run(second(place=2))
+    assert [[1], [1, 2]] == [use.result for use in uses]
+    first(place=3)
+    assert [[1], [1, 2], [1, 2, 3]] == [use.result for use in uses]
+
+
 def test_a_second_training_goes_on_from_the_first(session: mttp.Session) -> None:
     """
     The trainer counts its updates anew; the policy has had those of the first.

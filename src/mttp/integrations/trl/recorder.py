@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from mttp import configuration
+from mttp.codec.plain import plain
 from mttp.episodes import Episode
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
@@ -252,8 +254,9 @@ async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
 
 
 def _observed(tool: _Call, name: str, uses: list[Use]) -> _Call:
-    """A tool whose calls are written down."""
+    """A tool whose calls are written down; what Python says of it, which the model reads, stays the same."""
 
+    @functools.wraps(tool)
     def called(**arguments: Any) -> Any:
         use = Use(name, arguments, time.time_ns())
         uses.append(use)
@@ -266,7 +269,7 @@ def _observed(tool: _Call, name: str, uses: list[Use]) -> _Call:
             use.end = time.time_ns()
         if inspect.isawaitable(found):
             return _finished(found, use)
-        use.result = found
+        use.result = guard("trl", _settled, found)
         return found
 
     return called
@@ -274,10 +277,16 @@ def _observed(tool: _Call, name: str, uses: list[Use]) -> _Call:
 
 async def _finished(found: Awaitable[Any], use: Use) -> Any:
     try:
-        use.result = await found
+        answer = await found
     except BaseException as error:
         use.error = error
         raise
     finally:
         use.end = time.time_ns()
-    return use.result
+    use.result = guard("trl", _settled, answer)
+    return answer
+
+
+def _settled(answer: Any) -> Any:
+    """An answer that stays what it is, whatever the tool does next with its lists."""
+    return plain(answer, []) if isinstance(answer, (list, dict)) else answer
