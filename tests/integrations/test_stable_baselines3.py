@@ -23,9 +23,12 @@ from gymnasium.wrappers import TimeLimit  # noqa: E402
 from integrations.specimen import PLAYS, plain, started  # noqa: E402
 from integrations.toys import Scripted  # noqa: E402
 from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
+from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.monitor import Monitor  # noqa: E402
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.vec_env import (  # noqa: E402
     DummyVecEnv,
     SubprocVecEnv,
@@ -37,6 +40,7 @@ import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
 from mttp.integrations.stable_baselines3.player import Player  # noqa: E402
 
+SEAMS = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
 ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
 
 
@@ -489,7 +493,7 @@ def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> Non
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     handle = mttp.instrument(one)
-    assert {"BaseAlgorithm._init_callback": True} == handle.status()
+    assert SEAMS == [name for name, holds in handle.status().items() if holds]
 
     other.learn(16)
     assert [] == mttp.read(session).episodes
@@ -498,16 +502,15 @@ def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> Non
     one.learn(16)
 
     assert 16 == sum(episode.length for episode in mttp.read(session))
-    assert {"BaseAlgorithm._init_callback": False} == handle.status()
+    assert dict.fromkeys(SEAMS, False) == handle.status()
 
 
 def test_everything_is_put_back(session: mttp.Session) -> None:
     """
     The library is as it was, once nobody records any more; a model gains nothing that would be saved with it.
     """
-    from stable_baselines3.common.base_class import BaseAlgorithm
-
-    before = vars(BaseAlgorithm)["_init_callback"]
+    places = [(BaseAlgorithm, "_init_callback"), (OnPolicyAlgorithm, "learn"), (OffPolicyAlgorithm, "learn")]
+    before = [vars(kind)[name] for kind, name in places]
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other.learn(8)
@@ -520,7 +523,7 @@ def test_everything_is_put_back(session: mttp.Session) -> None:
     for handle in handles:
         handle.detach()
 
-    assert before is vars(BaseAlgorithm)["_init_callback"]
+    assert before == [vars(kind)[name] for kind, name in places]
 
 
 def test_a_model_that_is_named_outlasts_everything(session: mttp.Session) -> None:
@@ -618,6 +621,32 @@ def test_a_training_that_raises_is_left_as_it_is(session: mttp.Session) -> None:
 
     (episode,) = mttp.read(session).episodes
     assert ("aborted", "training_ended", 1) == (episode.status, episode.stop_reason, episode.length)
+
+
+def test_a_training_that_is_interrupted_is_over(session: mttp.Session) -> None:
+    """
+    Its last update is recorded, and so is what is played in its environment afterwards, by Gymnasium.
+    """
+    with mttp.instrument():
+        env = gymnasium.make("CartPole-v1")
+        model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, n_epochs=1, **small())
+        with pytest.raises(KeyboardInterrupt):
+            model.learn(32, callback=At(20, _interrupts))
+        env.reset(seed=1)
+        env.step(0)
+        env.close()
+
+    recording = mttp.read(session)
+    assert [0, 1] == [update.index for update in recording.updates]
+    assert (None, 1, "closed") == (
+        started(session)[-1].env_index,
+        started(session)[-1].length,
+        started(session)[-1].stop_reason,
+    )
+
+
+def _interrupts() -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_model_without_a_session_starts_one(tmp_path: Path) -> None:
