@@ -162,6 +162,30 @@ def test_an_environment_in_place_is_packed_too() -> None:
     assert ([0, 1, 0, 1, 0], 2) == ([step.action for step in found.steps], found.span_count)
 
 
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_an_environment_is_called_as_its_user_calls_it(steps: str) -> None:
+    """
+    Its `step` may know what to do without an action, and take more than that.
+    """
+
+    class Own(gymnasium.Wrapper):  # type: ignore[type-arg]
+        def step(self, action: Any = 1, times: int = 1) -> Any:
+            self.given.append((action, times))
+            return self.env.step(action)
+
+    env = Own(cart_pole())
+    env.given = []
+    with mttp.configure(transport="memory://", steps=steps) as session, mttp.instrument(env):
+        env.reset(seed=1)
+        env.step(0)
+        env.step()
+        env.step(0, 2)
+        env.step(0, times=3)
+
+    assert [(0, 1), (1, 1), (0, 2), (0, 3)] == env.given
+    assert [0, None, 0, 0] == [step.action for step in mttp.read(session).episodes[0].steps]
+
+
 def test_a_span_within_a_step_is_its_child() -> None:
     """
     The step becomes a span when somebody starts one while the environment computes.
