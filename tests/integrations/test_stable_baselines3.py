@@ -19,6 +19,7 @@ pytest.importorskip("stable_baselines3")
 
 import gymnasium  # noqa: E402 - comes with it
 from gymnasium import spaces  # noqa: E402
+from gymnasium.envs.classic_control import CartPoleEnv  # noqa: E402
 from gymnasium.wrappers import TimeLimit  # noqa: E402
 from integrations.specimen import PLAYS, plain, started  # noqa: E402
 from integrations.toys import Scripted  # noqa: E402
@@ -802,6 +803,40 @@ def test_a_vector_that_cannot_be_asked_is_recorded(session: mttp.Session) -> Non
         (episode.env, episode.length, episode.return_, episode.status) for episode in episodes
     ]
     assert {"fact_unknown"} == set(session.stats.faults)
+
+
+class Closed(CartPoleEnv):  # type: ignore[misc]  # a foreign class
+    """Raises for whatever it does not know."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    @property
+    def np_random_seed(self) -> Any:
+        raise KeyError("np_random_seed")
+
+
+def unsent() -> Any:
+    """An environment that was made with what can't be sent to another process."""
+    if "Unsent-v0" not in gymnasium.registry:
+        gymnasium.register("Unsent-v0", entry_point=lambda **_: CartPoleEnv(), max_episode_steps=9)
+    return gymnasium.make("Unsent-v0", bonus=lambda: 1)
+
+
+@pytest.mark.parametrize(("make", "env"), [(unsent, "Unsent-v0"), (lambda: TimeLimit(Closed(), 9), None)])
+def test_a_worker_is_asked_nothing_that_ends_it(session: mttp.Session, make: Any, env: str | None) -> None:
+    """
+    One of the library's ends, and the training, when its environment raises or says what can't be sent.
+    """
+    vector = SubprocVecEnv([make, make], start_method="fork")
+    model = PPO("MlpPolicy", vector, n_steps=8, batch_size=8, n_epochs=1, **small())
+    with mttp.instrument(model):
+        model.learn(32)
+    vector.close()
+
+    assert 32 == session.stats.steps
+    assert {env or "SubprocVecEnv"} == {episode.env for episode in mttp.read(session)}
+    assert {} == dict(session.stats.faults)
 
 
 class At(BaseCallback):  # type: ignore[misc]  # a foreign class

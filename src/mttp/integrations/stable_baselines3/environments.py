@@ -37,7 +37,18 @@ def _of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
     members = getattr(vector.unwrapped, "envs", None)
     if members is not None:
         return facts.of_env(members[index], faults)
+    if hasattr(vector.unwrapped, "remotes"):
+        found: dict[str, Any] = _introduced(vector, index).get("spec", {})
+        return found
     return facts.of_spec(vector.get_attr("spec", [index])[0])
+
+
+def _introduced(vector: Any, index: int) -> dict[str, Any]:
+    """What an environment in a worker says of itself; nothing of one that can't."""
+    if not all(vector.env_is_wrapped(workers.Introduction(), [index])):
+        return {}
+    found: dict[str, Any] = vector.get_attr(workers.FACTS, [index])[0]
+    return found
 
 
 def _wrappers(vector: Any) -> list[str]:
@@ -55,7 +66,10 @@ def seeds(model: Any, vector: Any) -> list[int | None]:
     if model.seed is None:
         return unknown
     try:
-        found = vector.get_attr("np_random_seed")
+        if hasattr(vector.unwrapped, "remotes"):
+            found = [_introduced(vector, index).get("seed") for index in range(vector.num_envs)]
+        else:
+            found = vector.get_attr("np_random_seed")
     except Exception:  # a vector of somebody's own, which can't be asked
         return unknown
     expected = range(model.seed, model.seed + vector.num_envs)
@@ -78,7 +92,5 @@ def silence(vector: Any, *, silent: bool) -> None:
     base = vector.unwrapped
     for env in getattr(base, "envs", ()):
         silence_env(env, silent=silent)
-    if not hasattr(base, "remotes") or base.closed:
-        return
-    if any(base.env_method("has_wrapper_attr", workers.MUTED)):
-        base.env_method("set_wrapper_attr", workers.MUTED, silent)
+    if hasattr(base, "remotes") and not base.closed:
+        base.env_is_wrapped(workers.Switch(silent))
