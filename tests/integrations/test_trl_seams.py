@@ -602,6 +602,23 @@ def test_detaching_leaves_nothing(session: mttp.Session) -> None:
     assert (4, set()) == (len(by_row(session)), {name for name, held in handle.status().items() if held})
 
 
+def test_detaching_forgets_no_update(session: mttp.Session) -> None:
+    """
+    Not the one that was just made either, of which the trainer has not logged anything yet.
+    """
+    teacher = trainer()
+    handle = mttp.instrument(teacher)
+
+    class Stopping:
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            handle.detach()
+
+    teacher.add_callback(Stopping())
+    teacher.train(2)
+
+    assert [0] == [update.index for update in mttp.read(session).updates]
+
+
 def test_instrumenting_again_gives_the_same_handle(session: mttp.Session) -> None:
     """
     The options that are given last count; nothing is recorded twice.

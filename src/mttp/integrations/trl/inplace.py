@@ -74,6 +74,7 @@ class Attachment(Handle):
         return super().status() | others
 
     def _stop(self) -> None:
+        guard("trl", self._updates.on_train_end)
         self._functions.release()
         self._trainer.remove_callback(self._callback)
 
