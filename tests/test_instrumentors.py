@@ -102,3 +102,20 @@ def test_suppression_is_honoured(session: mttp.Session) -> None:
         play()
 
     assert 1 == len(mttp.read(session).episodes)
+
+
+def test_a_block_takes_nothing_from_the_command(session: mttp.Session) -> None:
+    """
+    A script may instrument a part of itself, by options say; afterwards all is recorded as before.
+    """
+    instrumentor = GymnasiumInstrumentor()
+    instrumentor.instrument()
+    try:
+        with mttp.instrument():
+            play()
+        play()
+    finally:
+        instrumentor.uninstrument()
+    play()
+
+    assert 2 == len(mttp.read(session).episodes)

@@ -23,6 +23,7 @@ __all__ = ["Libraries", "instrument", "instrument_libraries", "wrap"]
 _log = logging.getLogger("mttp")
 
 _everything: Libraries | None = None
+_attached: list[Libraries] = []
 
 
 _P = ParamSpec("_P")
@@ -129,6 +130,8 @@ class Libraries:
         """Instrument these libraries; one that is instrumented already takes the options that are given."""
         Options.of(options)
         self._claims += 1
+        if self not in _attached:
+            _attached.append(self)
         self._options = options or self._options
         for package in packages:
             if package in sys.modules:
@@ -148,10 +151,16 @@ class Libraries:
             _log.warning("mttp: %s is not recorded: %r", module.__name__, error)
 
     def detach(self) -> None:
-        """Take everything off again; a second call does nothing."""
+        """
+        Take everything off again, but for what somebody else instruments too; a second call does nothing.
+
+        OpenTelemetry's command may have instrumented a library in which a script instruments a block.
+        """
         self.attached = False
-        for handle in self._handles.values():
-            if handle is not None:
+        if self in _attached:
+            _attached.remove(self)
+        for package, handle in self._handles.items():
+            if handle is not None and not any(others._handles.get(package) is handle for others in _attached):
                 handle.detach()
 
     def status(self) -> dict[str, bool]:

@@ -114,7 +114,8 @@ class Trainer:
     # The trainer's loop.
 
     def train(self, steps: int) -> None:
-        """So many updates."""
+        """So many updates, counted anew."""
+        self.state.global_step = 0
         self._tell("on_train_begin")
         for _ in range(steps):
             self._tell("on_step_begin")

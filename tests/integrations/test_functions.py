@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
 import inspect
 import math
 import pickle
@@ -24,6 +26,32 @@ from integrations.specimen import (
 
 import mttp
 from mttp.errors import InstrumentError
+
+
+class Bonus:
+    """A reward with a number of its own, which can be called."""
+
+    def __init__(self, amount: float) -> None:
+        self.amount = amount
+
+    def __call__(self) -> float:
+        return self.amount
+
+
+class Player:
+    """Somebody whose methods are recorded."""
+
+    def __init__(self, skill: float) -> None:
+        self.skill = skill
+
+    @mttp.instrument(records="reward")
+    def judge(self) -> float:
+        return self.skill
+
+    @staticmethod
+    @mttp.instrument(records="reward")
+    def even() -> float:
+        return 0.5
 
 
 def play(found: Play) -> float:
@@ -334,3 +362,121 @@ def test_an_option_that_raises_costs_only_the_recording(session: mttp.Session) -
 
     assert [1] == calls
     assert {"integration_error": 1} == dict(session.stats.faults)
+
+
+def batch() -> list[mttp.OpenEpisode]:
+    """Two episodes that have been played."""
+    with mttp.episode() as first, mttp.episode() as second:
+        pass
+    return [first, second]
+
+
+def test_an_iterator_is_the_caller_s_to_go_through(session: mttp.Session) -> None:
+    """
+    There is but one time to do that; whose scores they are is not known then, and counted.
+    """
+
+    @mttp.instrument(records="reward")
+    def judge(episodes: list[mttp.OpenEpisode]) -> Any:
+        return (float(position) for position, _ in enumerate(episodes))
+
+    assert [0.0, 1.0] == list(judge(batch()))
+
+    assert [{}, {}] == [episode.scores for episode in started(session)]
+    assert {"rewards_unaligned": 1} == dict(session.stats.faults)
+
+
+@pytest.mark.parametrize(("answer", "counted"), [(None, {}), (0.5, {"rewards_unaligned": 1})])
+def test_a_batch_may_be_declined_but_not_paid_as_one(
+    session: mttp.Session, answer: Any, counted: dict[str, int]
+) -> None:
+    """
+    None is said of all of them; one number for several episodes is nobody's.
+    """
+
+    @mttp.instrument(records="reward")
+    def judge(episodes: list[mttp.OpenEpisode]) -> Any:
+        return answer
+
+    judge(batch())
+
+    statuses = [[one.status for one in episode.scores.values()] for episode in started(session)]
+    assert [["abstained"], ["abstained"]] == statuses if answer is None else [[], []]
+    assert counted == dict(session.stats.faults)
+
+
+@pytest.mark.parametrize("target", [Bonus(0.5), functools.partial(float, 0.5), Bonus(0.5).__call__, exact])
+def test_what_is_recorded_is_copied_as_it_would_be(session: mttp.Session, target: Any) -> None:
+    """
+    A configuration that holds a reward function is copied and pickled; the copies record, too.
+    """
+    recorded = mttp.instrument(target, records="reward")
+    arguments = ("4", "4") if target is exact else ()
+
+    copies = [copy.copy(recorded), copy.deepcopy({"reward": recorded})["reward"]]
+    copies.append(pickle.loads(pickle.dumps(recorded)))
+
+    for one in copies:
+        with mttp.episode():
+            one(*arguments)
+    assert [recorded(*arguments)] * 3 == [episode.return_ for episode in started(session)]
+
+
+@pytest.mark.parametrize("method", [Player(0.5).judge, Player.even])
+def test_a_method_is_copied_with_its_object(session: mttp.Session, method: Any) -> None:
+    """
+    A pool of processes is given it by pickle.
+    """
+    for one in (copy.copy(method), copy.deepcopy([method])[0], pickle.loads(pickle.dumps(method))):
+        with mttp.episode():
+            one()
+
+    assert [0.5, 0.5, 0.5] == [episode.return_ for episode in started(session)]
+
+
+def test_static_and_class_methods_are_recorded_from_either_side(session: mttp.Session) -> None:
+    """
+    Whichever decorator comes first; an async one is awaited.
+    """
+
+    class Judge:
+        @mttp.instrument(records="reward")
+        @staticmethod
+        async def exact(answer: str) -> float:
+            return float(answer == "4")
+
+        @mttp.instrument(records="reward")
+        @classmethod
+        def short(cls, answer: str) -> float:
+            return 1 / len(answer)
+
+        @classmethod
+        @mttp.instrument(records="reward")
+        def long(cls, answer: str) -> float:
+            return len(answer)
+
+    with mttp.episode():
+        assert 1.0 == asyncio.run(Judge.exact("4"))
+    with mttp.episode():
+        assert 0.5 == Judge().short("42")
+    with mttp.episode():
+        assert 2 == Judge.long("42")
+
+    assert [1.0, 0.5, 2.0] == [episode.return_ for episode in started(session)]
+
+
+def test_arguments_without_names_are_kept_as_they_are(session: mttp.Session) -> None:
+    """
+    Those of a builtin that has no signature, and those that a function is about to refuse.
+    """
+    largest = mttp.instrument(max, records="episode")
+    rollout = mttp.instrument(play, records="episode")
+
+    assert 2 == largest(1, 2)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        rollout()
+
+    assert [("max", {"args": [1, 2]}, "completed"), ("play", {"args": []}, "error")] == [
+        (episode.env, episode.inputs, episode.status) for episode in started(session)
+    ]
+    assert {} == dict(session.stats.faults)

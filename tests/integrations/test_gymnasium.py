@@ -192,6 +192,37 @@ def test_large_values_leave_their_dtype_and_shape(session: mttp.Session) -> None
     assert "30000 bytes" in episode.omissions[0]
 
 
+def test_large_values_of_several_parts_are_not_read(session: mttp.Session) -> None:
+    """
+    What a Dict of pictures is flattened to is known beforehand: nothing is made of it that is not kept.
+    """
+
+    class Pictures(Scripted):
+        observation_space = spaces.Dict(
+            {"left": spaces.Box(0, 255, (100, 100), np.uint8), "right": spaces.Box(0, 255, (9,), np.uint8)}
+        )
+
+        def _shown(self) -> Any:
+            return {"left": Unread(), "right": Unread()}
+
+    class Unread:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError("it was read")
+
+    env = Pictures()
+    mttp.instrument(env, max_bytes=10_000)
+
+    act_out(env, PLAYS[:1])
+
+    episode = only(session)
+    assert [None, None, None] == [step.observation for step in episode.steps]
+    assert ["10009 bytes, the limit is 10000"] == [
+        what.partition(": ")[2] for what in episode.steps[0].omissions
+    ]
+    assert 10_009 == episode.env_spaces["observation"]["flattened"]
+    assert {} == dict(session.stats.faults)
+
+
 def test_observations_and_actions_can_be_left_out(session: mttp.Session) -> None:
     """
     The two switches leave rewards and ends in place.

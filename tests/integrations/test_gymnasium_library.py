@@ -272,6 +272,24 @@ def test_nothing_is_kept_alive(session: mttp.Session) -> None:
     assert all(of_gymnasium(handle))
 
 
+def test_nothing_of_an_environment_is_held_once_it_is_detached(session: mttp.Session) -> None:
+    """
+    It is freed as it was before, when the last reference goes; it need not wait for the garbage collector.
+    """
+    gc.disable()
+    try:
+        env = Scripted()
+        handle = mttp.instrument(env)
+        act_out(env)
+        handle.detach()
+        gone = weakref.ref(env)
+        del env, handle
+
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 def test_wrapped_environments_round_trip_by_their_spec(session: mttp.Session) -> None:
     """
     `env.spec` makes the same stack again, our wrapper and its options included.

@@ -62,6 +62,32 @@ class Shifting(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
         return observation.astype(np.float64) if self.count % 4 == 0 else observation
 
 
+class Reusing(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Pays and ends by arrays of its own, which it writes to each time."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.paid, self.over = np.zeros(()), np.zeros((2,), bool)
+
+    def step(self, action: Any) -> Any:
+        """Step with the same arrays."""
+        observation, _, *self.over[:], info = self.env.step(action)
+        self.paid += 1
+        return observation, self.paid, *self.over.reshape(2, 1), info
+
+
+class Single(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
+    """Shows an array of no dimension."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (), np.float64)
+
+    def observation(self, observation: Any) -> Any:
+        """Its first number."""
+        return np.array(observation[0], np.float64)
+
+
 def cart_pole() -> Any:
     """An environment of arrays and integers."""
     return gymnasium.make("CartPole-v1")
@@ -75,6 +101,8 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
     "asking": lambda: Asking(cart_pole()),
     "telling": lambda: Telling(cart_pole()),
     "shifting": lambda: Shifting(cart_pole()),
+    "reusing": lambda: Reusing(cart_pole()),
+    "single": lambda: Single(cart_pole()),
 }
 
 
@@ -132,6 +160,30 @@ def test_an_environment_in_place_is_packed_too() -> None:
 
     (found,) = mttp.read(session).episodes
     assert ([0, 1, 0, 1, 0], 2) == ([step.action for step in found.steps], found.span_count)
+
+
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_an_environment_is_called_as_its_user_calls_it(steps: str) -> None:
+    """
+    Its `step` may know what to do without an action, and take more than that.
+    """
+
+    class Own(gymnasium.Wrapper):  # type: ignore[type-arg]
+        def step(self, action: Any = 1, times: int = 1) -> Any:
+            self.given.append((action, times))
+            return self.env.step(action)
+
+    env = Own(cart_pole())
+    env.given = []
+    with mttp.configure(transport="memory://", steps=steps) as session, mttp.instrument(env):
+        env.reset(seed=1)
+        env.step(0)
+        env.step()
+        env.step(0, 2)
+        env.step(0, times=3)
+
+    assert [(0, 1), (1, 1), (0, 2), (0, 3)] == env.given
+    assert [0, None, 0, 0] == [step.action for step in mttp.read(session).episodes[0].steps]
 
 
 def test_a_span_within_a_step_is_its_child() -> None:

@@ -186,6 +186,18 @@ def test_a_client_is_recorded_once(session: mttp.Session, client: Any) -> None:
     assert 1 == len(step.calls)
 
 
+def test_an_earlier_answer_is_part_of_a_question(session: mttp.Session, client: Any) -> None:
+    """
+    A conversation is continued with the message object that the client gave; it is told as data.
+    """
+    with mttp.instrument(client), mttp.episode():
+        said = ask(client).choices[0].message
+        client.chat.completions.create(model="tiny", messages=[*QUESTION, said])
+
+    assert [*QUESTION, {"role": "assistant", "content": "4"}] == only(session).steps[1].observation
+    assert {} == dict(session.stats.faults)
+
+
 def test_the_official_instrumentation_records_the_call_itself(session: mttp.Session, client: Any) -> None:
     """
     Where it is at work the call is its span, and ours adds the tokens alone.

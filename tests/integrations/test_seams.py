@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import pickle
 import types
 from typing import Any
 
 import pytest
 
 from mttp.integrations import seams
-from mttp.integrations.seams import Handle
+from mttp.integrations.seams import Handle, Seam
 
 
 class Trainer:
@@ -23,6 +25,13 @@ class Trainer:
     def name() -> str:
         """Its name."""
         return "trainer"
+
+
+class Loop:
+    """Somebody else's, which nobody surrounds."""
+
+    def run(self) -> None:
+        """Run."""
 
 
 class Mine(Trainer):
@@ -76,6 +85,18 @@ def test_a_class_is_left_as_it_was() -> None:
     assert (train, name) == (vars(Trainer)["train"], vars(Trainer)["name"])
     assert "name" not in vars(Mine)
     assert not any(handle.status().values())
+
+
+@pytest.mark.parametrize("target", [functools.partial(int, "3"), Loop().run, sum, doubled])
+def test_pickling_gives_what_is_surrounded(target: Any) -> None:
+    """
+    A partial or a method with what it is bound to, a function by its name.
+    """
+    seam = Seam(target, doubled, Handle(lambda: None))
+
+    found = pickle.loads(pickle.dumps(seam))
+
+    assert (type(target), pickle.dumps(target)) == (type(found), pickle.dumps(found))
 
 
 def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

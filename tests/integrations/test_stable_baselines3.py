@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +19,29 @@ pytest.importorskip("stable_baselines3")
 
 import gymnasium  # noqa: E402 - comes with it
 from gymnasium import spaces  # noqa: E402
+from gymnasium.envs.classic_control import CartPoleEnv  # noqa: E402
 from gymnasium.wrappers import TimeLimit  # noqa: E402
 from integrations.specimen import PLAYS, plain, started  # noqa: E402
 from integrations.toys import Scripted  # noqa: E402
 from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
+from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.monitor import Monitor  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: E402
+from stable_baselines3.common.vec_env import (  # noqa: E402
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecEnv,
+    VecNormalize,
+)
 
 import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
 from mttp.integrations.stable_baselines3.player import Player  # noqa: E402
 
+SEAMS = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
 ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
 
 
@@ -482,7 +494,7 @@ def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> Non
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     handle = mttp.instrument(one)
-    assert {"BaseAlgorithm._init_callback": True} == handle.status()
+    assert SEAMS == [name for name, holds in handle.status().items() if holds]
 
     other.learn(16)
     assert [] == mttp.read(session).episodes
@@ -491,16 +503,15 @@ def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> Non
     one.learn(16)
 
     assert 16 == sum(episode.length for episode in mttp.read(session))
-    assert {"BaseAlgorithm._init_callback": False} == handle.status()
+    assert dict.fromkeys(SEAMS, False) == handle.status()
 
 
 def test_everything_is_put_back(session: mttp.Session) -> None:
     """
     The library is as it was, once nobody records any more; a model gains nothing that would be saved with it.
     """
-    from stable_baselines3.common.base_class import BaseAlgorithm
-
-    before = vars(BaseAlgorithm)["_init_callback"]
+    places = [(BaseAlgorithm, "_init_callback"), (OnPolicyAlgorithm, "learn"), (OffPolicyAlgorithm, "learn")]
+    before = [vars(kind)[name] for kind, name in places]
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other.learn(8)
@@ -513,7 +524,7 @@ def test_everything_is_put_back(session: mttp.Session) -> None:
     for handle in handles:
         handle.detach()
 
-    assert before is vars(BaseAlgorithm)["_init_callback"]
+    assert before == [vars(kind)[name] for kind, name in places]
 
 
 def test_a_model_that_is_named_outlasts_everything(session: mttp.Session) -> None:
@@ -611,6 +622,32 @@ def test_a_training_that_raises_is_left_as_it_is(session: mttp.Session) -> None:
 
     (episode,) = mttp.read(session).episodes
     assert ("aborted", "training_ended", 1) == (episode.status, episode.stop_reason, episode.length)
+
+
+def test_a_training_that_is_interrupted_is_over(session: mttp.Session) -> None:
+    """
+    Its last update is recorded, and so is what is played in its environment afterwards, by Gymnasium.
+    """
+    with mttp.instrument():
+        env = gymnasium.make("CartPole-v1")
+        model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, n_epochs=1, **small())
+        with pytest.raises(KeyboardInterrupt):
+            model.learn(32, callback=At(20, _interrupts))
+        env.reset(seed=1)
+        env.step(0)
+        env.close()
+
+    recording = mttp.read(session)
+    assert [0, 1] == [update.index for update in recording.updates]
+    assert (None, 1, "closed") == (
+        started(session)[-1].env_index,
+        started(session)[-1].length,
+        started(session)[-1].stop_reason,
+    )
+
+
+def _interrupts() -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_model_without_a_session_starts_one(tmp_path: Path) -> None:
@@ -715,3 +752,165 @@ def test_a_reward_spec_pays(session: mttp.Session, kind: Any) -> None:
     assert all(reward.components["upright"] == reward.value for reward in rewards)
     assert all(reward.spec == spec.identity for reward in rewards)
     assert {} == dict(session.stats.faults)
+
+
+class Own(VecEnv):  # type: ignore[misc]  # a foreign class
+    """A vector of the user's own, as simulators bring them: nothing is known of what is in it."""
+
+    def __init__(self) -> None:
+        super().__init__(2, spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
+        self.at = 0
+
+    def reset(self) -> Any:
+        return np.zeros((2, 1), np.float32)
+
+    def step_async(self, actions: Any) -> None:
+        self.at += 1
+
+    def step_wait(self) -> Any:
+        over = self.at % 4 == 0
+        infos = [{"terminal_observation": np.ones(1, np.float32)} if over else {} for _ in range(2)]
+        return self.reset(), np.full(2, 0.5, np.float32), np.full(2, over), infos
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> Any:
+        if attr_name != "render_mode":  # which the library asks for itself
+            raise AttributeError(attr_name)
+        return [None, None]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        raise AttributeError(attr_name)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
+        raise AttributeError(method_name)
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> Any:
+        return [False, False]
+
+
+def test_a_vector_that_cannot_be_asked_is_recorded(session: mttp.Session) -> None:
+    """
+    Its class is the environment's name; what it does not tell is missing, and that is counted.
+    """
+    model = PPO("MlpPolicy", Own(), n_steps=8, batch_size=16, n_epochs=1, **small())
+    with mttp.instrument(model):
+        model.learn(32)
+
+    episodes = in_env(session, 1)
+    assert [("Own", 4, 2.0, "completed")] * 4 == [
+        (episode.env, episode.length, episode.return_, episode.status) for episode in episodes
+    ]
+    assert {"fact_unknown"} == set(session.stats.faults)
+
+
+class Closed(CartPoleEnv):  # type: ignore[misc]  # a foreign class
+    """Raises for whatever it does not know."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    @property
+    def np_random_seed(self) -> Any:
+        raise KeyError("np_random_seed")
+
+
+def unsent() -> Any:
+    """An environment that was made with what can't be sent to another process."""
+    if "Unsent-v0" not in gymnasium.registry:
+        gymnasium.register("Unsent-v0", entry_point=lambda **_: CartPoleEnv(), max_episode_steps=9)
+    return gymnasium.make("Unsent-v0", bonus=lambda: 1)
+
+
+@pytest.mark.parametrize(("make", "env"), [(unsent, "Unsent-v0"), (lambda: TimeLimit(Closed(), 9), None)])
+def test_a_worker_is_asked_nothing_that_ends_it(session: mttp.Session, make: Any, env: str | None) -> None:
+    """
+    One of the library's ends, and the training, when its environment raises or says what can't be sent.
+    """
+    vector = SubprocVecEnv([make, make], start_method="fork")
+    model = PPO("MlpPolicy", vector, n_steps=8, batch_size=8, n_epochs=1, **small())
+    with mttp.instrument(model):
+        model.learn(32)
+    vector.close()
+
+    assert 32 == session.stats.steps
+    assert {env or "SubprocVecEnv"} == {episode.env for episode in mttp.read(session)}
+    assert {} == dict(session.stats.faults)
+
+
+class At(BaseCallback):  # type: ignore[misc]  # a foreign class
+    """A user's callback that does something at a step, and stops the training where that is False."""
+
+    def __init__(self, step: int, do: Any) -> None:
+        super().__init__()
+        self.step, self.do = step, do
+
+    def _on_step(self) -> bool:
+        return self.n_calls != self.step or self.do() is not False
+
+
+def test_an_episode_goes_on_where_a_callback_stopped_the_training(session: mttp.Session) -> None:
+    """
+    The environment was not reset: the next call acts once more on what it acted on last.
+    """
+    env = cartpole()
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, **small())
+    buffers = Buffers()
+    with mttp.instrument(model):
+        model.learn(32, callback=At(5, lambda: False))
+        model.learn(64, reset_num_timesteps=False, callback=buffers)
+
+    episodes = started(session)
+    assert env.get_episode_lengths() == [one.length for one in episodes if one.status == "completed"]
+    assert buffers.column("observations", 0) == [plain(step.observation) for step in steps(episodes)[5:]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"), [(PPO, {"n_steps": 8, "batch_size": 8}), (DQN, {"learning_starts": 500})]
+)
+def test_an_episode_that_had_begun_is_not_recorded(session: mttp.Session, kind: Any, arguments: Any) -> None:
+    """
+    A model that is recorded amid an episode is recorded from the next one on, as nobody saw how it began.
+    """
+    env = cartpole(6)
+    model = kind("MlpPolicy", env, **arguments, **small())
+    model.learn(8)
+    with mttp.instrument(model):
+        model.learn(16, reset_num_timesteps=False)
+
+    lengths = env.get_episode_lengths()
+    assert [6, 6, 6, 6] == lengths
+    assert lengths[2:] == [episode.length for episode in started(session)]
+
+
+def test_nothing_is_recorded_once_a_model_is_detached(session: mttp.Session) -> None:
+    """
+    Not in the midst of its training either: neither episodes nor updates.
+    """
+    model = PPO("MlpPolicy", cartpole(), n_steps=8, batch_size=8, n_epochs=1, **small())
+    handle = mttp.instrument(model)
+
+    model.learn(32, callback=At(12, handle.detach))
+
+    recording = mttp.read(session)
+    assert ["detached"] == [episode.stop_reason for episode in recording]
+    assert 12 == session.stats.steps
+    assert [0] == [update.index for update in recording.updates]
+
+
+def test_a_session_keeps_no_model_and_no_environment(session: mttp.Session) -> None:
+    """
+    A search over many models can let each go; what its last episode was ends with the session.
+    """
+    model = PPO("MlpPolicy", cartpole(), n_steps=8, batch_size=8, n_epochs=1, **small())
+    mttp.instrument(model)
+    model.learn(8)
+    gone = weakref.ref(model), weakref.ref(model.get_env())
+
+    del model
+    gc.collect()
+
+    assert (None, None) == tuple(one() for one in gone)
+    session.close()
+    assert ["training_ended"] == [episode.stop_reason for episode in mttp.read(session)]

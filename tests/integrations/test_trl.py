@@ -606,6 +606,34 @@ def test_turns_with_tools_are_steps(session: mttp.Session, model: str) -> None:
     _together(teacher.batches[0], 0, multiplied)
 
 
+def test_a_wrong_call_is_answered_as_ever(session: mttp.Session, model: str) -> None:
+    """
+    The model reads what Python says of its call, and so must read the same where it is recorded.
+    """
+    said = []
+    for is_recorded in (False, True):
+        tokens, data = conversations()
+        teacher = trainer(
+            model,
+            kind=scripted,
+            functions=[length],
+            data=data,
+            max_completion_length=400,
+            max_steps=1,
+            given={"tools": [multiply], "processing_class": tokens},
+        )
+        wrong = CALL.format("multiply", "[6, 7]")
+        type(teacher).says = staticmethod(lambda turn, _, wrong=wrong: "42<|im_end|>" if turn else wrong)
+        if is_recorded:
+            mttp.instrument(teacher)
+        teacher.train()
+        said.append(teacher.batches[0]["texts"])
+
+    assert said[0] == said[1]
+    (call,) = by_row(session)[0].steps[0].calls
+    assert ([6, 7], said[0][0][1]["content"]) == (call.arguments, call.result)
+
+
 def _together(batch: dict[str, Any], row: int, episode: mttp.Episode) -> None:
     """The steps' tokens, put together, are TRL's."""
     found: list[int] = []

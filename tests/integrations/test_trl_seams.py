@@ -446,6 +446,116 @@ def test_an_error_of_a_function_passes_through(session: mttp.Session) -> None:
     assert [] == mttp.read(session).groups
 
 
+def test_an_interruption_is_no_error(session: mttp.Session) -> None:
+    """
+    Completions that Ctrl-C leaves unscored are aborted, as other episodes are, and no function failed.
+    """
+
+    def interrupted(**_: Any) -> list[float]:
+        raise KeyboardInterrupt
+
+    teacher = trainer(short, interrupted)
+    mttp.instrument(teacher)
+
+    with pytest.raises(KeyboardInterrupt):
+        teacher.train(1)
+
+    first = by_row(session)[0]
+    assert ("aborted", "KeyboardInterrupt", None) == (first.status, first.stop_reason, first.error_type)
+    assert ("missing", {"short": 0.75}) == (first.reward.status, first.reward.components)
+    assert {"interrupted": "missing"} == first.reward.component_statuses
+
+
+def test_an_answer_that_is_no_list_is_the_trainer_s_to_refuse(session: mttp.Session) -> None:
+    """
+    Its error is the trainer's own, and no fault of the recording.
+    """
+    teacher = trainer(lambda **_: 1.0)
+    mttp.instrument(teacher)
+
+    with pytest.raises(TypeError, match="'float' object is not iterable"):
+        teacher.train(1)
+
+    assert {} == dict(session.stats.faults)
+
+
+def test_a_trainer_that_learns_from_copies_is_told_apart(session: mttp.Session) -> None:
+    """
+    A subclass may hand on copies of what TRL keeps, in each iteration anew.
+    """
+
+    class Copying(GRPOTrainer):
+        def _prepare_inputs(self, inputs: Any) -> Any:
+            return dict(super()._prepare_inputs(inputs))
+
+    teacher = trainer(kind=Copying, steps_per_generation=2)
+    mttp.instrument(teacher)
+
+    teacher.train(4)
+
+    assert [2, 2, 2, 2] == [update.consumed for update in mttp.read(session).updates]
+
+
+def test_a_tool_refuses_in_its_own_words() -> None:
+    """
+    What Python says of a call that can't be made is an answer that the model reads.
+    """
+
+    def add(first: int, second: int) -> int:
+        return first + second
+
+    observed = recorder._observed(add, "add", [])
+
+    for arguments in ([1, 2], {"first": 1}):
+        said = []
+        for tool in (add, observed):
+            with pytest.raises(TypeError) as refused:
+                tool(**arguments)  # type: ignore[arg-type]  # as a model may call it
+            said.append(str(refused.value))
+        assert said[0] == said[1]
+
+
+def test_an_answer_of_a_tool_is_what_it_was_then() -> None:
+    """
+    An environment may give out its own board, and go on playing on it.
+    """
+    board: list[int] = []
+
+    def play(place: int) -> list[int]:
+        board.append(place)
+        return board
+
+    async def play_async(place: int) -> list[int]:
+        return play(place)
+
+    uses: list[Any] = []
+    first, second = (recorder._observed(tool, "play", uses) for tool in (play, play_async))
+
+    assert board is first(place=1)
+    assert board is asyncio.run(second(place=2))
+    assert [[1], [1, 2]] == [use.result for use in uses]
+    first(place=3)
+    assert [[1], [1, 2], [1, 2, 3]] == [use.result for use in uses]
+
+
+def test_a_second_training_goes_on_from_the_first(session: mttp.Session) -> None:
+    """
+    The trainer counts its updates anew; the policy has had those of the first.
+    """
+    teacher = trainer()
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+    teacher.evaluate()
+    teacher.train(1)
+
+    recording = mttp.read(session)
+    assert [0, 1, 2] == [update.index for update in recording.updates]
+    versions = [episode.policy_version_start for episode in by_row(session)[:: len(ROWS)]]
+    assert ["0", "1", "2", "2"] == versions
+    assert [] == recording.problems
+
+
 def weight(instrumented: bool) -> float:
     """What a trainer has learned after three updates."""
     teacher = trainer()
@@ -516,6 +626,23 @@ def test_detaching_leaves_nothing(session: mttp.Session) -> None:
         name: value for name, value in vars(one).items() if callable(value)
     }
     assert (4, set()) == (len(by_row(session)), {name for name, held in handle.status().items() if held})
+
+
+def test_detaching_forgets_no_update(session: mttp.Session) -> None:
+    """
+    Not the one that was just made either, of which the trainer has not logged anything yet.
+    """
+    teacher = trainer()
+    handle = mttp.instrument(teacher)
+
+    class Stopping:
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            handle.detach()
+
+    teacher.add_callback(Stopping())
+    teacher.train(2)
+
+    assert [0] == [update.index for update in mttp.read(session).updates]
 
 
 def test_instrumenting_again_gives_the_same_handle(session: mttp.Session) -> None:

@@ -106,6 +106,19 @@ def test_what_was_seen_of_a_call_counts() -> None:
     )
 
 
+def test_a_call_that_could_not_be_made_is_not_the_next_one() -> None:
+    """
+    A model may give a list for arguments: the tool was not called, and what is seen of it is the next call's.
+    """
+    wrong, right = asks("add"), asks("add")
+    wrong["tool_calls"][0]["function"]["arguments"] = [1, 2]
+    said = [wrong, answers("add", "{'error': ...}"), right, answers("add", "3"), SAYS]
+
+    found = steps(completion(said, [1, 0, 1, 0, 1, 1], uses=[Use("add", {"n": 0}, 11, 12, result=3)]))
+
+    assert ["{'error': ...}", 3] == [step.calls[0].result for step in found[:2]]
+
+
 def test_answers_that_did_not_fit_leave_the_call() -> None:
     """
     TRL takes back what a tool answered where there is no room for it; that it was called stays.

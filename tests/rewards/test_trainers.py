@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 import mttp
-from mttp.errors import NeedsGroup
+from mttp.errors import MissingExtra, NeedsGroup, SpecError
 
 
 def starts(completion: str, answer: str) -> float:
@@ -55,6 +56,18 @@ def test_messages_are_read_by_their_last():
     answers = [[{"role": "assistant", "content": "5"}, {"role": "assistant", "content": "4 it is"}]]
 
     assert [1.0] == spec().for_trl()(prompts=[[]], completions=answers, answer=["4"])
+
+
+def test_what_a_spec_lacks_is_said_at_set_up(monkeypatch: pytest.MonkeyPatch):
+    """
+    And not once a trainer has generated a batch: code that there is not, and a package that is not installed.
+    """
+    with pytest.raises(SpecError, match="there is no module no_such_module"):
+        spec(use="no_such_module:graders").for_trl()
+
+    monkeypatch.setitem(sys.modules, "rfc8785", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'mttp\[spec\]'"):
+        spec().for_trl()
 
 
 def test_a_relative_component_needs_the_groups_size():

@@ -79,7 +79,7 @@ def integration_of(target: object) -> Integration:
     for package in packages:
         if package in LIBRARIES:
             return load(package)
-    if callable(target) and not isinstance(target, type):
+    if isinstance(target, classmethod) or (callable(target) and not isinstance(target, type)):
         return cast("Integration", import_module("mttp.integrations.functions"))
     raise InstrumentError(_unknown(target, packages))
 

@@ -7,8 +7,9 @@ Nothing is known of such a function but that it is called, so that it is replace
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -22,6 +23,7 @@ from mttp.errors import InstrumentError
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import fault, guard
 from mttp.integrations.options import Options
+from mttp.integrations.seams import Bound, by_name
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
 
 __all__ = ["FunctionOptions", "Recorded", "attach"]
@@ -54,8 +56,10 @@ class FunctionOptions(Options):
 class Recorded(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
     """A function that is recorded, which looks like the original; it undoes itself by `detach`."""
 
+    __bound_function_wrapper__ = Bound
+
     def __init__(self, wrapped: Callable[..., Any], options: FunctionOptions) -> None:
-        is_async = inspect.iscoroutinefunction(wrapped) or inspect.iscoroutinefunction(
+        is_async = inspect.iscoroutinefunction(_function(wrapped)) or inspect.iscoroutinefunction(
             getattr(wrapped, "__call__", None)  # noqa: B004 - an instance's, which may be async
         )
         super().__init__(wrapped, self._around_async if is_async else self._around)
@@ -82,10 +86,20 @@ class Recorded(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic sinc
     ) -> None:
         self.detach()
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        from pkgutil import resolve_name
+    def __copy__(self) -> Any:
+        return self._like(copy.copy(self.__wrapped__))
 
-        return resolve_name, (f"{self.__wrapped__.__module__}:{self.__wrapped__.__qualname__}",)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self._like(copy.deepcopy(self.__wrapped__, memo))
+
+    def _like(self, wrapped: Callable[..., Any]) -> Recorded:
+        """Another one recorded likewise; a plain function, of which there are no copies, is itself."""
+        return self if wrapped is self.__wrapped__ else Recorded(wrapped, self._self_options)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if not inspect.isroutine(self.__wrapped__) or inspect.ismethod(self.__wrapped__):
+            return Recorded, (self.__wrapped__, self._self_options)
+        return by_name(self.__wrapped__)
 
     def _around(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         call = self._call(wrapped, args, kwargs)
@@ -172,9 +186,10 @@ class _Scoring(_Call):
         if not self._targets:
             fault("reward_without_episode", f"{self._name} was called where no episode goes on")
             return
-        scores = list(result) if self._is_batch else [result]
+        scores = _each(result, len(self._targets)) if self._is_batch else [result]
         if len(scores) != len(self._targets):
-            fault("rewards_unaligned", f"{self._name}: {len(scores)} for {len(self._targets)} episodes")
+            answer = f"{len(scores)} in a {type(result).__name__}"
+            fault("rewards_unaligned", f"{self._name}: {answer} for {len(self._targets)} episodes")
             return
         for target, score in zip(self._targets, scores, strict=True):
             self._pay(target, score)
@@ -210,14 +225,33 @@ def _is_batch(argument: Any) -> bool:
     return bool(argument) and all(isinstance(item, (OpenEpisode, OpenStep)) for item in argument)
 
 
+def _each(result: Any, count: int) -> list[Any]:
+    """
+    The scores of so many; none where they can't be gone through, or only once, which is the caller's to do.
+    """
+    if result is None:
+        return [None] * count
+    if isinstance(result, (Iterator, Mapping)) or not isinstance(result, Iterable):
+        return []
+    return list(result)
+
+
 def _of_call(given: object, args: Any, kwargs: Any) -> Any:
     return given(*args, **kwargs) if callable(given) else given
 
 
 def _arguments(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Its arguments by name."""
-    bound = inspect.signature(wrapped).bind(*args, **kwargs)
+    """Its arguments by name; where it has no signature, or refuses them, as they are."""
+    try:
+        bound = inspect.signature(wrapped).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {"args": args, **kwargs}
     return {name: value for name, value in bound.arguments.items() if name != "self"}
+
+
+def _function(target: Any) -> Any:
+    """What a static method or a class method is made of; all else is itself."""
+    return getattr(target, "__func__", target)
 
 
 def _name(wrapped: Callable[..., Any]) -> str:
@@ -238,6 +272,6 @@ def attach(target: Any, /, **options: Any) -> Recorded:
         if options or not target._self_attached:
             target.use(chosen)
         return target
-    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+    if inspect.isgeneratorfunction(_function(target)) or inspect.isasyncgenfunction(_function(target)):
         raise InstrumentError(f"{_name(target)} is a generator; write `with mttp.episode():` in it instead")
     return Recorded(target, chosen)

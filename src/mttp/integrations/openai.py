@@ -115,7 +115,8 @@ class _Asked:
         self._call: OpenCall | None = None if is_official else self._opened()
 
     def _question(self) -> Any:
-        return next((self._given[name] for name in _OPERATIONS if name in self._given), None)
+        asked = next((self._given[name] for name in _OPERATIONS if name in self._given), None)
+        return list(map(_plain, asked)) if isinstance(asked, (list, tuple)) else asked
 
     def _opened(self) -> OpenCall:
         parameters = {name: self._given[name] for name in _PARAMETERS if _is_stated(self._given.get(name))}
@@ -234,6 +235,11 @@ def _within(handle: OpenCall | OpenStep) -> AbstractContextManager[object]:
     if not handle:
         return nullcontext()
     return trace.use_span(handle.span, record_exception=False, set_status_on_exception=False)
+
+
+def _plain(message: Any) -> Any:
+    """A message as data; what the model answered before is asked with again as the object that it was."""
+    return message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message
 
 
 def _is_stated(value: Any) -> bool:

@@ -18,12 +18,36 @@ from typing_extensions import Self
 from mttp import integrations
 from mttp.errors import InstrumentError
 
-__all__ = ["Around", "Handle", "Place", "Seam", "install"]
+__all__ = ["Around", "Bound", "Handle", "Place", "Seam", "by_name", "install"]
 
 _log = logging.getLogger("mttp")
 
 Around: TypeAlias = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
 """What runs instead: it is given what it replaces, the instance, and the call's arguments."""
+
+
+def by_name(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """How pickle is to find a function again."""
+    from pkgutil import resolve_name
+
+    return resolve_name, (f"{function.__module__}:{function.__qualname__}",)
+
+
+class Bound(wrapt.BoundFunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
+    """A method that is surrounded in its class; a copy of it is that of a copy of its object."""
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        method = self.__wrapped__
+        if not isinstance(method, MethodType):
+            return self
+        return getattr(copy.deepcopy(method.__self__, memo), method.__name__)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        method = self.__wrapped__
+        return method.__reduce_ex__(protocol) if isinstance(method, MethodType) else by_name(method)
 
 
 class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
@@ -32,6 +56,8 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wr
 
     Copying or pickling it gives the original: a copy of an instrumented object is not instrumented.
     """
+
+    __bound_function_wrapper__ = Bound
 
     def __init__(self, wrapped: Callable[..., Any], around: Around, handle: Handle) -> None:
         super().__init__(wrapped, around)
@@ -49,11 +75,9 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wr
         return copy.deepcopy(self.__wrapped__, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if isinstance(self.__wrapped__, MethodType):
+        if isinstance(self.__wrapped__, MethodType) or not inspect.isroutine(self.__wrapped__):
             return self.__wrapped__.__reduce_ex__(protocol)
-        from pkgutil import resolve_name
-
-        return resolve_name, (f"{self.__wrapped__.__module__}:{self.__wrapped__.__qualname__}",)
+        return by_name(self.__wrapped__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +187,14 @@ class Handle:
             self._attached = False
             self._restore()
             self._on_detach()
+            self._on_detach = _nothing
 
     def _restore(self) -> None:
+        """Put back everything, and hold nothing of it any more."""
         for place in reversed(self._places.values()):
             place.restore()
+        self._missing |= dict.fromkeys(self._places, False)
+        self._places.clear()
 
     @property
     def attached(self) -> bool:
@@ -190,6 +218,10 @@ class Handle:
     def __repr__(self) -> str:
         held = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
         return f"<{'attached' if self._attached else 'detached'}: {held}>"
+
+
+def _nothing() -> None:
+    """Nothing ends any more with a handle that was detached."""
 
 
 @functools.cache

@@ -278,7 +278,9 @@ class RewardSpec:
 
         `concurrency` is that of `score_batch`; relative components need `group_size`, num_generations.
         Instrumented trainers record components, gates and identity of what it pays.
+        Raises what `score` would of the spec itself: SpecError, MissingExtra.
         """
+        _ = self.plan  # now, and not once the trainer has generated its first batch
         return TrlReward(self, concurrency=concurrency, group_size=group_size)
 
     def for_gymnasium(self, env: Any) -> Any:
@@ -293,6 +295,7 @@ class RewardSpec:
             if error.name != "gymnasium":
                 raise
             raise MissingExtra(package="gymnasium", extra="gymnasium", purpose="for_gymnasium") from error
+        _ = self.plan  # now, and not at the first step
         return environments.Rewarded(env, self)
 
     def __repr__(self) -> str:

@@ -25,19 +25,19 @@ def layers(env: Any) -> Iterator[Any]:
         yield env
 
 
-def of_env(env: Any, *, max_bytes: int, faults: Faults) -> dict[str, Any]:
+def of_env(env: Any, faults: Faults) -> dict[str, Any]:
     """What is known of an environment; a fact that can't be found out is said in `faults`."""
     facts: dict[str, Callable[[], Any]] = {
         "env": lambda: _id(env),
         "env_version": lambda: _version(env.unwrapped.spec),
         "env_kwargs": lambda: _kwargs(env),
         "env_wrappers": lambda: _wrappers(env),
-        "env_spaces": lambda: spaces(env.observation_space, env.action_space, max_bytes),
+        "env_spaces": lambda: spaces(env.observation_space, env.action_space),
     }
     return _found(facts, faults)
 
 
-def of_member(vector: Any, index: int, *, max_bytes: int, faults: Faults) -> dict[str, Any]:
+def of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
     """What is known of one environment of a vector environment."""
     inner = members(vector)
     member = inner[index] if inner else vector
@@ -47,7 +47,7 @@ def of_member(vector: Any, index: int, *, max_bytes: int, faults: Faults) -> dic
         "env_version": lambda: _version(vector.unwrapped.spec or member.unwrapped.spec),
         "env_kwargs": lambda: _kwargs(member),
         "env_wrappers": lambda: _vector_wrappers(vector) + (_wrappers(member) if inner else []),
-        "env_spaces": lambda: spaces(vector.single_observation_space, vector.single_action_space, max_bytes),
+        "env_spaces": lambda: spaces(vector.single_observation_space, vector.single_action_space),
     }
     return _found(facts, faults)
 
@@ -119,9 +119,6 @@ def _vector_wrappers(vector: Any) -> list[str]:
     return names
 
 
-def spaces(observation: Any, action: Any, max_bytes: int) -> dict[str, Any]:
+def spaces(observation: Any, action: Any) -> dict[str, Any]:
     """Both spaces as plain data."""
-    return {
-        "observation": describe(observation, max_bytes=max_bytes),
-        "action": describe(action, max_bytes=max_bytes),
-    }
+    return {"observation": describe(observation), "action": describe(action)}

@@ -15,7 +15,7 @@ from mttp import clock
 from mttp.clock import Clock
 from mttp.codec import blocks, transitions
 from mttp.codec.blocks import Column
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, as_array
 from mttp.integrations.gymnasium import infos
 from mttp.recorder import OpenEpisode, OpenStep, inert_step
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
@@ -89,7 +89,7 @@ class Lane:
         self._max_bytes = max_bytes
         self._at = at
         self._kind = _kind(observation, max_bytes)
-        self._quick_array = self._kind if is_quick and self._kind else (None, ())
+        self._quick_array = self._kind if is_quick and self._kind else ()
         self._quick_scalars = _AT_ONCE if is_quick and not self._kind else frozenset()
         self._quick_actions = _AT_ONCE if has_actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
@@ -160,7 +160,8 @@ class Lane:
         if self._has_left:
             return
         at = self._offset + clock.monotonic()
-        over = (terminated is not False or truncated is not False) and bool(terminated) | bool(truncated)
+        terminated = terminated is not False and bool(terminated)
+        truncated = truncated is not False and bool(truncated)
         try:
             self._claims.pop()
             is_odd = self._is_odd or (info and infos.is_told(info))
@@ -171,8 +172,9 @@ class Lane:
             self._step, self._block.start_time = None, at
             self._is_odd, self._is_alike, self._faults = False, True, []
         else:
-            self._rows.append((self._shown, self._action, reward, terminated, truncated, at))
-        if over:
+            paid = reward if type(reward) in _AT_ONCE else _settled(reward)
+            self._rows.append((self._shown, self._action, paid, terminated, truncated, at))
+        if terminated or truncated:
             self._owner.finish(observation, terminated, truncated, info, at=at)
             return
         count = len(self._rows)
@@ -247,6 +249,12 @@ def _columns(kind: _Kind | None, max_bytes: int, observations: Any, *others: Any
         dtype, shape = kind
         observations = np.frombuffer(b"".join(observations), dtype).reshape(len(observations), *shape)
     return transitions.encode(observations, *others, max_bytes=max_bytes)
+
+
+def _settled(reward: Any) -> Any:
+    """A reward that stays what it is, whatever the environment does with its array."""
+    found = as_array(reward)
+    return reward if found is None else found.copy()
 
 
 def _kind(value: Any, max_bytes: int) -> _Kind | None:

@@ -118,7 +118,7 @@ class Recorder:
     def step(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         """Around `step`."""
         lane = self._lane
-        if lane is not None and lane.goes_on and not kwargs:
+        if lane is not None and lane.goes_on and len(args) == 1 and not kwargs:
             return lane.step(wrapped, args[0], self._failed)
         if self._is_silent():
             return wrapped(*args, **kwargs)

@@ -9,7 +9,6 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
-from mttp.codec.plain import Faults
 from mttp.integrations.covering import EVERYTHING
 from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import facts, infos
@@ -38,7 +37,6 @@ class Several:
         self._mode = _mode(vector)
         self._seeding = Seeding(vector)
         self._began = 0
-        self._max_bytes = options.max_bytes
         count = int(vector.num_envs)
         self._metadata = {
             "vector_env": type(vector.unwrapped).__name__,
@@ -50,7 +48,7 @@ class Several:
         self._tracks = [
             Track(
                 options,
-                partial(self._identity, index),
+                partial(facts.of_member, vector, index),
                 observation_space=getattr(vector, "single_observation_space", None),
                 action_space=getattr(vector, "single_action_space", None),
             )
@@ -61,9 +59,6 @@ class Several:
         """Take other options from here on."""
         for track in self._tracks:
             track.use(options)
-
-    def _identity(self, index: int, faults: Faults) -> dict[str, Any]:
-        return facts.of_member(self._vector, index, max_bytes=self._max_bytes, faults=faults)
 
     # Resets.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from gymnasium.wrappers import Autoreset
@@ -27,15 +28,13 @@ class Single:
 
     def __init__(self, env: Any, options: Options) -> None:
         self.key = env.unwrapped
-        self._env = env
         self._resets_itself = any(isinstance(layer, Autoreset) for layer in facts.layers(env))
         self._entered: OpenStep | None = None
         self._began = 0
         self._source = Source(self.key)
-        self._max_bytes = options.max_bytes
         self._track = Track(
             options,
-            self._identity,
+            partial(facts.of_env, env),
             observation_space=getattr(env, "observation_space", None),
             action_space=getattr(env, "action_space", None),
             lane=_lane,
@@ -49,9 +48,6 @@ class Single:
     def use(self, options: Options) -> None:
         """Take other options from here on."""
         self._track.use(options)
-
-    def _identity(self, faults: Faults) -> dict[str, Any]:
-        return facts.of_env(self._env, max_bytes=self._max_bytes, faults=faults)
 
     def resets(self, seed: Any, _: Any = None, *, at: int) -> None:
         """A reset is about to be made."""

@@ -21,13 +21,17 @@ class Reader:
     """
     How the values of one space are recorded.
 
-    Values of Dict and Tuple spaces are flattened as Gymnasium does it, where the space allows that and what
-    comes out stays within `max_bytes`; all others are recorded as they are.
+    Values of Dict and Tuple spaces are flattened as Gymnasium does it, where the space allows that.
+    All others are recorded as they are.
+    Of what is beyond `max_bytes` there are only dtype and shape, which a space knows beforehand.
     """
 
     def __init__(self, space: Any, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._space = space if _flat_size(space, max_bytes) else None
+        size = _flat_size(space)
+        self._space = space if size else None
+        flat = _unread(_flat_dtype(space), (size,)) if size else None
+        self._too_large = flat if flat is not None and flat.nbytes > max_bytes else None
 
     @property
     def as_it_is(self) -> bool:
@@ -38,6 +42,8 @@ class Reader:
         """The value as it is recorded, which the caller may still change."""
         if self._space is None:
             return value
+        if self._too_large is not None:
+            return self._too_large
         try:
             return flatten(self._space, value)
         except Exception as error:
@@ -52,26 +58,41 @@ class Reader:
         if type(found) is not np.ndarray or found.dtype.hasobject:
             return plain(found, faults)
         if found.nbytes > self._max_bytes:
-            return np.broadcast_to(np.zeros((), found.dtype), found.shape)  # only dtype and shape count
+            return _unread(found.dtype, found.shape)
         return found if self._space is not None else found.copy()
 
 
-def _flat_size(space: Any, max_bytes: int) -> int:
+def _unread(dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Stands for an array of which only dtype and shape count; it takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def _flat_size(space: Any) -> int:
     """Elements that a value of this space is flattened to; 0 where it is recorded as it is."""
     if not isinstance(space, (spaces.Dict, spaces.Tuple)):
         return 0
     try:
-        size = int(flatdim(space))
+        return int(flatdim(space))
     except (NotImplementedError, ValueError, TypeError):  # some member has no flat form
         return 0
-    return size if size * 8 <= max_bytes else 0
 
 
-def describe(space: Any, *, max_bytes: int | None = None) -> dict[str, Any]:
-    """The space as JSON can hold it."""
-    described = {"type": type(space).__name__, **_facts(space)}
-    size = 0 if max_bytes is None else _flat_size(space, max_bytes)
-    return {**described, "flattened": size} if size else described
+def _flat_dtype(space: Any) -> np.dtype[Any]:
+    """What those elements are."""
+    members = getattr(space, "spaces", None)
+    if members:
+        return np.result_type(*map(_flat_dtype, members.values() if isinstance(members, dict) else members))
+    return np.dtype(np.int32) if isinstance(space, spaces.Text) else np.dtype(space.dtype)
+
+
+def describe(space: Any) -> dict[str, Any]:
+    """The space as JSON can hold it, and how long its values are where they are flattened."""
+    size = _flat_size(space)
+    return {**_described(space), "flattened": size} if size else _described(space)
+
+
+def _described(space: Any) -> dict[str, Any]:
+    return {"type": type(space).__name__, **_facts(space)}
 
 
 def _facts(space: Any) -> dict[str, Any]:
@@ -109,20 +130,20 @@ def _text(space: Any) -> dict[str, Any]:
 
 
 def _members(space: Any) -> dict[str, Any]:
-    return {"spaces": [describe(member) for member in space.spaces]}
+    return {"spaces": [_described(member) for member in space.spaces]}
 
 
 def _named_members(space: Any) -> dict[str, Any]:
-    return {"spaces": {str(name): describe(member) for name, member in space.spaces.items()}}
+    return {"spaces": {str(name): _described(member) for name, member in space.spaces.items()}}
 
 
 def _sequence(space: Any) -> dict[str, Any]:
-    return {"feature_space": describe(space.feature_space)}
+    return {"feature_space": _described(space.feature_space)}
 
 
 def _graph(space: Any) -> dict[str, Any]:
-    edges = None if space.edge_space is None else describe(space.edge_space)
-    return {"node_space": describe(space.node_space), "edge_space": edges}
+    edges = None if space.edge_space is None else _described(space.edge_space)
+    return {"node_space": _described(space.node_space), "edge_space": edges}
 
 
 _KINDS = (

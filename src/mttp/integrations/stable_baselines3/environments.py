@@ -5,30 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from weakref import ref
 
-from mttp.codec.plain import Faults
+from stable_baselines3.common.monitor import Monitor
+
+from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium import facts, workers
 from mttp.integrations.gymnasium.silence import silence as silence_env
 
-__all__ = ["identity", "seeds", "silence"]
+__all__ = ["amid", "identity", "seeds", "silence"]
 
 
-def identity(vector: Any, index: int, *, max_bytes: int) -> Callable[[Faults], dict[str, Any]]:
-    """What finds out what one environment of the vector is."""
-    return partial(_identity, vector, index, max_bytes)
+def identity(vector: Any, index: int) -> Callable[[Faults], dict[str, Any]]:
+    """What finds out what one environment of the vector is, which is not held."""
+    return partial(_identity, ref(vector), index)
 
 
-def _identity(vector: Any, index: int, max_bytes: int, faults: Faults) -> dict[str, Any]:
-    members = getattr(vector.unwrapped, "envs", None)
-    wrappers = _wrappers(vector)
-    if members is not None:
-        found = facts.of_env(members[index], max_bytes=max_bytes, faults=faults)
-        found["env_wrappers"] = [*wrappers, *found.get("env_wrappers", ())]
-    else:
-        found = facts.of_spec(vector.get_attr("spec", [index])[0])
-        found["env_wrappers"] = wrappers
-    found["env_spaces"] = facts.spaces(vector.observation_space, vector.action_space, max_bytes)
+def _identity(reference: Callable[[], Any], index: int, faults: Faults) -> dict[str, Any]:
+    vector = reference()
+    found: dict[str, Any] = {"env": type(vector.unwrapped).__name__}
+    try:
+        found |= _of_member(vector, index, faults)
+    except Exception as error:  # a vector of somebody's own, which can't be asked
+        faults.append(f"fact_unknown: env: {scalar_text(error)}")
+    found["env_wrappers"] = [*_wrappers(vector), *found.get("env_wrappers", ())]
+    found["env_spaces"] = facts.spaces(vector.observation_space, vector.action_space)
     return {**found, "env_index": index}
+
+
+def _of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
+    members = getattr(vector.unwrapped, "envs", None)
+    if members is not None:
+        return facts.of_env(members[index], faults)
+    if hasattr(vector.unwrapped, "remotes"):
+        found: dict[str, Any] = _introduced(vector, index).get("spec", {})
+        return found
+    return facts.of_spec(vector.get_attr("spec", [index])[0])
+
+
+def _introduced(vector: Any, index: int) -> dict[str, Any]:
+    """What an environment in a worker says of itself; nothing of one that can't."""
+    if not all(vector.env_is_wrapped(workers.Introduction(), [index])):
+        return {}
+    found: dict[str, Any] = vector.get_attr(workers.FACTS, [index])[0]
+    return found
 
 
 def _wrappers(vector: Any) -> list[str]:
@@ -42,11 +62,27 @@ def _wrappers(vector: Any) -> list[str]:
 
 def seeds(model: Any, vector: Any) -> list[int | None]:
     """The seeds of the environments' first episodes, as far as they are what the model was given."""
-    count = vector.num_envs
+    unknown: list[int | None] = [None] * vector.num_envs
     if model.seed is None:
-        return [None] * count
-    found = vector.get_attr("np_random_seed")
-    return [model.seed + index if found[index] == model.seed + index else None for index in range(count)]
+        return unknown
+    try:
+        if hasattr(vector.unwrapped, "remotes"):
+            found = [_introduced(vector, index).get("seed") for index in range(vector.num_envs)]
+        else:
+            found = vector.get_attr("np_random_seed")
+    except Exception:  # a vector of somebody's own, which can't be asked
+        return unknown
+    expected = range(model.seed, model.seed + vector.num_envs)
+    return [seed if seed == given else None for seed, given in zip(expected, found, strict=True)]
+
+
+def amid(model: Any, vector: Any) -> list[bool]:
+    """Which environments are amid an episode, as far as the model or the library's monitors know."""
+    if hasattr(model, "rollout_buffer"):
+        return [not starts for starts in model._last_episode_starts]
+    if all(vector.env_is_wrapped(Monitor)):
+        return [bool(paid) for paid in vector.get_attr("rewards")]
+    return [False] * vector.num_envs
 
 
 def silence(vector: Any, *, silent: bool) -> None:
@@ -56,7 +92,5 @@ def silence(vector: Any, *, silent: bool) -> None:
     base = vector.unwrapped
     for env in getattr(base, "envs", ()):
         silence_env(env, silent=silent)
-    if not hasattr(base, "remotes") or base.closed:
-        return
-    if any(base.env_method("has_wrapper_attr", workers.MUTED)):
-        base.env_method("set_wrapper_attr", workers.MUTED, silent)
+    if hasattr(base, "remotes") and not base.closed:
+        base.env_is_wrapped(workers.Switch(silent))

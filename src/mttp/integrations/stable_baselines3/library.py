@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary, ref
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import CallbackList
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from mttp.errors import InstrumentError
 from mttp.integrations.covering import is_suppressed
@@ -26,7 +28,8 @@ class Library(Handle):
     """
     Where every `learn` makes its callback, surrounded: ours is put ahead of the user's.
 
-    The seam is over the class, since whatever stands in a model is saved with it.
+    `learn` is surrounded, too, since callbacks are not told of a training that an exception ends.
+    The seams are over classes, since whatever stands in a model is saved with it.
     """
 
     def __init__(self) -> None:
@@ -35,7 +38,12 @@ class Library(Handle):
         self._players: WeakKeyDictionary[Any, Player] = WeakKeyDictionary()
         self._everything: Options | None = None
         self.expect(
-            LIBRARY, [("BaseAlgorithm._init_callback", BaseAlgorithm, "_init_callback", self._init_callback)]
+            LIBRARY,
+            [
+                ("BaseAlgorithm._init_callback", BaseAlgorithm, "_init_callback", self._init_callback),
+                ("OnPolicyAlgorithm.learn", OnPolicyAlgorithm, "learn", self._learn),
+                ("OffPolicyAlgorithm.learn", OffPolicyAlgorithm, "learn", self._learn),
+            ],
         )
 
     def attach(self, model: Any, options: Options | None) -> Attachment:
@@ -82,6 +90,19 @@ class Library(Handle):
     def _init_callback(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
         callback = wrapped(*args, **kwargs)
         return guard(LIBRARY, self._watched, model, callback) or callback
+
+    def _learn(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            return wrapped(*args, **kwargs)
+        except BaseException:
+            guard(LIBRARY, self._broke_off, model)
+            raise
+
+    def _broke_off(self, model: Any) -> None:
+        """A training ended without a word."""
+        player = self._players.get(model)
+        if player is not None:
+            player.ends(model)
 
     def _watched(self, model: Any, callback: Any) -> Any:
         """The user's callback with ours ahead of it; None where the model is not recorded."""

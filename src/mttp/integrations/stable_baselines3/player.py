@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import ref
 
 from mttp import configuration
 from mttp.clock import Clock
@@ -32,9 +33,9 @@ class Player:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._clock = Clock()
-        self._vector: Any = None
+        self._vector: Callable[[], Any] = _nothing
         self._tracks: list[Track] = []
-        self._shown: Any = None
+        self._shown: tuple[Any, ...] = ()
         self._session: Session | None = None
         self._rollout = Rollout()
         self._updates = Updates()
@@ -55,8 +56,11 @@ class Player:
         self._updates.begin(model)
         vector = model.get_env()
         guard(LIBRARY, environments.silence, vector, silent=True)
-        if vector is not self._vector or model._last_obs is not self._shown:
+        if vector is not self._vector() or not any(model._last_obs is shown for shown in self._shown):
             self._reset(model, vector)
+        elif model._last_obs is not self._shown[-1]:  # the last call was stopped by a callback, amid a step
+            for index, track in enumerate(self._tracks):
+                track.show(_row(model._last_obs, index), at=self._clock.now())
 
     def _introduce(self, model: Any) -> None:
         session = configuration.recording_session()
@@ -68,14 +72,14 @@ class Player:
             session.before_close(self.leave, "training_ended")
 
     def _reset(self, model: Any, vector: Any) -> None:
-        """Every environment was reset: what was played in them is over."""
+        """Other environments, or they were reset: what was played is over."""
         self.leave("reset")
-        is_first = self._vector is None
-        self._vector = vector
+        is_first = not self._tracks
+        self._vector = ref(vector)
         self._tracks = [
             Track(
                 self._options,
-                environments.identity(vector, index, max_bytes=self._options.max_bytes),
+                environments.identity(vector, index),
                 observation_space=model.observation_space,
                 action_space=model.action_space,
                 lane=partial(Strip, max_bytes=self._options.max_bytes),
@@ -83,10 +87,12 @@ class Player:
             for index in range(vector.num_envs)
         ]
         seeds = guard(LIBRARY, environments.seeds, model, vector) if is_first else None
+        amid = guard(LIBRARY, environments.amid, model, vector)
         for index in range(vector.num_envs):
-            seed = None if seeds is None else seeds[index]
-            self._begin(model, index, model._last_obs, self._clock.now(), seed=seed)
-        self._shown = model._last_obs
+            if not (amid and amid[index]):  # else its next episode is the first that is seen as a whole
+                seed = None if seeds is None else seeds[index]
+                self._begin(model, index, model._last_obs, self._clock.now(), seed=seed)
+        self._shown = (model._last_obs,)
 
     def _begin(self, model: Any, index: int, observations: Any, at: int, **known: Any) -> None:
         track = self._tracks[index]
@@ -97,6 +103,8 @@ class Player:
 
     def collects(self, model: Any) -> None:
         """A rollout begins; what was learned from the last one is known by now."""
+        if not self._is_active:
+            return
         self._updates.look(model, self._rollout.episodes, policy=self._options.policy)
         self._rollout = Rollout()
 
@@ -123,7 +131,7 @@ class Player:
                 self._begin(model, index, observations, at)
             else:
                 track.show(_row(observations, index), at=at)
-        self._shown = observations
+        self._shown = model._last_obs, observations
 
     def _take(
         self, index: int, track: Track, action: Any, came: tuple[Any, ...], thought: Any, at: int
@@ -149,9 +157,10 @@ class Player:
 
     def ends(self, model: Any) -> None:
         """A call of `learn` ends; the episodes may go on in the next one."""
-        self._updates.look(model, self._rollout.episodes, policy=self._options.policy, is_last=True)
+        if self._is_active:
+            self._updates.look(model, self._rollout.episodes, policy=self._options.policy, is_last=True)
         self._rollout = Rollout()
-        environments.silence(self._vector, silent=False)
+        guard(LIBRARY, environments.silence, self._vector(), silent=False)
 
     # What ends it.
 
@@ -168,7 +177,11 @@ class Player:
         """Record nothing from here on."""
         self._is_active = False
         guard(LIBRARY, self.leave, "detached")
-        guard(LIBRARY, environments.silence, self._vector, silent=False)
+        guard(LIBRARY, environments.silence, self._vector(), silent=False)
+
+
+def _nothing() -> None:
+    """Stands for environments that there are not yet."""
 
 
 def _row(observations: Any, index: int) -> Any:

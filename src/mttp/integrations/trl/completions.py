@@ -170,6 +170,8 @@ class Completions:
 
 
 def _ended_by(error: BaseException) -> dict[str, Any]:
+    if not isinstance(error, Exception):  # Ctrl-C, say, which is nobody's mistake
+        return {"status": "aborted", "stop_reason": qualified_name(error)}
     return {
         "status": "error",
         "error_type": qualified_name(error),

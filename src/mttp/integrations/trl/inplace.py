@@ -34,7 +34,9 @@ class Attachment(Handle):
         super().__init__(self._stop)
         self._trainer = trainer
         self._updates = Updates(trainer, options)
-        self._recorder = Recorder(trainer, options, recorded=self._updates.recorded)
+        self._recorder = Recorder(
+            trainer, options, version=self._updates.version, recorded=self._updates.recorded
+        )
         self._functions = Functions(trainer, self, self._recorder.reward)
         self._callback = _callback(self._updates)
         self.expect("trl", self._seams())
@@ -72,6 +74,7 @@ class Attachment(Handle):
         return super().status() | others
 
     def _stop(self) -> None:
+        guard("trl", self._updates.on_train_end)
         self._functions.release()
         self._trainer.remove_callback(self._callback)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from mttp import configuration
+from mttp.codec.plain import plain
 from mttp.episodes import Episode
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
@@ -34,14 +36,21 @@ class Recorder:
     """
     What surrounds the methods in which a trainer generates and scores.
 
-    `recorded` is called with each batch that can be learned from.
+    `version` tells how many updates the policy has had; `recorded` is called with each batch that can be
+    learned from.
     """
 
     def __init__(
-        self, trainer: Any, options: Options, *, recorded: Callable[[groups.Recorded], None]
+        self,
+        trainer: Any,
+        options: Options,
+        *,
+        version: Callable[[], int],
+        recorded: Callable[[groups.Recorded], None],
     ) -> None:
         self._trainer = trainer
         self._options = options
+        self._version = version
         self._recorded = recorded
         self._launch: Launch | None = None
         self._batch: Batch | None = None
@@ -99,7 +108,7 @@ class Recorder:
             guard("trl", self._asked, **kwargs)
         try:
             found = wrapped(*args, **(guard("trl", _listening, batch, kwargs) or kwargs))
-        except BaseException as error:
+        except Exception as error:
             answer.error = error
             raise
         if inspect.isawaitable(found):
@@ -114,7 +123,7 @@ class Recorder:
             return None
         return Batch(
             number=number,
-            version=trainers.version(self._trainer),
+            version=self._version(),
             is_training=trainers.is_training(self._trainer),
             began=time.time_ns(),
             context=otel_context.get_current(),
@@ -227,7 +236,8 @@ def _taken(found: Any, answer: Answer) -> Any:
 
 
 def _values(found: Any) -> list[Any] | None:
-    return None if found is None else list(found.tolist() if hasattr(found, "tolist") else found)
+    found = found.tolist() if hasattr(found, "tolist") else found
+    return list(found) if hasattr(found, "__iter__") else None
 
 
 async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
@@ -235,7 +245,7 @@ async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
     token = otel_context.attach(batch.context)
     try:
         taken = await found
-    except BaseException as error:
+    except Exception as error:
         answer.error = error
         raise
     finally:
@@ -244,8 +254,9 @@ async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
 
 
 def _observed(tool: _Call, name: str, uses: list[Use]) -> _Call:
-    """A tool whose calls are written down."""
+    """A tool whose calls are written down; what Python says of it, which the model reads, stays the same."""
 
+    @functools.wraps(tool)
     def called(**arguments: Any) -> Any:
         use = Use(name, arguments, time.time_ns())
         uses.append(use)
@@ -258,7 +269,7 @@ def _observed(tool: _Call, name: str, uses: list[Use]) -> _Call:
             use.end = time.time_ns()
         if inspect.isawaitable(found):
             return _finished(found, use)
-        use.result = found
+        use.result = guard("trl", _settled, found)
         return found
 
     return called
@@ -266,10 +277,16 @@ def _observed(tool: _Call, name: str, uses: list[Use]) -> _Call:
 
 async def _finished(found: Awaitable[Any], use: Use) -> Any:
     try:
-        use.result = await found
+        answer = await found
     except BaseException as error:
         use.error = error
         raise
     finally:
         use.end = time.time_ns()
-    return use.result
+    use.result = guard("trl", _settled, answer)
+    return answer
+
+
+def _settled(answer: Any) -> Any:
+    """An answer that stays what it is, whatever the tool does next with its lists."""
+    return plain(answer, []) if isinstance(answer, (list, dict)) else answer

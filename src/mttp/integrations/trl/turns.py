@@ -165,7 +165,8 @@ def _calls(turn: _Turn, uses: Mapping[str, deque[Use]]) -> Iterator[Call]:
         name = str(function.get("name", "unknown"))
         answer = answers[name].popleft() if answers[name] else None
         facts: dict[str, Any] = {"id": asked.get("id"), "arguments": function.get("arguments")}
-        facts |= _seen(uses[name].popleft()) if uses[name] else {"result": answer}
+        is_made = isinstance(facts["arguments"], Mapping)  # else Python refuses, and the tool sees nothing
+        facts |= _seen(uses[name].popleft()) if is_made and uses[name] else {"result": answer}
         yield Call(operation="execute_tool", name=name, **facts)
 
 

@@ -52,6 +52,7 @@ class Updates:
         self._step = _Step()
         self._pending: dict[str, Any] | None = None
         self._unlogged = 0
+        self._before = self._made = 0
         self._batch: Recorded | None = None
         self._parts: list[tuple[Any, Recorded, list[int]]] = []
         self._seen: dict[str, tuple[Sequence[float], int]] = {}
@@ -59,6 +60,10 @@ class Updates:
     def use(self, options: Options) -> None:
         """Take other options from here on."""
         self._options = options
+
+    def version(self) -> int:
+        """How many updates the policy has had, those of an earlier call of `train` included."""
+        return self._before + trainers.version(self._trainer)
 
     def recorded(self, batch: Recorded) -> None:
         """Take note of a batch from which the next updates learn."""
@@ -88,9 +93,8 @@ class Updates:
     def _given(self, found: Any) -> None:
         if self._batch is None or not isinstance(found, dict):
             return
-        for part in (found, *(getattr(self._trainer, "_buffered_inputs", None) or ())):
-            if isinstance(part, dict) and ROWS in part:
-                self._parts.append((part, self._batch, part.pop(ROWS).tolist()))
+        if ROWS in found:  # the first time that it is learned from, or a copy
+            self._parts.append((found, self._batch, found.pop(ROWS).tolist()))
         if trainers.is_training(self._trainer):
             self._step.began = self._step.began or time.time_ns()
             self._step.rows += [(batch, rows) for part, batch, rows in self._parts if part is found]
@@ -99,6 +103,8 @@ class Updates:
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Training begins, or goes on from a checkpoint: by now there is an optimizer."""
+        if trainers.version(self._trainer) == 0:  # it counts anew, and learns on
+            self._before = self._made
         self._step, self._pending, self._unlogged = _Step(), None, 0
         self._seen = {name: (values, len(values)) for name, values in trainers.metrics(self._trainer).items()}
         session = None if is_suppressed() else configuration.recording_session()
@@ -115,6 +121,7 @@ class Updates:
         self._write()
         step, self._step = self._step, _Step()
         self._unlogged += 1
+        self._made = self.version()
         is_wanted = configuration.may_record() and not is_suppressed()
         if is_wanted and trainers.processes(self._trainer)[0] == 0:
             self._pending = self._facts(step)
@@ -140,7 +147,7 @@ class Updates:
     # What is recorded.
 
     def _facts(self, step: _Step) -> dict[str, Any]:
-        index = trainers.version(self._trainer) - 1
+        index = self.version() - 1
         found = self._fresh()
         named = {name: found.pop(key) for key, name in _NAMED.items() if key in found}
         alone = trainers.processes(self._trainer)[1] == 1

@@ -40,6 +40,7 @@ class BaseAlgorithm:
     def learn(self, rollouts: int, callback: Any = None) -> BaseAlgorithm:
         """Play so many rollouts."""
         self._last_obs = self.env.reset()
+        self._last_episode_starts = np.ones(1, bool)
         callback = self._init_callback(callback)
         callback.on_training_start(locals(), globals())
         for _ in range(rollouts):
@@ -61,6 +62,6 @@ class BaseAlgorithm:
             callback.update_locals(locals())
             callback.on_step()
             paid.append(rewards)
-            self._last_obs = new_obs
+            self._last_obs, self._last_episode_starts = new_obs, dones
         rewards = np.array(paid)
         vars(self.rollout_buffer).update(rewards=rewards, advantages=rewards + 1, returns=rewards + 2)
