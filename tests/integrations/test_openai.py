@@ -198,6 +198,33 @@ def test_an_earlier_answer_is_part_of_a_question(session: mttp.Session, client: 
     assert {} == dict(session.stats.faults)
 
 
+def test_an_answer_with_its_headers_is_told(session: mttp.Session, client: Any) -> None:
+    """
+    As other libraries ask for it; the user parses it as before.
+    """
+    with mttp.instrument(client), mttp.episode():
+        raw = client.chat.completions.with_raw_response.create(model="tiny", messages=QUESTION)
+
+    assert "4" == raw.parse().choices[0].message.content
+    (step,) = only(session).steps
+    assert ("4", 11) == (step.action["content"], step.calls[0].input_tokens)
+
+
+def test_what_the_official_instrumentation_does_not_know_is_ours(session: mttp.Session, client: Any) -> None:
+    """
+    It records chats, and no completions of text.
+    """
+    official = pytest.importorskip("opentelemetry.instrumentation.genai.openai").OpenAIInstrumentor()
+    official.instrument()
+    try:
+        with mttp.instrument(client), mttp.episode():
+            client.completions.create(model="tiny", prompt="2+2=")
+    finally:
+        official.uninstrument()
+
+    assert [["tiny"]] == [[call.name for call in step.calls] for step in only(session).steps]
+
+
 def test_the_official_instrumentation_records_the_call_itself(session: mttp.Session, client: Any) -> None:
     """
     Where it is at work the call is its span, and ours adds the tokens alone.

@@ -98,7 +98,7 @@ class Client(Handle):
         """What is recorded of a call; None where nothing is."""
         if not self.attached or _ASKING.get() or is_suppressed() or not current_episode():
             return None
-        return _Asked(given, self._options, is_official=self._is_official())
+        return _Asked(given, self._options, is_official="messages" in given and self._is_official())
 
 
 class _Asked:
@@ -145,6 +145,7 @@ class _Asked:
 
     def take(self, answer: Any) -> None:
         """The model answered, or begins to: a stream is heard as the user reads it."""
+        answer = _parsed(answer)
         stream = _stream(answer)
         if stream is None:
             self._answered(answer)
@@ -220,6 +221,11 @@ def _said(choice: Any) -> Any:
     if isinstance(message, dict):
         return message
     return message.model_dump(exclude_none=True, exclude={"parsed"})  # `content` has it as it came
+
+
+def _parsed(answer: Any) -> Any:
+    """What `with_raw_response` asked for is in what it gives, which is parsed once for whoever asks."""
+    return answer.parse() if type(answer).__name__ == "LegacyAPIResponse" else answer
 
 
 def _stream(answer: Any) -> Any:
