@@ -155,6 +155,7 @@ def orjson_columns() -> Any:
         columns["mttp.token.logprobs"],
         columns["mttp.step.reward"],
         columns["mttp.env.id"],
+        columns["mttp.episode.status"],
     )
 
 
@@ -184,6 +185,7 @@ def scanned_columns() -> Any:
         columns["mttp.token.logprobs"],
         columns["mttp.step.reward"],
         columns["mttp.env.id"],
+        columns["mttp.episode.status"],
     )
 
 
@@ -199,11 +201,12 @@ def read_columns() -> Any:
         [block.logprobs for block in blocks],
         [step.reward for step in steps],
         [episode.env for episode in episodes],
+        [episode.status for episode in episodes],
     )
 
 
-def _totals(ids: Any, logprobs: Any, rewards: Any, envs: Any) -> Any:
-    """What shows that everything was read, whatever its order."""
+def _totals(ids: Any, logprobs: Any, rewards: Any, envs: Any, statuses: Any) -> Any:
+    """What shows that everything was read, whatever its order; the start of an episode has no status."""
     return {
         "steps": len(rewards),
         "ids": sum(int(sum(one)) if type(one) is list else int(one.sum()) for one in ids),
@@ -212,7 +215,7 @@ def _totals(ids: Any, logprobs: Any, rewards: Any, envs: Any) -> Any:
         ),
         "rewards": round(sum(rewards), 6),
         "envs": sorted(set(envs)),
-        "episodes": len(envs),
+        "episodes": len(statuses),
     }
 
 
