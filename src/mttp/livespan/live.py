@@ -101,7 +101,9 @@ class LiveSpan(Span, Ended):
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
     _is_light: bool
-    """Whether nothing was said of it but small attributes and a token block, so that it can end in short."""
+    """Whether nothing was said of it that has to be looked after when it ends."""
+    has_content = False
+    """Whether some of what was said of it may be large, or an array."""
     is_plain: bool
     """Whether that was still so when it ended, and nobody has looked at its attributes since."""
     _start_time: int
@@ -420,7 +422,8 @@ class LiveSpan(Span, Ended):
         if self._omissions:
             self.scalars[a.OMISSIONS] = list(dict.fromkeys(self._omissions))
         self._end_time, is_light, self._is_light = ended, self._is_light, False
-        self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_light else self._weigh()
+        is_small = is_light and not self.has_content
+        self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_small else self._weigh()
         if self.block is not None:
             self.size += self.block[2]
         if self._origin.observers is not None:

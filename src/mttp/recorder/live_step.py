@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
@@ -104,9 +105,12 @@ class LiveStep(OpenStep, LightSpan):
         try:
             if self._reward is not None:
                 owner.step_rewards.append(self._reward)
-            self.is_plain, self._is_light = True, False  # from here on it takes nothing
+            self._is_light = False  # from here on it takes nothing
             self._end_time = segment.offset + clock.monotonic()
-            size = _STEP_BYTES if self._scalars is None else SPAN_BYTES + VALUE_BYTES * len(self._scalars)
+            if self._scalars is None:
+                size, self.is_plain = _STEP_BYTES, True
+            else:
+                size, self.is_plain = self._weigh(), not self.has_content
             kinds = self._kinds
             if kinds is None:
                 self.size = size
@@ -138,6 +142,8 @@ class LiveStep(OpenStep, LightSpan):
             self._reward = value
             if self._scalars is not None:
                 self._scalars |= {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: "ok"}
+        elif type(value) is np.float64 and self._is_light:
+            self.reward(value.item(), **scoring)
         else:
             self._take_reward(value, scoring)
 
@@ -162,6 +168,10 @@ class LiveStep(OpenStep, LightSpan):
         truncated: bool | None = None,
     ) -> None:
         """End the step, in either of its roles; `end_time` in nanoseconds since the Unix epoch."""
+        if self._is_light and type(terminated) is bool and type(truncated) is bool:
+            self._flags = {**self._flags, "terminated": terminated, "truncated": truncated}
+            self.scalars.update({a.STEP_TERMINATED: terminated, a.STEP_TRUNCATED: truncated})
+            terminated = truncated = None
         super().end(terminated=terminated, truncated=truncated, end_time=end_time)
 
 

@@ -122,8 +122,13 @@ class OpenStep(Measured):
     def _content(self, keys: content.Keys, value: object, max_bytes: int | None) -> None:
         span = cast(LiveSpan, self._span)
         faults: Faults = []
-        span.values |= content.encode(keys, value, faults, span.omissions, max_bytes=max_bytes)
-        span.note(faults)
+        omissions: list[str] = []
+        span.scalars.update(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))
+        span.has_content = True
+        if omissions:
+            span.omissions.extend(omissions)
+        if faults:
+            span.note(faults)
 
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """
