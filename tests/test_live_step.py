@@ -300,6 +300,35 @@ def test_threads_share_an_episode() -> None:
     assert session.stats.recorded == session.stats.delivered
 
 
+@pytest.mark.parametrize("by_block", [True, False])
+def test_what_is_seen_and_done_is_told_and_weighed_whichever_way_a_step_ends(*, by_block: bool) -> None:
+    """
+    A picture counts for the buffer, its later changes for nothing, and the flags are the episode's.
+    """
+    picture = np.zeros((100, 100), np.uint8)
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            step = episode.step()
+            step.observation(picture)
+            picture[:] = 7
+            step.action(3)
+            step.reward(np.float64(0.5))
+            if by_block:
+                with step:
+                    pass
+            else:
+                step.end(terminated=True, truncated=False)
+            step.reward(9.0)
+        (read,) = mttp.read(session)
+
+    (found,) = read.steps
+    told = {True: (None, None), False: (True, False)}[by_block]
+    assert (0, 3, 0.5, "ok") == (found.observation.sum(), found.action, found.reward, found.reward_status)
+    assert (told, told) == ((found.terminated, found.truncated), (read.terminated, read.truncated))
+    assert step.span.size >= picture.nbytes  # type: ignore[attr-defined]  # a span of ours
+    assert {"after_end": 1} == session.stats.faults
+
+
 def test_a_step_that_begins_as_its_episode_ends_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     It has taken its index by then: it is counted, and recorded as far as it came.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,17 @@ def encode(
         return {}
     attributes: dict[str, Plain] = {keys[0]: content}
     if isinstance(content, np.ndarray):
-        attributes[keys[1]] = content.dtype.name
+        attributes[keys[1]] = _name(content.dtype)
         attributes[keys[2]] = list(content.shape)
     if max_bytes is not None and (taken := size(content)) > max_bytes:
         del attributes[keys[0]]
         omissions.append(f"{keys[0]}: {taken} bytes, the limit is {max_bytes}")
     return attributes
+
+
+@lru_cache(maxsize=64)
+def _name(dtype: Any) -> str:
+    return str(dtype.name)  # which numpy makes anew each time
 
 
 def size(content: Plain) -> int:

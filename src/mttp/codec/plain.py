@@ -41,6 +41,8 @@ Faults: TypeAlias = list[str]
 _INT64 = range(-(2**63), 2**63)
 _NOT_A_KEY = re.compile(r"[^a-z0-9_]")
 _MAX_DEPTH = 32
+_KEPT = frozenset(np.dtype(code) for code in "?bhilBHILefd")
+"""What an array can be of to be kept as it is."""
 
 
 def plain(value: object, faults: Faults) -> Plain:
@@ -56,6 +58,8 @@ def _plain(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
         return value
     if isinstance(value, int):
         return _integer(value, faults)
+    if kind is np.ndarray and arrays and value.ndim and value.dtype in _KEPT:
+        return value.copy()
     if depth > _MAX_DEPTH:
         return _as_text(value, faults)
     if isinstance(value, (list, tuple)):
