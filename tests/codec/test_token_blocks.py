@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -173,3 +174,22 @@ def test_whether_a_block_may_pass_is_known_before_it_is_looked_at(
     kept = withholding.keep(tokens.unfold(block), spent=30)
 
     assert (None if kept.changed else kept.spent) == withholding.spend(block, 30)
+
+
+@pytest.mark.parametrize("given", [np.arange(5), list(range(5)), [2**31, 1, 2, 3, 4]])
+def test_what_comes_from_another_process_is_copied_as_what_was_made_here(given: Any) -> None:
+    """
+    An array out of a pickle has a dtype object of its own; integers beyond 32 bits are looked at once more.
+    """
+    logprobs = np.linspace(-1, 0, 5, dtype=np.float32) if isinstance(given, np.ndarray) else [-0.5] * 5
+    arrived = pickle.loads(pickle.dumps((given, logprobs)))
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode, episode.step() as step:
+            step.tokens(ids=arrived[0], logprobs=arrived[1])
+        (read,) = mttp.read(session)
+
+    found = read.steps[0].tokens
+    assert found is not None
+    assert tokens.pair(given, logprobs) == tokens.pair(*arrived)
+    assert (list(given), list(logprobs)) == (found.ids.tolist(), found.logprobs.tolist())
+    assert (2**31 not in given) == (tokens.pair(*arrived) is not None)

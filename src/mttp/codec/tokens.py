@@ -104,13 +104,10 @@ _ndarray = np.ndarray
 def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
     """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
-        integers, floats, found, ratio = _latest
-        if ids.dtype is not integers or logprobs.dtype is not floats:
-            return pair(ids, logprobs) if _are_next(ids.dtype, logprobs.dtype) else None
-        if ids.ndim != 1 or logprobs.ndim != 1:
+        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
+        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
             return None
-        these, those = ids.tobytes(), logprobs.tobytes()
-        return (found, these, those) if len(these) == len(those) * ratio else None
+        return found, ids.tobytes(), logprobs.tobytes()
     if type(ids) is list and type(logprobs) is list and ids:
         count = len(ids)
         if count != len(logprobs) or type(logprobs[0]) is not float:
@@ -121,20 +118,6 @@ def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
         except Exception:  # whatever a foreign number raises, or one beyond 32 bits, when it is asked for
             return None
     return None
-
-
-_latest: tuple[Any, Any, Pair, float] = (None, None, ("", ""), 1.0)
-"""The dtypes that came last: to compare two takes a fraction of looking them up."""
-
-
-def _are_next(integers: Any, floats: Any) -> bool:
-    """Expect these dtypes from here on; False where they are not of the usual kind."""
-    global _latest
-    found = _PAIRS.get(integers, _NOTHING).get(floats)
-    if found is None or integers is not np.dtype(found[0]) or floats is not np.dtype(found[1]):
-        return False
-    _latest = integers, floats, found, integers.itemsize / floats.itemsize
-    return True
 
 
 def paired(kinds: Pair, ids: bytes, logprobs: bytes) -> Block:

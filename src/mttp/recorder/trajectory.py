@@ -146,9 +146,7 @@ class Trajectory(Measured):
     def _close(self) -> None:
         """Take no more steps; the lock is held."""
         self._closing = True
-        indices, self._indices = self._indices, None
-        if indices is not None:
-            self._following = self._begun = given(indices)
+        self._count_one_by_one()
 
     @property
     def _ledger(self) -> Ledger:
