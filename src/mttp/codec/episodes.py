@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,17 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["decode", "ending", "identity", "is_episode", "lacking", "seed"]
+__all__ = [
+    "decode",
+    "ending",
+    "identity",
+    "is_episode",
+    "lacking",
+    "plain_ending",
+    "seed",
+    "total",
+    "unstated",
+]
 
 _TEXTS = {
     "env": a.ENV_ID,
@@ -117,6 +128,34 @@ def ending(
         attributes[a.EPISODE_RETURN_BASIS] = return_basis
     _add_facts(attributes, given, faults)
     return attributes
+
+
+def unstated(run_id: str, episode_id: str, index: int) -> dict[str, Plain]:
+    """The identity of an episode of which nothing was stated when it started."""
+    return identity(run_id, episode_id, [], {"index": index, "timing": "live"})
+
+
+def plain_ending(
+    step_rewards: Sequence[float], length: int, step_count: int, span_count: int
+) -> dict[str, Plain]:
+    """The end of an episode of which only its steps state rewards, all of them numbers."""
+    paid = total(step_rewards)
+    facts = {"status": "completed", "outcome": "unknown", "length": length}
+    return ending(
+        {**facts, "return_": paid, "step_reward_sum": paid},
+        [],
+        return_basis="steps" if step_rewards else None,
+        step_count=step_count,
+        span_count=span_count,
+    )
+
+
+def total(step_rewards: Sequence[float]) -> float | None:
+    """Sum of step rewards; None where there are none, or it is beyond a float."""
+    try:
+        return math.fsum(step_rewards) if step_rewards else None
+    except OverflowError:  # finite numbers whose sum is not
+        return None
 
 
 def is_episode(records: Iterable[SpanRecord]) -> bool:

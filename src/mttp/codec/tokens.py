@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +26,14 @@ from mttp.semconv import attributes as a
 __all__ = [
     "ARRAY_KEYS",
     "KEYS",
+    "WHOLE",
     "Block",
     "Pair",
     "decode",
     "encode",
     "extent",
     "fold",
+    "fold_pairs",
     "leave_out",
     "make",
     "pack",
@@ -82,6 +86,9 @@ dtype and bytes.
 
 Pair: TypeAlias = tuple[str, str]
 """The dtypes of token ids and of their log probabilities."""
+
+WHOLE: Pair = ("", "")
+"""Stands for the dtypes where a block is kept in one."""
 
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
 _INTEGERS = {
@@ -217,6 +224,49 @@ def fold(block: Block) -> dict[str, Plain]:
     )
     attributes[a.TOKEN_DATA] = b"".join([_little(array).tobytes() for array in stored.values()])
     return attributes
+
+
+def fold_pairs(
+    kinds: Pair, ids: Sequence[bytes], logprobs: Sequence[bytes]
+) -> Iterator[tuple[tuple[int, str], list[float], list[bytes]]]:
+    """
+    Of blocks that have one length, which is not 0, length and layout, mean log probabilities and packed data.
+
+    In order, those together whose layout is the same. All are looked through at once: of short blocks that
+    is most of what it takes to fold them.
+    """
+    integers = _expanded("ids", kinds[0], b"".join(ids)).reshape(len(ids), -1)
+    floats = _expanded("logprobs", kinds[1], b"".join(logprobs)).reshape(integers.shape)
+    count = integers.shape[1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = (np.add.reduce(floats, axis=1, dtype=np.float64) / count).tolist()
+    place, kind = 0, _NAMES[floats.dtype]
+    stored = _rows(_little(floats))
+    for dtype, data in _storable_rows(integers):
+        upto = place + len(data)
+        layout = _known_layout((("ids", dtype, count), ("logprobs", kind, count)))
+        yield (
+            (count, layout),
+            means[place:upto],
+            [first + rest for first, rest in zip(data, stored[place:upto], strict=True)],
+        )
+        place = upto
+
+
+def _storable_rows(integers: Any) -> Iterator[tuple[str, list[bytes]]]:
+    """Dtype and bytes of rows in the narrowest type that keeps every value; those together that share it."""
+    largest = integers.view(np.uint64).max(axis=1).tolist()  # a negative number is beyond all that are not
+    if min(largest) > _INT8_MOST and max(largest) <= _MOST:
+        yield "int32", _rows(_little(integers.astype(np.int32)))
+        return
+    narrow = map(_storable, integers)
+    for dtype, alike in groupby(narrow, key=attrgetter("dtype")):
+        yield _NAMES[dtype], [_little(row).tobytes() for row in alike]
+
+
+def _rows(matrix: Any) -> list[bytes]:
+    data, size = matrix.tobytes(), matrix.shape[1] * matrix.itemsize
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 def _arrays_of(block: Block) -> dict[str, Any]:

@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.codec.profiles import packed
+from mttp.encoding import works
 from mttp.encoding.helper import DONE, Helper, HelperLostError, can_help
-from mttp.encoding.parcels import pack
+from mttp.encoding.parcels import gathered, pack
+from mttp.encoding.stretch import Stretch
 from mttp.encoding.works import LINES, MESSAGES
 from mttp.readable import record
-from mttp.wire.otlp_json import encode_records
 
 __all__ = ["HELPER_VARIABLE", "here", "lines", "messages"]
 
@@ -41,12 +42,14 @@ DEATHS = 2
 _OFF = ("off", "0", "false")
 
 
-def lines(spans: Sequence[ReadableSpan]) -> bytes | bytearray:
+def lines(spans: Sequence[ReadableSpan]) -> bytes:
     """OTLP JSON lines, arrays packed; raises ValueError for a span that has no context."""
     found = _encoding.by_helper(LINES, spans)
     if found is None:
         with _encoding:
-            found = b"".join(encode_records(record(span, packed) for span in spans))
+            found = works.lines(
+                one if isinstance(one, Stretch) else record(one, packed) for one in gathered(spans)
+            )
     return found
 
 
@@ -89,7 +92,7 @@ class _Encoding:
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
-    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | bytearray | None:
+    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
         """The helper's answer; None where there is no helper, or it can't."""
         if len(spans) < FEW:
             return None
@@ -104,7 +107,7 @@ class _Encoding:
                 pass
         return None
 
-    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | bytearray | None:
+    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
         status, answer = helper.ask(work, pack(spans))
         return answer if status == DONE else None
 

@@ -34,7 +34,14 @@ _SILENT = {
     "OTEL_SDK_DISABLED": "true",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(64 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 * 2**20),
 }
+"""
+No threads of numpy's, and memory that is kept for the next segment.
+
+Else the C library gives it back each time, and has it anew, page by page.
+"""
 _RUN = """\
 import sys
 sys.path[:] = filter(None, sys.path)
@@ -98,15 +105,15 @@ class Helper:
         asked.register(self._socket, select.POLLIN)
         return bool(asked.poll(0))
 
-    def ask(self, work: int, data: bytes) -> tuple[int, bytearray]:
+    def ask(self, work: int, data: bytes) -> tuple[int, bytes]:
         """What became of it, and the answer; raises HelperLostError."""
         try:
-            self._socket.sendall(_HEAD.pack(work, len(data)) + data)
+            _send(self._socket, work, data)
         except OSError as error:
             raise HelperLostError(f"it takes no work: {error}") from error
         return self._receive()
 
-    def _receive(self) -> tuple[int, bytearray]:
+    def _receive(self) -> tuple[int, bytes]:
         try:
             return _received(self._socket)
         except (OSError, EOFError) as error:
@@ -137,26 +144,34 @@ def _environment() -> dict[str, str]:
     return kept | _SILENT | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-def _received(end: socket.socket) -> tuple[int, bytearray]:
+def _send(end: socket.socket, kind: int, data: bytes) -> None:
+    head = _HEAD.pack(kind, len(data))
+    sent = end.sendmsg([head, data])  # to put them together first would be a copy more
+    if sent < len(head) + len(data):
+        end.sendall(head[sent:])
+        end.sendall(memoryview(data)[max(sent - len(head), 0) :])
+
+
+def _received(end: socket.socket) -> tuple[int, bytes]:
     kind, size = _HEAD.unpack(_exactly(end, _HEAD.size))
     return kind, _exactly(end, size)
 
 
-def _exactly(end: socket.socket, size: int) -> bytearray:
-    data = bytearray(size)
-    view, found = memoryview(data), 0
-    while found < size:
-        count = end.recv_into(view[found:], 0, socket.MSG_WAITALL)
-        if not count:
+def _exactly(end: socket.socket, size: int) -> bytes:
+    found: list[bytes] = []
+    while size:
+        part = end.recv(size, socket.MSG_WAITALL)
+        if not part:
             raise EOFError("the other side is gone")
-        found += count
-    return data
+        found.append(part)
+        size -= len(part)
+    return found[0] if len(found) == 1 else b"".join(found)
 
 
 # The far side.
 
 
-def serve(works: Mapping[int, Callable[[bytearray], bytes]]) -> None:
+def serve(works: Mapping[int, Callable[[bytes], bytes]]) -> None:
     """Work until whoever asks is gone."""
     with suppress(OSError):
         os.nice(_NICENESS)
@@ -172,6 +187,6 @@ def serve(works: Mapping[int, Callable[[bytearray], bytes]]) -> None:
         except Exception as error:
             status, answer = FAILED, repr(error).encode("utf-8", "backslashreplace")
         try:
-            end.sendall(_HEAD.pack(status, len(answer)) + answer)
+            _send(end, status, answer)
         except OSError:
             return

@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.codec import steps
+from mttp.codec import episodes
 from mttp.codec.profiles import Profile, full, of_block
+from mttp.codec.stretches import Row
+from mttp.encoding.stretch import Stretch
 from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
-__all__ = ["pack", "unpack"]
+__all__ = ["gathered", "pack", "unpack"]
 
 _Parcel: TypeAlias = tuple[Any, ...]
+_OF_STRETCH = len(Stretch._fields) - 1
+"""Parts of a parcel that is one, but for its scope."""
 
 
-def pack(spans: Sequence[ReadableSpan]) -> bytes:
+def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | ReadableSpan]:
+    """The spans in order, those together that are steps of one owner of which nothing unusual was said."""
+    found: list[Stretch | ReadableSpan] = []
+    whose: object = None
+    rows: list[Row] = []
+    parents: dict[int, tuple[int, int]] = {}
+    for span in spans:
+        # to ask `isinstance` takes longer than the rest
+        plain = span.row() if getattr(span, "is_plain", False) else None  # type: ignore[attr-defined]
+        if plain is None:
+            whose = None
+            found.append(span)
+            continue
+        owner, row = plain
+        if owner is not whose:
+            whose, rows, live = owner, [], cast(LiveSpan, span)
+            trace_id, _, parent_id, *_, flags = live.outline(parents)
+            found.append(Stretch(live.scope, trace_id, parent_id, flags, owner.base, rows))
+        rows.append(row)
+    return found
+
+
+def pack(spans: Iterable[ReadableSpan]) -> bytes:
     """
     The spans as bytes, for a process of the same interpreter, token blocks as they were handed over.
 
@@ -29,35 +55,30 @@ def pack(spans: Sequence[ReadableSpan]) -> bytes:
     scopes = _Scopes()
     parents: dict[int, tuple[int, int]] = {}
     parcels = []
-    last, place = None, -1
-    for span in spans:
-        if getattr(span, "is_plain", False):  # nearly all; to ask `isinstance` takes longer than the rest
-            live: Any = span
-            scope = live.scope
-            if scope is not last:
-                last, place = scope, scopes.place(scope)
-            block, own = live.block, live.own()  # in this order: another transport may look meanwhile
-            said = live.scalars if own is None else own
-            parcels.append((place, *live.outline(parents), None, (), said, block))
-        elif isinstance(span, LiveSpan):
-            parcels.append(_unusual(scopes, span, span.outline(parents)))
+    for one in gathered(spans):
+        if isinstance(one, Stretch):
+            parcels.append((scopes.place(one.scope), *one[1:]))
+        elif isinstance(one, LiveSpan):
+            parcels.append((scopes.place(one.scope), *one.outline(parents), *_said(one)))
         else:
-            parcels.append(_other(scopes, record(span, full)))
+            parcels.append(_other(scopes, record(one, full)))
     return marshal.dumps((scopes.listed, parcels))
 
 
-def unpack(data: bytes | bytearray, profile: Profile) -> list[SpanRecord]:
-    """The spans, their attributes as `profile` delivers them."""
+def unpack(data: bytes, profile: Profile) -> Iterator[Stretch | SpanRecord]:
+    """The same, in order; attributes as `profile` delivers them, but for those within stretches."""
     scopes, parcels = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
-    records = []
-    for scope, *parcel, arrays, scalars, block in parcels:
+    for scope, *parcel in parcels:
+        if len(parcel) == _OF_STRETCH:
+            yield Stretch(known[scope], *parcel)
+            continue
+        *about, arrays, scalars, block = parcel
         if type(scalars) is tuple:
-            scalars = steps.plain(*scalars)
+            scalars = _put_in_words(*scalars)
         for key in arrays:
             scalars[key] = _array(*scalars[key])
-        records.append(_record(known[scope], of_block(profile, scalars, block), *parcel))
-    return records
+        yield _record(known[scope], of_block(profile, scalars, block), *about)
 
 
 class _Scopes:
@@ -76,10 +97,20 @@ class _Scopes:
         return found[0]
 
 
-def _unusual(scopes: _Scopes, span: LiveSpan, outline: _Parcel) -> _Parcel:
+def _said(span: LiveSpan) -> _Parcel:
+    """What it has that few have, which attributes are arrays, the others, and its token block."""
+    parts = span.unsaid()
+    if parts is not None:
+        stated, ending = parts
+        return None, (), (_travelling(stated), ending), None
     block, whole = span.block, span.unusual()  # in this order: another transport may look meanwhile
-    rest = None if whole is None else _rest(whole)
-    return (scopes.place(span.scope), *outline, rest, *_split(dict(span.scalars)), block)
+    return (None if whole is None else _rest(whole), *_split(dict(span.scalars)), block)
+
+
+def _put_in_words(stated: Any, ending: Any) -> dict[str, Any]:
+    """The attributes of an episode's root."""
+    known = episodes.unstated(*stated) if type(stated) is tuple else stated
+    return {**known, **episodes.plain_ending(*ending)}
 
 
 def _other(scopes: _Scopes, whole: SpanRecord) -> _Parcel:

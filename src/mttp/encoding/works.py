@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from mttp.codec.profiles import full, packed
+from mttp.codec.profiles import Profile, full, packed
 from mttp.encoding.parcels import unpack
-from mttp.wire.otlp_json import encode_records
+from mttp.encoding.stretch import Stretch
+from mttp.spans import SpanRecord
+from mttp.wire import otlp_json
+from mttp.wire.otlp_json import Part
 from mttp.wire.otlp_proto import encode_span
 
-__all__ = ["LINES", "MESSAGES", "WORKS"]
+__all__ = ["LINES", "MESSAGES", "WORKS", "lines"]
 
 LINES: Final = 1
 """OTLP JSON lines, arrays packed."""
@@ -19,13 +22,34 @@ MESSAGES: Final = 2
 """The OTLP protobuf message of each span."""
 
 
-def _lines(data: bytearray) -> bytes:
-    return b"".join(encode_records(unpack(data, packed)))
+def lines(spans: Iterable[Stretch | SpanRecord]) -> bytes:
+    """OTLP JSON lines of spans that are packed already, or are together."""
+    return b"".join(otlp_json.lines(_parts(spans)))
 
 
-def _messages(data: bytearray) -> bytes:
-    return marshal.dumps(list(map(encode_span, unpack(data, full))))
+def _parts(spans: Iterable[Stretch | SpanRecord]) -> Iterator[Part]:
+    for one in spans:
+        if isinstance(one, Stretch):
+            yield from one.parts()
+        else:
+            yield otlp_json.part(one)
 
 
-WORKS: Mapping[int, Callable[[bytearray], bytes]] = {LINES: _lines, MESSAGES: _messages}
+def _records(spans: Iterable[Stretch | SpanRecord], profile: Profile) -> Iterator[SpanRecord]:
+    for one in spans:
+        if isinstance(one, Stretch):
+            yield from one.records(profile)
+        else:
+            yield one
+
+
+def _lines(data: bytes) -> bytes:
+    return lines(unpack(data, packed))
+
+
+def _messages(data: bytes) -> bytes:
+    return marshal.dumps(list(map(encode_span, _records(unpack(data, full), full))))
+
+
+WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
 """The function for each: of a parcel the answer."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
 from mttp.livespan.guest import GuestSpan
-from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink
+from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink, Whose
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Observers",
     "Origin",
     "Sink",
+    "Whose",
     "error_message",
     "qualified_name",
     "weight",

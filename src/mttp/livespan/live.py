@@ -16,7 +16,7 @@ from opentelemetry.util.types import AnyValue, Attributes
 
 from mttp import ids, spans
 from mttp.clock import Clock
-from mttp.codec import tokens
+from mttp.codec import stretches, tokens
 from mttp.codec.plain import Faults, nanoseconds, plain, text
 from mttp.codec.profiles import Profile, arrays, of_block
 from mttp.livespan.ended import Ended
@@ -26,7 +26,7 @@ from mttp.livespan.records import KINDS, STATUSES, event_record, flags, link_rec
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
 from mttp.semconv import attributes as a
 
-__all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Observers", "Origin", "Sink"]
+__all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Observers", "Origin", "Sink", "Whose"]
 
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
@@ -53,6 +53,14 @@ class Observers(Protocol):
 
     def ended(self, span: ReadableSpan) -> None:
         """See a span end."""
+
+
+class Whose(Protocol):
+    """An episode, or an agent, whose step a span is."""
+
+    @property
+    def base(self) -> Mapping[str, Any]:
+        """What all its steps say of where they belong."""
 
 
 class Origin:
@@ -287,6 +295,14 @@ class LiveSpan(Span, Ended):
         """What a step says where that is only what its owner's steps say, its index and its reward."""
         return None
 
+    def row(self) -> tuple[Whose, stretches.Row] | None:
+        """Whose step it is and what it says, where that is no more than any step says."""
+        return None
+
+    def unsaid(self) -> tuple[Mapping[str, Any] | tuple[str, str, int], tuple[Any, ...]] | None:
+        """What an episode's root says, in parts, where nobody has asked for its attributes yet."""
+        return None
+
     def unusual(self) -> spans.SpanRecord | None:
         """The span as a record where it has more than an outline, attributes and a token block."""
         if not self._events and not self._links and self._status is _UNSET:
@@ -449,7 +465,7 @@ class LiveSpan(Span, Ended):
     def with_origin(self, origin: Origin) -> LiveSpan:
         """The same ended span as made by somebody else."""
         shown = copy.copy(self)
-        shown._origin = origin
+        shown._origin, shown.is_plain = origin, False
         return shown
 
     def __exit__(

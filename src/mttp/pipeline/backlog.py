@@ -40,7 +40,11 @@ class Backlog:
 
     def add(self, span: Ended) -> None:
         """Add one span."""
-        self._traces.setdefault(span.trace_id, []).append(span)
+        trace_id = span.trace_id
+        known = self._traces.get(trace_id)
+        if known is None:
+            known = self._traces[trace_id] = []
+        known.append(span)
         self.bytes += span.size
 
     def extend(self, other: Backlog) -> None:

@@ -283,11 +283,12 @@ class Pipeline:
 
     def _gather(self) -> None:
         """Sort what came in."""
+        next_span, stats, add = self._inbox.popleft, self._stats, self._gathered.add
         for _ in range(len(self._inbox)):
-            span = self._inbox.popleft()
-            self._stats.taken += 1
+            span = next_span()
+            stats.taken += 1
             self._inbox_bytes -= span.size
-            self._gathered.add(span)
+            add(span)
         if not self._inbox:
             self._inbox_bytes = 0
 

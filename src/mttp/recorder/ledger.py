@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from mttp.codec.episodes import total
 from mttp.episodes import Reward
 
 __all__ = ["Ledger"]
@@ -41,10 +41,7 @@ class Ledger:
     @property
     def step_sum(self) -> float | None:
         """Sum of the step rewards that are numbers; None when none is, or the sum is beyond a float."""
-        try:
-            return math.fsum(self._paid) if self._paid else None
-        except OverflowError:  # finite numbers whose sum is not
-            return None
+        return total(self._paid)
 
     @property
     def basis(self) -> str | None:

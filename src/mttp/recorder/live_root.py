@@ -68,10 +68,12 @@ class LiveRoot(LightSpan):
     def stated(self) -> Mapping[str, Any]:
         """What was known when the episode started."""
         if self._stated is None:
-            segment = self._segment
-            facts = {"index": self._index, "timing": "live"}
-            self._stated = codec.identity(segment.host.run_id, segment.episode_id, [], facts)
+            self._stated = codec.unstated(*self._known())
         return self._stated
+
+    def _known(self) -> tuple[str, str, int]:
+        segment = self._segment
+        return segment.host.run_id, segment.episode_id, self._index
 
     @property
     def identity(self) -> SpanContext:
@@ -89,15 +91,22 @@ class LiveRoot(LightSpan):
     @property
     def scalars(self) -> dict[str, Any]:
         """Its attributes; how an ordinary episode ended is worked out when somebody asks, too."""
-        found = super().scalars
-        if self._end is not None:
-            found.update(_ending(*self._end))
+        found, end = super().scalars, self._end
+        if end is not None:
+            found.update(_ending(*end))
             self._end = None
         return found
 
     @scalars.setter
     def scalars(self, scalars: dict[str, Any]) -> None:
         self._scalars, self._end = scalars, None
+
+    def unsaid(self) -> tuple[Mapping[str, Any] | tuple[str, str, int], tuple[Any, ...]] | None:
+        """What it says as `codec.episodes` puts it in words, where nobody has asked for that yet."""
+        end = self._end
+        if end is None or end[0] is not None:
+            return None
+        return self._known() if self._stated is None else self._stated, end[1:]
 
     def conclude_lightly(
         self, ledger: Ledger | None, step_rewards: list[float], length: int, steps: int, spans: int
@@ -126,6 +135,8 @@ class LiveRoot(LightSpan):
 def _ending(
     ledger: Ledger | None, step_rewards: list[float], length: int, steps: int, spans: int
 ) -> dict[str, Any]:
+    if ledger is None:
+        return codec.plain_ending(step_rewards, length, steps, spans)
     facts: dict[str, Any] = {"status": "completed", "outcome": "unknown", "length": length}
-    facts["return_"], facts["step_reward_sum"], basis = (ledger or Ledger(step_rewards)).totals()
+    facts["return_"], facts["step_reward_sum"], basis = ledger.totals()
     return codec.ending(facts, [], return_basis=basis, step_count=steps, span_count=spans)

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp import clock
-from mttp.codec import steps, tokens
+from mttp.codec import steps, stretches, tokens
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
 from mttp.recorder.light_span import LightSpan
@@ -21,8 +21,6 @@ from mttp.semconv import spans as names
 
 __all__ = ["LiveStep", "begin"]
 
-_WHOLE = ("", "")
-"""Stands for the kinds of a token block that is kept in one."""
 _new = object.__new__
 _STEP_BYTES = SPAN_BYTES + 6 * VALUE_BYTES
 
@@ -34,8 +32,8 @@ class LiveStep(OpenStep, LightSpan):
     What nearly every step says is taken here without a detour; the rest as by any other handle.
     """
 
-    _ids: bytes
-    _logprobs: bytes
+    _ids: bytes = b""
+    _logprobs: bytes = b""
     _name = names.STEP
     is_last = False
     of_episode = True
@@ -59,13 +57,13 @@ class LiveStep(OpenStep, LightSpan):
     def block(self) -> tokens.Block | None:
         """A token block as it was handed over; most are kept in parts, which are nothing to collect."""
         kinds = self._kinds
-        if kinds is None or kinds is _WHOLE:
+        if kinds is None or kinds is tokens.WHOLE:
             return kinds and self._block
         return tokens.paired(kinds, self._ids, self._logprobs)
 
     @block.setter
     def block(self, block: tokens.Block | None) -> None:
-        self._block, self._kinds = block, None if block is None else _WHOLE
+        self._block, self._kinds = block, None if block is None else tokens.WHOLE
 
     def _say(self) -> dict[str, Any]:
         return steps.plain(self._owner.base, self._index, self._reward)
@@ -73,6 +71,21 @@ class LiveStep(OpenStep, LightSpan):
     def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
         """What the owner's steps say, its index and reward, where it says no more than that."""
         return (self._owner.base, self._index, self._reward) if self._scalars is None else None
+
+    def row(self) -> tuple[Owner, stretches.Row] | None:
+        """Whose it is, and all that it says, where nobody has looked at its attributes."""
+        kinds = self._kinds
+        row = (
+            self._span_id,
+            self._start_time,
+            self._end_time or self._start_time,
+            self._index,
+            self._reward,
+            kinds,
+            self._block if kinds is tokens.WHOLE else self._ids,
+            self._logprobs,
+        )
+        return (self._owner, row) if self._scalars is None else None  # last: somebody may look meanwhile
 
     def __enter__(self) -> Self:
         around, owner = current(), self._owner
@@ -114,7 +127,7 @@ class LiveStep(OpenStep, LightSpan):
             kinds = self._kinds
             if kinds is None:
                 self.size = size
-            elif kinds is _WHOLE:
+            elif kinds is tokens.WHOLE:
                 self.size = size + self._block[2]
             else:
                 self.size = size + len(self._ids) + len(self._logprobs)

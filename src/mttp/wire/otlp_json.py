@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ from mttp.spans import Scope, SpanRecord
 from mttp.wire.numbers import Array, as_numbers
 from mttp.wire.readable import Attributes, by_identity, flags, pairs, shown
 
-__all__ = ["MAX_LINE_BYTES", "decimal", "encode_records", "encode_spans"]
+__all__ = ["MAX_LINE_BYTES", "Alike", "Part", "decimal", "encode_records", "encode_spans", "lines", "part"]
 
 MAX_LINE_BYTES = 1_000_000
 """A line stays under this, but for one that holds a single larger span: collectors split lines at 1 MiB."""
@@ -35,6 +35,9 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 _json = msgspec.json.Encoder().encode
 
+Part: TypeAlias = tuple[object, Scope, Sequence[bytes]]
+"""Spans as a line holds them: what their trace is known by, their scope, and their texts."""
+
 
 def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """
@@ -42,7 +45,7 @@ def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_B
 
     Spans of one trace that come together are on one line where they fit on one.
     """
-    return _lines(((one.trace_id, one.scope, _record(one)) for one in records), max_bytes)
+    return lines(map(part, records), max_bytes)
 
 
 def encode_spans(
@@ -53,20 +56,21 @@ def encode_spans(
 
     Raises ValueError for a span that has no context.
     """
-    return _lines((_readable(span, attributes(span)) for span in spans), max_bytes)
+    return lines((_readable(span, attributes(span)) for span in spans), max_bytes)
 
 
-def _lines(spans: Iterable[tuple[object, Scope, bytes]], max_bytes: int) -> Iterator[bytes]:
+def lines(spans: Iterable[Part], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """Likewise, of spans that are written already."""
     line = _Line(Scope(), max_bytes)
     for _, group in groupby(spans, key=itemgetter(0)):
         trace = list(group)
-        if not line.fits(sum(len(span) + 1 for _, _, span in trace)):
+        if not line.fits([text for _, _, texts in trace for text in texts]):
             yield from line.end()
-        for _, scope, span in trace:
-            if not line.holds(scope) or not line.fits(len(span) + 1):
+        for _, scope, texts in trace:
+            if not line.holds(scope):
                 yield from line.end()
                 line = _Line(scope, max_bytes)
-            line.add(span)
+            yield from line.take(texts)
     yield from line.end()
 
 
@@ -84,12 +88,20 @@ class _Line:
     def holds(self, scope: Scope) -> bool:
         return scope is self._scope or scope == self._scope
 
-    def fits(self, size: int) -> bool:
+    def fits(self, spans: Sequence[bytes]) -> bool:
+        size = sum(map(len, spans)) + len(spans)
         return not self._spans or self._size + size <= self._max_bytes
 
-    def add(self, span: bytes) -> None:
-        self._spans.append(span)
-        self._size += len(span) + 1
+    def take(self, spans: Sequence[bytes]) -> Iterator[bytes]:
+        """Take them in; the lines that are full."""
+        if not self.fits(spans) and len(spans) > 1:
+            for one in spans:
+                yield from self.take([one])
+            return
+        if not self.fits(spans):
+            yield from self.end()
+        self._spans += spans
+        self._size += sum(map(len, spans)) + len(spans)
 
     def end(self) -> Iterator[bytes]:
         """The line, unless it is empty; the next one begins."""
@@ -130,8 +142,9 @@ def _scope(resource: Resource, scope: InstrumentationScope | None) -> Scope:
 # Spans: the same four parts, of a record and of what the SDK hands over.
 
 
-def _record(span: SpanRecord) -> bytes:
-    return b"".join(
+def part(span: SpanRecord) -> Part:
+    """A record, written."""
+    text = b"".join(
         (
             _ids(span.trace_id, span.span_id, span.trace_state, span.parent_id, span.flags),
             _life(span.name, span.kind, span.start_time, span.end_time),
@@ -149,9 +162,10 @@ def _record(span: SpanRecord) -> bytes:
             _status(span.status_message, span.status_code),
         )
     )
+    return span.trace_id, span.scope, (text,)
 
 
-def _readable(span: ReadableSpan, attributes: Mapping[str, Any] | None) -> tuple[object, Scope, bytes]:
+def _readable(span: ReadableSpan, attributes: Mapping[str, Any] | None) -> Part:
     context, parent = span.get_span_context(), span.parent
     if context is None:
         raise ValueError(f"span {span.name!r} has no context")
@@ -180,7 +194,7 @@ def _readable(span: ReadableSpan, attributes: Mapping[str, Any] | None) -> tuple
         ),
         _outcome(span.status),
     )
-    return context.trace_id, _scope(span.resource, span.instrumentation_scope), b"".join(whole)
+    return context.trace_id, _scope(span.resource, span.instrumentation_scope), (b"".join(whole),)
 
 
 def _ids(trace_id: str, span_id: str, state: str, parent_id: str, flags: int) -> bytes:
@@ -273,12 +287,56 @@ def _text(value: str) -> bytes:
         return _json(plain.encode("utf-8", "backslashreplace").decode())
 
 
+# Spans that differ in little.
+
+
+class Alike:
+    """Spans of one parent that share all but their ids, times and some values: the rest is written once."""
+
+    def __init__(self, shared: SpanRecord) -> None:
+        """They are as this one, which says something, and has no events, links or status."""
+        ids = _ids(shared.trace_id, "", shared.trace_state, shared.parent_id, shared.flags)
+        before, after = _literal(ids + _life(shared.name, shared.kind, 0, 0)).split(b'"spanId":""')
+        times = b',"startTimeUnixNano":"%d","endTimeUnixNano":"%d","attributes":['
+        said = _literal(_listed(pairs(shared.attributes)))
+        self._before = b"".join((before, b'"spanId":"%016x"', after, times, said, b"},"))
+
+    def written(self, said: tuple[tuple[str, Any], ...], columns: Sequence[Sequence[Any]]) -> list[bytes]:
+        """
+        Such spans, of which each says these attributes, too: a type stands for values that differ.
+
+        The columns are the spans' ids, starts and ends, and then those values.
+        """
+        kinds = [value for _, value in said if type(value) is type]
+        values = [list(map(_WRITERS[kind], column)) for kind, column in zip(kinds, columns[3:], strict=True)]
+        template = self._before + _template(said)
+        return list(map(template.__mod__, zip(*columns[:3], *values, strict=True)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _template(said: tuple[tuple[str, Any], ...]) -> bytes:
+    """These attributes, and how a span ends."""
+    texts = [
+        _literal(_head(key)) + (b"%b" if type(value) is type else _literal(_value(value)))
+        for key, value in said
+    ]
+    return b"},".join(texts) + b'}],"status":{}}'
+
+
+def _literal(text: bytes) -> bytes:
+    return text.replace(b"%", b"%%")
+
+
 # Attributes.
 
 
 def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
-    found = [_head(str(key)) + _value(value) for key, value in pairs(attributes)]
-    return b"[%b}]" % b"},".join(found) if found else b""
+    found = _listed(pairs(attributes))
+    return b"[%b}]" % found if found else b""
+
+
+def _listed(said: Iterable[tuple[Any, Any]]) -> bytes:
+    return b"},".join([_head(str(key)) + _value(value) for key, value in said])
 
 
 @lru_cache(maxsize=1 << 12)

@@ -1,0 +1,96 @@
+"""
+Steps of one owner that follow each other, of which nothing unusual was said: most of all steps.
+
+What they have in common is said once, and what differs in columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from mttp.codec import steps, tokens
+from mttp.codec.plain import Plain
+from mttp.codec.profiles import Profile, of_block
+from mttp.semconv import attributes as a
+
+__all__ = ["Columns", "Row", "Said", "attributes", "packed"]
+
+Row: TypeAlias = tuple[int, int, int, int, "float | None", "tokens.Pair | None", Any, bytes]
+"""
+A step's span id, start and end, its index and reward, and its token block.
+
+Of that the kinds, the bytes of the ids and of their log probabilities, as `tokens.pair` gives them; with the
+kinds `tokens.WHOLE` the block itself stands where the ids do.
+"""
+Said: TypeAlias = tuple[tuple[str, Any], ...]
+"""Attributes by name; a type stands for values of that type, which differ from step to step."""
+Columns: TypeAlias = Sequence[Sequence[Any]]
+"""Span ids, starts and ends, then the values of each attribute that differs."""
+
+_TOGETHER = 64
+"""So many token blocks are packed together, as long as they are small."""
+_SMALL = 32 * 1024
+"""Bytes of the log probabilities of a block."""
+
+
+def attributes(base: Mapping[str, Plain], row: Row, profile: Profile) -> dict[str, Plain]:
+    """All attributes of a step whose owner's steps say `base`, as `profile` delivers them."""
+    return of_block(profile, steps.plain(base, row[3], row[4]), _block(row))
+
+
+def packed(rows: Sequence[Row]) -> Iterator[tuple[Said, Columns]]:
+    """What steps say besides what their owner's all do, token blocks packed; alike ones together."""
+    for start in range(0, len(rows), _TOGETHER):
+        some = rows[start : start + _TOGETHER]
+        if len(set(map(_kind, some))) == 1:
+            yield from _packed(*_kind(some[0]), some)
+        else:
+            for kind, alike in groupby(some, _kind):
+                yield from _packed(*kind, list(alike))
+
+
+def _kind(row: Row) -> tuple[bool, tokens.Pair | None, int]:
+    return row[4] is not None, row[5], len(row[7])
+
+
+def _packed(
+    paid: bool, kinds: tokens.Pair | None, size: int, rows: Sequence[Row]
+) -> Iterator[tuple[Said, Columns]]:
+    *columns, rewards, _, ids, logprobs = zip(*rows, strict=True)
+    columns = [*columns, rewards] if paid else columns
+    if kinds is None:
+        yield _said(paid), columns
+    elif 0 < size <= _SMALL:
+        for (count, layout), means, data in tokens.fold_pairs(kinds, ids, logprobs):
+            first, columns = [each[: len(data)] for each in columns], [each[len(data) :] for each in columns]
+            yield _said_of_pair(paid, count, layout), [*first, means, data]
+    else:
+        for place, row in enumerate(rows):
+            block = tokens.fold(_block(row) or ())
+            yield _said(paid) + tuple(block.items()), [each[place : place + 1] for each in columns]
+
+
+def _block(row: Row) -> tokens.Block | None:
+    kinds, ids, logprobs = row[5:]
+    return ids or None if kinds is None or kinds == tokens.WHOLE else tokens.paired(kinds, ids, logprobs)
+
+
+@lru_cache
+def _said(paid: bool) -> Said:
+    reward: Said = ((a.STEP_REWARD, float), (a.STEP_REWARD_STATUS, "ok")) if paid else ()
+    return ((a.STEP_INDEX, int), *reward)
+
+
+@lru_cache(maxsize=1 << 10)
+def _said_of_pair(paid: bool, count: int, layout: str) -> Said:
+    return (
+        *_said(paid),
+        (a.TOKEN_COUNT, count),
+        (a.TOKEN_MEAN_LOGPROB, float),
+        (a.TOKEN_ENCODING, "packed"),
+        (a.TOKEN_LAYOUT, layout),
+        (a.TOKEN_DATA, bytes),
+    )

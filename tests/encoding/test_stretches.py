@@ -1,0 +1,173 @@
+"""Steps that are written together say what each says alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+import mttp
+from mttp.codec.profiles import packed
+from mttp.encoding import works
+from mttp.encoding.parcels import gathered, pack
+from mttp.encoding.stretch import Stretch
+from mttp.readable import record
+from mttp.values import same
+from mttp.wire.otlp_json import encode_records
+from mttp.wire.otlp_json_decode import decode_line
+
+
+class Keeping(SpanExporter):
+    """Keeps spans as they are handed over."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.spans += spans
+        return SpanExportResult.SUCCESS
+
+
+def written(spans: Sequence[ReadableSpan]) -> bytes:
+    """The lines of the spans, of each by itself."""
+    return b"".join(encode_records(record(span, packed) for span in spans))
+
+
+def check(spans: Sequence[ReadableSpan]) -> None:
+    """In this process and by way of another the lines are the same."""
+    together = [one if isinstance(one, Stretch) else record(one, packed) for one in gathered(spans)]
+    assert written(spans) == works.lines(together)
+    assert written(spans) == works.WORKS[works.LINES](pack(spans))
+
+
+INTEGERS = {
+    "int64": st.integers(-(2**63), 2**63 - 1) | st.integers(0, 150_000) | st.integers(-200, 200),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "int8": st.integers(-128, 127),
+    "uint32": st.integers(0, 2**32 - 1),
+}
+FLOATS = {
+    "float32": st.floats(width=32),
+    "float64": st.floats(),
+    "float16": st.floats(width=16),
+}
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> dict[str, Any]:
+    """Token blocks of a few lengths, so that some are alike."""
+    count = draw(st.sampled_from([0, 1, 3, 3, 3, 40]))
+    integers, floats = draw(st.sampled_from([*INTEGERS])), draw(st.sampled_from([*FLOATS]))
+    ids = draw(st.lists(INTEGERS[integers], min_size=count, max_size=count))
+    logprobs = draw(st.lists(FLOATS[floats], min_size=count, max_size=count))
+    if draw(st.booleans()):
+        return {"ids": ids, "logprobs": logprobs}
+    block = {"ids": np.array(ids, integers), "logprobs": np.array(logprobs, floats)}
+    return {**block, "masks": [1] * count} if draw(st.integers(0, 5)) == 0 else block
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.none() | st.floats(allow_nan=False, allow_infinity=False), st.none() | blocks(), st.booleans()
+    ),
+    max_size=8,
+)
+
+
+@given(STEPS, st.sampled_from(["", "a", "50% of %d, %b"]))
+@example([(0.5, {"ids": np.arange(9), "logprobs": np.full(9, -np.inf)}, False)] * 70, "a")
+@settings(max_examples=150, deadline=None)
+def test_steps_are_written_together_as_alone(steps: list[Any], agent: str) -> None:
+    """
+    Whatever they are paid and made of, an agent's too, and with others in between.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode(task="100% sure") as episode:
+        for reward, block, is_unusual in steps:
+            with (episode.agent(agent) if agent else episode).step() as step:
+                if reward is not None:
+                    step.reward(reward)
+                if block is not None:
+                    step.tokens(**block)
+                if is_unusual:
+                    step.metric("own", 1.0)
+
+    check(keeping.spans)
+
+
+def test_what_nearly_every_step_says_is_written_together() -> None:
+    """
+    In the order of recording, episode by episode.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping):
+        for _ in range(2):
+            with mttp.episode() as episode:
+                for length in (3, 3, 5):
+                    with episode.step() as step:
+                        step.tokens(ids=np.arange(length), logprobs=np.zeros(length, np.float32))
+    found = gathered(keeping.spans)
+
+    assert [3, 3] == [len(one.rows) for one in found if isinstance(one, Stretch)]
+    check(keeping.spans)
+
+
+def test_numbers_beyond_64_bits() -> None:
+    """
+    An index that OTLP has no integer for is text, as anywhere.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for index in (2**63 - 1, 2**70):
+            with episode.step(index=index) as step:
+                step.reward(1.0)
+
+    check(keeping.spans)
+
+
+def test_long_blocks_are_written_one_by_one() -> None:
+    """
+    They would be copied once more, to no avail.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for _ in range(3):
+            with episode.step() as step:
+                step.tokens(ids=np.arange(20_000), logprobs=np.linspace(-3, 0, 20_000, dtype=np.float32))
+
+    check(keeping.spans)
+
+
+@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 130])
+def test_means_are_those_of_a_block_alone(count: int) -> None:
+    """
+    To the last bit, however many are added up at once.
+    """
+    random = np.random.default_rng(count)
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for _ in range(count):
+            with episode.step() as step:
+                logprobs = random.normal(-1, 1, 1000).astype(np.float32)
+                step.tokens(ids=random.integers(0, 9, 1000), logprobs=logprobs)
+
+    check(keeping.spans)
+
+
+def test_a_start_at_the_epoch_reads_the_same() -> None:
+    """
+    Alone it would not be written.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode(start_time=0) as episode, episode.step(start_time=0) as step:
+        step.reward(1.0)
+    (line,) = decode_line(works.WORKS[works.LINES](pack(keeping.spans[:1])))
+
+    assert same(line.attributes, record(keeping.spans[0], packed).attributes)
+    assert 0 == line.start_time
