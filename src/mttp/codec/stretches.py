@@ -28,7 +28,7 @@ kinds `tokens.WHOLE` the block itself stands where the ids do.
 Said: TypeAlias = tuple[tuple[str, Any], ...]
 """Attributes by name; a type stands for values of that type, which differ from step to step."""
 Columns: TypeAlias = Sequence[Sequence[Any]]
-"""Span ids, starts and ends, then the values of each attribute that differs."""
+"""What each row began with, span ids, starts and ends, then the values of each attribute that differs."""
 
 _TOGETHER = 64
 """So many token blocks are packed together, as long as they are small."""
@@ -41,8 +41,12 @@ def attributes(base: Mapping[str, Plain], row: Row, profile: Profile) -> dict[st
     return of_block(profile, steps.plain(base, row[3], row[4]), _block(row))
 
 
-def packed(rows: Sequence[Row]) -> Iterator[tuple[Said, Columns]]:
-    """What steps say besides what their owner's all do, token blocks packed; alike ones together."""
+def packed(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Said, Columns]]:
+    """
+    What steps say besides what their owner's all do, token blocks packed; alike ones together.
+
+    What stands in front of each row is kept there.
+    """
     for start in range(0, len(rows), _TOGETHER):
         some = rows[start : start + _TOGETHER]
         if len(set(map(_kind, some))) == 1:
@@ -52,12 +56,12 @@ def packed(rows: Sequence[Row]) -> Iterator[tuple[Said, Columns]]:
                 yield from _packed(*kind, list(alike))
 
 
-def _kind(row: Row) -> tuple[bool, tokens.Pair | None, int]:
-    return row[4] is not None, row[5], len(row[7])
+def _kind(row: tuple[Any, ...]) -> tuple[bool, tokens.Pair | None, int]:
+    return row[-4] is not None, row[-3], len(row[-1])
 
 
 def _packed(
-    paid: bool, kinds: tokens.Pair | None, size: int, rows: Sequence[Row]
+    paid: bool, kinds: tokens.Pair | None, size: int, rows: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[Said, Columns]]:
     *columns, rewards, _, ids, logprobs = zip(*rows, strict=True)
     columns = [*columns, rewards] if paid else columns
@@ -73,8 +77,8 @@ def _packed(
             yield _said(paid) + tuple(block.items()), [each[place : place + 1] for each in columns]
 
 
-def _block(row: Row) -> tokens.Block | None:
-    kinds, ids, logprobs = row[5:]
+def _block(row: tuple[Any, ...]) -> tokens.Block | None:
+    kinds, ids, logprobs = row[-3:]
     return ids or None if kinds is None or kinds == tokens.WHOLE else tokens.paired(kinds, ids, logprobs)
 
 

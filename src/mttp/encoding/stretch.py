@@ -10,7 +10,6 @@ from mttp.codec.profiles import Profile
 from mttp.codec.stretches import Row
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
-from mttp.wire.otlp_json import Alike, Part
 
 __all__ = ["Stretch"]
 
@@ -36,16 +35,18 @@ class Stretch(NamedTuple):
                 attributes=stretches.attributes(self.base, row, profile),
             )
 
-    def parts(self) -> Iterator[Part]:
-        """Each as a line of OTLP JSON holds it, arrays packed."""
-        shared = self._record(span_id="", attributes=self.base)
-        alike = Alike(shared)
-        for said, columns in stretches.packed(self.rows):
-            yield shared.trace_id, self.scope, alike.written(said, columns)
+    @property
+    def trace(self) -> str:
+        """Their trace, 32 hex digits."""
+        return f"{self.trace_id:032x}"
+
+    def of_all(self) -> SpanRecord:
+        """What all of them say, as a span."""
+        return self._record(span_id="", attributes=self.base)
 
     def _record(self, **facts: Any) -> SpanRecord:
         return SpanRecord(
-            trace_id=f"{self.trace_id:032x}",
+            trace_id=self.trace,
             parent_id=f"{self.parent_id:016x}" if self.parent_id else "",
             name=names.STEP,
             flags=self.flags,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Final
 
+from mttp.codec import stretches
 from mttp.codec.profiles import Profile, full, packed
-from mttp.encoding.parcels import unpack
+from mttp.encoding.parcels import FORM, unpack
 from mttp.encoding.stretch import Stretch
 from mttp.spans import SpanRecord
 from mttp.wire import otlp_json
@@ -28,11 +30,21 @@ def lines(spans: Iterable[Stretch | SpanRecord]) -> bytes:
 
 
 def _parts(spans: Iterable[Stretch | SpanRecord]) -> Iterator[Part]:
-    for one in spans:
+    found = list(spans)
+    texts = chain.from_iterable(_written([one for one in found if isinstance(one, Stretch)]))
+    for one in found:
         if isinstance(one, Stretch):
-            yield from one.parts()
+            yield one.trace, one.scope, list(islice(texts, len(one.rows)))
         else:
             yield otlp_json.part(one)
+
+
+def _written(found: Iterable[Stretch]) -> Iterator[list[bytes]]:
+    """The texts of all their steps, in order."""
+    openings = ((otlp_json.shared(one.of_all()), one.rows) for one in found)
+    rows = [opening + row for opening, rows in openings for row in rows]
+    for said, columns in stretches.packed(rows):
+        yield otlp_json.alike(said, columns)
 
 
 def _records(spans: Iterable[Stretch | SpanRecord], profile: Profile) -> Iterator[SpanRecord]:
@@ -48,7 +60,7 @@ def _lines(data: bytes) -> bytes:
 
 
 def _messages(data: bytes) -> bytes:
-    return marshal.dumps(list(map(encode_span, _records(unpack(data, full), full))))
+    return marshal.dumps(list(map(encode_span, _records(unpack(data, full), full))), FORM)
 
 
 WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}

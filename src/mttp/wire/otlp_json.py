@@ -26,7 +26,17 @@ from mttp.spans import Scope, SpanRecord
 from mttp.wire.numbers import Array, as_numbers
 from mttp.wire.readable import Attributes, by_identity, flags, pairs, shown
 
-__all__ = ["MAX_LINE_BYTES", "Alike", "Part", "decimal", "encode_records", "encode_spans", "lines", "part"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Part",
+    "alike",
+    "decimal",
+    "encode_records",
+    "encode_spans",
+    "lines",
+    "part",
+    "shared",
+]
 
 MAX_LINE_BYTES = 1_000_000
 """A line stays under this, but for one that holds a single larger span: collectors split lines at 1 MiB."""
@@ -290,27 +300,33 @@ def _text(value: str) -> bytes:
 # Spans that differ in little.
 
 
-class Alike:
-    """Spans of one parent that share all but their ids, times and some values: the rest is written once."""
+_ALIKE = b'%b"spanId":"%016x"%b,"startTimeUnixNano":"%d","endTimeUnixNano":"%d","attributes":[%b},'
 
-    def __init__(self, shared: SpanRecord) -> None:
-        """They are as this one, which says something, and has no events, links or status."""
-        ids = _ids(shared.trace_id, "", shared.trace_state, shared.parent_id, shared.flags)
-        before, after = _literal(ids + _life(shared.name, shared.kind, 0, 0)).split(b'"spanId":""')
-        times = b',"startTimeUnixNano":"%d","endTimeUnixNano":"%d","attributes":['
-        said = _literal(_listed(pairs(shared.attributes)))
-        self._before = b"".join((before, b'"spanId":"%016x"', after, times, said, b"},"))
 
-    def written(self, said: tuple[tuple[str, Any], ...], columns: Sequence[Sequence[Any]]) -> list[bytes]:
-        """
-        Such spans, of which each says these attributes, too: a type stands for values that differ.
+def shared(span: SpanRecord) -> tuple[bytes, bytes, bytes]:
+    """
+    What spans share with this one, as `alike` takes it: all but ids and times and what else they say.
 
-        The columns are the spans' ids, starts and ends, and then those values.
-        """
-        kinds = [value for _, value in said if type(value) is type]
-        values = [list(map(_WRITERS[kind], column)) for kind, column in zip(kinds, columns[3:], strict=True)]
-        template = self._before + _template(said)
-        return list(map(template.__mod__, zip(*columns[:3], *values, strict=True)))
+    It says something itself, and has no events, links or status.
+    """
+    before, after = _ids(span.trace_id, "", span.trace_state, span.parent_id, span.flags).split(_NO_ID)
+    return before, after + _life(span.name, span.kind, 0, 0), _listed(pairs(span.attributes))
+
+
+_NO_ID = b'"spanId":""'
+
+
+def alike(said: tuple[tuple[str, Any], ...], columns: Sequence[Sequence[Any]]) -> list[bytes]:
+    """
+    Spans that say the same, but for the values in place of which a type stands.
+
+    The columns are the parts of what they share with others, their ids, starts and ends, and those values.
+    """
+    before, after, shared, ids, starts, ends, *values = columns
+    kinds = [value for _, value in said if type(value) is type]
+    written = [map(_WRITERS[kind], column) for kind, column in zip(kinds, values, strict=True)]
+    rows = zip(before, ids, after, starts, ends, shared, *written, strict=True)
+    return list(map((_ALIKE + _template(said)).__mod__, rows))
 
 
 @lru_cache(maxsize=1 << 10)
