@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "peak_mb"]
+__all__ = ["cpu_seconds", "own_peak_mb", "peak_mb"]
 
 
 def cpu_seconds(without: Sequence[int] = ()) -> float:
@@ -29,10 +29,19 @@ def peak_mb(without: Sequence[int] = ()) -> float:
 
     `without` are children that don't count; then those that have ended don't either.
     """
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     ended = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss if not without else 0
     running = sum(_high_water(child) for child in _descendants(os.getpid()) if child not in without)
-    return (own + ended + running) / 1024
+    return own_peak_mb() + (ended + running) / 1024
+
+
+def own_peak_mb() -> float:
+    """
+    The most memory that this process had, in MB.
+
+    Without /proc by what `getrusage` says, which is never less than what its parent had.
+    """
+    found = _high_water(os.getpid()) or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found / 1024
 
 
 def _descendants(process: int) -> Iterator[int]:
