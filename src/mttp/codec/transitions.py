@@ -2,23 +2,77 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mttp.codec import content, steps
+from mttp.codec import blocks, content, steps
 from mttp.codec.blocks import SAME, Column, columns
 from mttp.codec.plain import Faults, Plain
 from mttp.codec.rewards import assess
 from mttp.episodes import Reward
 from mttp.semconv import attributes as a
 
-__all__ = ["encode"]
+__all__ = ["Form", "encode", "said"]
 
 _Notes = defaultdict[int, dict[str, Plain]]
 """What is wrong with a step and what was left out of it, by its position."""
+
+
+class Form(NamedTuple):
+    """What the rows of an environment's steps hold: observation, action, reward, terminated and truncated."""
+
+    dtype: Any
+    """Of the arrays that observations are, each as bytes; None where they are as they came."""
+    shape: tuple[int, ...]
+    """Likewise."""
+    max_bytes: int | None
+    """Of an observation or action beyond this only dtype and shape are kept."""
+
+    def columns(self, *facts: Sequence[Any]) -> dict[str, Column]:
+        """The columns of rows that hold these."""
+        observations, *others = facts
+        if self.dtype is not None:
+            joined: Any = np.frombuffer(b"".join(observations), self.dtype)
+            observations = joined.reshape(len(observations), *self.shape)
+        return encode(observations, *others, max_bytes=self.max_bytes)
+
+    def travelling(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+        """This and the rows, for `said`; None where anything about them has to be looked at."""
+        if self.dtype is None:
+            return None
+        observations, actions, rewards, terminated, truncated, ends = zip(*rows, strict=True)
+        if set(map(type, rewards)) != {float} or not all(map(math.isfinite, rewards)):
+            return None
+        kinds = set(map(type, actions))
+        if len(kinds) == 1 and kinds <= _LIKE_PYTHON:
+            actions = tuple([action.item() for action in actions])
+        elif kinds != {type(None)} and (kinds != {int} or max(map(abs, actions)) > _MOST):
+            return None
+        facts = (observations, actions, rewards, terminated, truncated)
+        return (self.dtype.str, self.shape, self.max_bytes), facts, ends
+
+
+def said(
+    first_index: int,
+    start_time: int,
+    form: tuple[str, tuple[int, ...], int | None],
+    facts: Sequence[Sequence[Any]],
+    end_times: Sequence[int],
+) -> dict[str, Plain]:
+    """Attributes of steps that travelled; the first began at `start_time`, others as the one before ended."""
+    dtype, shape, max_bytes = form
+    columns = Form(np.dtype(dtype), shape, max_bytes).columns(*facts)
+    starts = (start_time, *end_times[:-1])
+    return blocks.encode(columns, first_index=first_index, start_times=starts, end_times=end_times)
+
+
+_LIKE_PYTHON = frozenset({np.int64, np.float64, np.bool_})
+"""Numbers that are recorded as Python's are."""
+_MOST = 2**63 - 1
 
 
 def encode(

@@ -9,12 +9,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.codec import episodes
+from mttp.codec import episodes, transitions
 from mttp.codec.profiles import Profile, full, of_block
 from mttp.codec.stretches import Row
 from mttp.encoding.stretch import Stretch
 from mttp.livespan import LiveSpan
 from mttp.readable import record
+from mttp.semconv import spans as names
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
 __all__ = ["FORM", "gathered", "pack", "unpack"]
@@ -78,7 +79,7 @@ def unpack(data: bytes, profile: Profile) -> Iterator[Stretch | SpanRecord]:
             continue
         *about, arrays, scalars, block = parcel
         if type(scalars) is tuple:
-            scalars = _put_in_words(*scalars)
+            scalars = _put_in_words(parcel[3], *scalars)
         for key in arrays:
             scalars[key] = _array(*scalars[key])
         yield _record(known[scope], of_block(profile, scalars, block), *about)
@@ -104,16 +105,17 @@ def _said(span: LiveSpan) -> _Parcel:
     """What it has that few have, which attributes are arrays, the others, and its token block."""
     parts = span.unsaid()
     if parts is not None:
-        stated, ending = parts
-        return None, (), (_travelling(stated), ending), None
+        stated, rest = parts
+        return None, (), (_travelling(stated), rest), None
     block, whole = span.block, span.unusual()  # in this order: another transport may look meanwhile
     return (None if whole is None else _rest(whole), *_split(dict(span.scalars)), block)
 
 
-def _put_in_words(stated: Any, ending: Any) -> dict[str, Any]:
-    """The attributes of an episode's root."""
+def _put_in_words(name: str, stated: Any, rest: Any) -> dict[str, Any]:
+    """The attributes of an episode's root, or of steps in columns."""
     known = episodes.unstated(*stated) if type(stated) is tuple else stated
-    return {**known, **episodes.plain_ending(*ending)}
+    said = transitions.said if name == names.STEPS else episodes.plain_ending
+    return {**known, **said(*rest)}
 
 
 def _other(scopes: _Scopes, whole: SpanRecord) -> _Parcel:

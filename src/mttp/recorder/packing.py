@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from opentelemetry.trace import SpanContext, StatusCode
 
 from mttp.codec import blocks
-from mttp.codec.blocks import Column
 from mttp.livespan import LiveSpan
-from mttp.recorder.block import Block, Taken
+from mttp.recorder.block import Block, Layout, Rows, Taken
 from mttp.recorder.handle import Host
 from mttp.recorder.live_block import LiveBlock
 from mttp.recorder.segment import Segment
@@ -89,10 +87,10 @@ class Packing:
         elif len(self._rows) >= blocks.MAX_STEPS or self._bytes >= MAX_BYTES:
             self.write()
 
-    def block(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> Block:
+    def block(self, layout: Layout, start_time: int) -> Block:
         """Where transitions gather from here on; whoever adds the first calls `gathers` of the session."""
         self.write()
-        self._block = Block(columns, start_time)
+        self._block = Block(layout, start_time)
         return self._block
 
     def write(self, *, wait: bool = True) -> None:
@@ -127,35 +125,16 @@ class Packing:
         if at is None:
             return
         while owner is not None and self._block is not None and (taken := self._block.take()) is not None:
-            first = owner.took(taken)
-            columns: partial[dict[str, Column]] = partial(dict, taken.columns)
-            self._hand_on(at, columns, first, taken.start_times, taken.end_times, taken.size)
+            first, last = owner.took(taken), taken.rows[-1][-1]
+            LiveBlock(self._segment, *at, taken, first, taken.start_time, taken.size).end(last)
         count = len(self._rows)
         rows, size, self._bytes = self._rows[:count], self._bytes, 0
         del self._rows[:count]
         for run in _runs(sorted(rows, key=lambda row: row[0])):
             indices, said, starts, ends = zip(*run, strict=True)
             share = size * len(run) // count
-            self._hand_on(at, partial(blocks.columns, said), indices[0], starts, ends, share)
-
-    def _hand_on(
-        self,
-        at: tuple[SpanContext, Mapping[str, Any]],
-        columns: Callable[[], Mapping[str, Column]],
-        first: int,
-        starts: Sequence[int],
-        ends: Sequence[int],
-        size: int,
-    ) -> None:
-        LiveBlock(
-            self._segment,
-            *at,
-            columns,
-            first_index=first,
-            start_times=starts,
-            end_times=ends,
-            size=size,
-        ).end(max(ends))
+            steps = Rows(said, starts, ends)
+            LiveBlock(self._segment, *at, steps, indices[0], min(starts), share).end(max(ends))
 
 
 def can_be_packed(span: LiveSpan) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, cast
 
@@ -12,12 +12,11 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp.codec import rewards
-from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.numbering import given, numbers
-from mttp.recorder.block import Block, Taken
+from mttp.recorder.block import Block, Layout, Taken
 from mttp.recorder.handle import (
     SPAN_KEY,
     STEP_KEY,
@@ -345,7 +344,7 @@ class Trajectory(Measured):
                 self._packing = Packing(self, self.segment)
             return self._packing
 
-    def gather(self, columns: Callable[..., Mapping[str, Column]], start_time: int) -> Block:
+    def gather(self, layout: Layout, start_time: int) -> Block:
         """
         Where an environment's transitions gather from here on, for the least there is to do for each.
 
@@ -353,7 +352,7 @@ class Trajectory(Measured):
         """
         with self._lock:
             self._count_one_by_one()
-        self._block = self.packing().block(columns, start_time)
+        self._block = self.packing().block(layout, start_time)
         return self._block
 
     def gathers(self) -> None:
@@ -370,14 +369,12 @@ class Trajectory(Measured):
         with self._lock:
             self._count_one_by_one()
             first = self._following
-            self._following += taken.length
-            self._begun += taken.length
-            self._ledger.steps(taken.paid, invalid=taken.invalid)
+            self._following += len(taken)
+            self._begun += len(taken)
+            paid, invalid = taken.paid()
+            self._ledger.steps(paid, invalid=invalid)
             self._stated = {**self._stated, **taken.flags}
-        segment.host.packed(taken.length)
-        for fault in taken.faults:
-            kind, _, detail = fault.partition(": ")
-            segment.fault(kind, detail)
+        segment.host.packed(len(taken))
         return first
 
     def _settle(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -14,7 +14,6 @@ from opentelemetry.context import Context
 from mttp import clock
 from mttp.clock import Clock
 from mttp.codec import blocks, transitions
-from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, as_array
 from mttp.integrations.gymnasium import infos
 from mttp.recorder import OpenEpisode, OpenStep, inert_step
@@ -94,7 +93,7 @@ class Lane:
         self._quick_actions = _AT_ONCE if has_actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
-        self._block = episode.gather(partial(_columns, self._kind, max_bytes), at)
+        self._block = episode.gather(_form(self._kind, max_bytes), at)
         self._rows = self._block.rows
         self._variable = _variable()
         self._base: Context | None = None
@@ -244,11 +243,9 @@ class Lane:
         self._owner.fail(error)
 
 
-def _columns(kind: _Kind | None, max_bytes: int, observations: Any, *others: Any) -> Mapping[str, Column]:
-    if kind is not None:
-        dtype, shape = kind
-        observations = np.frombuffer(b"".join(observations), dtype).reshape(len(observations), *shape)
-    return transitions.encode(observations, *others, max_bytes=max_bytes)
+def _form(kind: _Kind | None, max_bytes: int) -> transitions.Form:
+    dtype, shape = kind or (None, ())
+    return transitions.Form(dtype, shape, max_bytes)
 
 
 def _settled(reward: Any) -> Any:

@@ -37,20 +37,21 @@ class Strip:
         self._faults = faults
         self._max_bytes = max_bytes
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(getattr(observation, "nbytes", 1), 1)))
-        self._block = episode.gather(self._columns, at)
+        self._block = episode.gather(self, at)
         self.count = episode.length
         """Steps so far."""
 
-    def _columns(
-        self, observations: Any, actions: Any, rewards: Any, terminated: Any, truncated: Any, thoughts: Any
-    ) -> Mapping[str, Column]:
-        found = transitions.encode(
-            observations, actions, rewards, terminated, truncated, max_bytes=self._max_bytes
-        )
+    def columns(self, *facts: Any) -> Mapping[str, Column]:
+        """The columns of rows that hold these."""
+        *usual, thoughts = facts
+        found = transitions.encode(*usual, max_bytes=self._max_bytes)
         if thoughts[0] is None:
             return found
         values, logprobs = np.array(thoughts, np.float64).T
         return {**found, a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
+
+    def travelling(self, _: Any) -> None:
+        """They are laid out in this process."""
 
     def leave(self) -> None:
         """Take nothing more; what gathered is written with the episode."""
