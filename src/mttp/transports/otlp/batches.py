@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -13,7 +13,7 @@ from mttp.codec.profiles import full
 from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.refusal import Rejection
-from mttp.spans import Scope
+from mttp.spans import Scope, SpanRecord
 from mttp.transports.otlp.answers import Answer
 from mttp.transports.shrinking import smaller
 from mttp.wire.otlp_proto import encode_request, encode_span, frame_bytes, span_bytes
@@ -39,25 +39,30 @@ class _Piece:
     def __init__(self, span: ReadableSpan, frames: _Frames, message: bytes | None = None) -> None:
         self.span = span
         if message is not None and isinstance(span, LiveSpan):
-            self.trace_id, self.scope, self.data = f"{span.trace_id:032x}", span.scope, message
+            self.scope, self.data = span.scope, message
         else:
-            whole = record(span, full)
-            self.trace_id, self.scope = whole.trace_id, whole.scope
-            self.data = encode_span(whole)
+            with encoding.here():
+                whole = record(span, full)
+                self.scope, self.data = whole.scope, encode_span(whole)
+        self.size = span_bytes(self.data)
+        """Bytes that it takes in a request, at most."""
         self._frame = frames.bytes(self.scope)
-        self._forms = smaller(span, f"the span takes {len(self.data)} bytes, more than a request may")
+        self._forms: Iterator[SpanRecord] | None = None
 
     @property
     def alone(self) -> int:
         """Bytes of a request of this span alone, at most."""
-        return self._frame + span_bytes(self.data)
+        return self._frame + self.size
 
     def shrink(self) -> bool:
         """Take the next smaller form; False where there is none."""
+        if self._forms is None:
+            reason = f"the span takes {len(self.data)} bytes, more than a request may"
+            self._forms = smaller(self.span, reason)
         for form in self._forms:
             data = encode_span(form)
             if len(data) < len(self.data):
-                self.data = data
+                self.data, self.size = data, span_bytes(data)
                 return True
         return False
 
@@ -73,11 +78,11 @@ class _Batch:
     def fits(self, piece: _Piece, max_bytes: int) -> bool:
         """Whether the request stays within the limit with one more."""
         known = self._block(piece) is not None
-        return self._bytes + (span_bytes(piece.data) if known else piece.alone) <= max_bytes
+        return self._bytes + (piece.size if known else piece.alone) <= max_bytes
 
     def add(self, piece: _Piece) -> None:
         block = self._block(piece)
-        self._bytes += piece.alone if block is None else span_bytes(piece.data)
+        self._bytes += piece.alone if block is None else piece.size
         if block is None:
             self._blocks.append((piece.scope, block := []))
         block.append(piece.data)
@@ -116,8 +121,7 @@ class Export:
         messages: Sequence[bytes | None] = encoding.messages(spans) or [None] * len(spans)
         for place, (span, written) in enumerate(zip(spans, messages, strict=True)):
             try:
-                with encoding.here():
-                    piece = _Piece(span, frames, written)
+                piece = _Piece(span, frames, written)
             except Exception as error:  # others' spans may hold what the protocol can't: times before 1970
                 self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
                 continue
@@ -125,7 +129,7 @@ class Export:
                 pass
             if piece.alone > self.max_bytes:
                 message = f"a span takes {piece.alone} bytes, whatever is left out"
-                self._reject("too_large", [piece.trace_id], message)
+                self._reject("too_large", [_trace_of(span)], message)
                 continue
             if not batch.fits(piece, self.max_bytes):
                 self._offer(batch)
@@ -147,7 +151,7 @@ class Export:
         if self.kept:
             self.kept += [piece.span for piece in pieces]
             return
-        answer, traces = self.send(batch.request(), len(pieces)), [piece.trace_id for piece in pieces]
+        answer = self.send(batch.request(), len(pieces))
         if answer.verdict == "again":
             self.kept += [piece.span for piece in pieces]
             self.retry_after = answer.retry_after
@@ -155,17 +159,20 @@ class Export:
         elif answer.verdict == "smaller":
             self._offer_smaller(pieces, answer)
         elif answer.verdict == "never":
-            self._reject(answer.cause, traces, answer.message)
-        else:  # nobody knows which spans: from as many traces as may be
+            self._reject(answer.cause, [_trace_of(piece.span) for piece in pieces], answer.message)
+        elif answer.rejected:  # nobody knows which spans: from as many traces as may be
+            traces = [_trace_of(piece.span) for piece in pieces]
             first = list(dict.fromkeys(traces))
             rest = list((Counter(traces) - Counter(first)).elements())
             self._reject("partial_success", [*first, *rest][: answer.rejected], answer.message)
+        else:
+            self.message = self.message or answer.message
 
     def _offer_smaller(self, pieces: list[_Piece], answer: Answer) -> None:
         """Halves, and of a single span a smaller form."""
         middle = len(pieces) // 2
         if not middle and not pieces[0].shrink():
-            self._reject(answer.cause, [pieces[0].trace_id], answer.message)
+            self._reject(answer.cause, [_trace_of(pieces[0].span)], answer.message)
             return
         for part in (pieces[:middle], pieces[middle:]):
             batch = _Batch()
