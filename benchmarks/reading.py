@@ -172,23 +172,6 @@ def _parsed(value: dict[str, Any]) -> Any:
     return None
 
 
-def scanned_columns() -> Any:
-    """Span by span, each attribute appended to its column."""
-    import mttp
-
-    columns: dict[str, list[Any]] = {}
-    for record in mttp.scan(NATIVE, arrays=True):
-        for key, value in record.attributes.items():
-            columns.setdefault(key, []).append(value)
-    return _totals(
-        columns["mttp.token.ids"],
-        columns["mttp.token.logprobs"],
-        columns["mttp.step.reward"],
-        columns["mttp.env.id"],
-        columns["mttp.episode.status"],
-    )
-
-
 def read_columns() -> Any:
     """Every episode as a value, with its steps and their numpy arrays."""
     import mttp
@@ -266,7 +249,6 @@ QUESTIONS = {
         {
             "orjson": Case(_answering(orjson_columns)),
             "mttp": Case(_answering(read_columns)),
-            "mttp, spans": Case(_answering(scanned_columns)),
         },
         [
             Goal(

@@ -293,7 +293,7 @@ def test_readers_give_the_same_answers(tmp_path: Path) -> None:
         os.chdir("here")
         print(json.dumps([
             [reading.own_groups(), reading.duckdb_groups()],
-            [reading.orjson_columns(), reading.scanned_columns(), reading.read_columns()],
+            [reading.orjson_columns(), reading.read_columns()],
         ]))
         """
     )
@@ -302,7 +302,7 @@ def test_readers_give_the_same_answers(tmp_path: Path) -> None:
     assert 8 == len(groups[0])
     assert groups[0] == groups[1]
     assert 64 == columns[0]["steps"]
-    assert [columns[0]] * 3 == columns
+    assert columns[0] == columns[1]
 
 
 def test_a_training_loop_is_measured_with_and_without(tmp_path: Path) -> None:
