@@ -100,6 +100,8 @@ _PAIRS = {
     for integers, name in _INTEGERS.items()
 }
 _NOTHING: Mapping[Any, Any] = {}
+_USUAL_PAIR = ("int64", "float32")
+_USUAL_IDS, _USUAL_LOGPROBS = map(np.dtype, _USUAL_PAIR)
 _LISTED_PAIR = ("int32", "float64")
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
 _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype, name in dtypes.items()}
@@ -111,8 +113,11 @@ _ndarray = np.ndarray
 def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
     """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
-        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
-        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
+        if ids.dtype is _USUAL_IDS and logprobs.dtype is _USUAL_LOGPROBS:  # there is one object for each
+            found = _USUAL_PAIR
+        elif (found := _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)) is None:
+            return None
+        if ids.ndim != 1 or ids.shape != logprobs.shape:
             return None
         return found, ids.tobytes(), logprobs.tobytes()
     if type(ids) is list and type(logprobs) is list and ids:
