@@ -113,11 +113,10 @@ _ndarray = np.ndarray
 def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
     """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
-        if ids.dtype is _USUAL_IDS and logprobs.dtype is _USUAL_LOGPROBS:  # there is one object for each
-            found = _USUAL_PAIR
-        elif (found := _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)) is None:
-            return None
-        if ids.ndim != 1 or ids.shape != logprobs.shape:
+        found: Pair | None = _USUAL_PAIR
+        if ids.dtype is not _USUAL_IDS or logprobs.dtype is not _USUAL_LOGPROBS:  # of both there is one object
+            found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
+        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
             return None
         return found, ids.tobytes(), logprobs.tobytes()
     if type(ids) is list and type(logprobs) is list and ids:
