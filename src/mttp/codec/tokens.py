@@ -114,7 +114,7 @@ def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
     """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
         found: Pair | None = _USUAL_PAIR
-        if ids.dtype is not _USUAL_IDS or logprobs.dtype is not _USUAL_LOGPROBS:  # of both there is one object
+        if ids.dtype is not _USUAL_IDS or logprobs.dtype is not _USUAL_LOGPROBS:  # of each there is one
             found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
         if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
             return None
