@@ -16,7 +16,7 @@ from mttp.codec.rewards import assess
 from mttp.episodes import Reward
 from mttp.semconv import attributes as a
 
-__all__ = ["Form", "encode", "said"]
+__all__ = ["Form", "encode", "paid", "said"]
 
 _Notes = defaultdict[int, dict[str, Plain]]
 """What is wrong with a step and what was left out of it, by its position."""
@@ -45,15 +45,28 @@ class Form(NamedTuple):
         if self.dtype is None:
             return None
         observations, actions, rewards, terminated, truncated, ends = zip(*rows, strict=True)
-        if set(map(type, rewards)) != {float} or not all(map(math.isfinite, rewards)):
+        numbers = paid(rewards)
+        if numbers is None:
             return None
         kinds = set(map(type, actions))
         if len(kinds) == 1 and kinds <= _LIKE_PYTHON:
             actions = tuple([action.item() for action in actions])
         elif kinds != {type(None)} and (kinds != {int} or max(map(abs, actions)) > _MOST):
             return None
-        facts = (observations, actions, rewards, terminated, truncated)
+        facts = (observations, actions, numbers, terminated, truncated)
         return (self.dtype.str, self.shape, self.max_bytes), facts, ends
+
+
+def paid(rewards: Sequence[Any]) -> list[float] | None:
+    """Rewards of one kind that are finite numbers, as floats; None where they are anything else."""
+    kinds = set(map(type, rewards))
+    if len(kinds) != 1 or not kinds <= _PAYING:
+        return None
+    try:
+        found = list(map(float, rewards))
+    except OverflowError:  # an integer beyond them
+        return None
+    return found if all(map(math.isfinite, found)) else None
 
 
 def said(
@@ -70,6 +83,7 @@ def said(
     return blocks.encode(columns, first_index=first_index, start_times=starts, end_times=end_times)
 
 
+_PAYING = frozenset({float, int, np.float64, np.float32})
 _LIKE_PYTHON = frozenset({np.int64, np.float64, np.bool_})
 """Numbers that are recorded as Python's are."""
 _MOST = 2**63 - 1

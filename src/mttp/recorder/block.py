@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from mttp.codec import blocks
+from mttp.codec import blocks, transitions
 from mttp.codec.blocks import Column
 from mttp.livespan import weight
 from mttp.semconv import attributes as a
@@ -66,9 +65,9 @@ class Taken:
 
     def paid(self) -> tuple[Sequence[float], int]:
         """What was paid by the steps that state a number, and how many paid something that is none."""
-        rewards = [row[2] for row in self.rows]
-        if set(map(type, rewards)) == {float} and all(map(math.isfinite, rewards)):
-            return rewards, 0
+        paid = transitions.paid([row[2] for row in self.rows])
+        if paid is not None:
+            return paid, 0
         count = len(self.rows)
         errors = blocks.entries(self.columns, a.STEP_REWARD_STATUS, count).count("error")
         return blocks.entries(self.columns, a.STEP_REWARD, count), errors
