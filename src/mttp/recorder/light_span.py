@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from mttp.codec.plain import nanoseconds
@@ -35,7 +36,7 @@ class LightSpan(LiveSpan):
     _clock: Any = _OfSegment()
     _origin: Any = _OfSegment()
     _sink: Any = _OfSegment()
-    trace_id: Any = _OfSegment()
+    trace_id: Any = property(attrgetter("_segment.trace_id"))
 
     def _start(self, start_time: int | None) -> None:
         """Start at a time that somebody gave, or else now; those who look on are shown it."""
