@@ -17,12 +17,19 @@ def weight(value: dict[str, Any] | list[Any]) -> int:
     """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
     size = VALUE_BYTES * len(value)
     for item in value.values() if isinstance(value, dict) else value:
-        if type(item) in _NUMBERS:
-            continue
-        if isinstance(item, (str, bytes)):
+        kind = type(item)
+        if kind is str:
             size += len(item)
-        elif isinstance(item, (list, dict)):
-            size += weight(item)
-        elif isinstance(item, np.ndarray):
+        elif kind is np.ndarray:
             size += item.nbytes
+        elif kind not in _NUMBERS:
+            size += _other(item)
     return size
+
+
+def _other(item: Any) -> int:
+    if isinstance(item, (str, bytes)):
+        return len(item)
+    if isinstance(item, (list, dict)):
+        return weight(item)
+    return item.nbytes if isinstance(item, np.ndarray) else 0
