@@ -74,7 +74,11 @@ def _packed(
     else:
         for place, row in enumerate(rows):
             block = tokens.fold(_block(row) or ())
-            yield _said(paid) + tuple(block.items()), [each[place : place + 1] for each in columns]
+            said = _said(paid) + tuple((key, type(value)) for key, value in block.items())
+            yield (
+                said,
+                [*(each[place : place + 1] for each in columns), *([value] for value in block.values())],
+            )
 
 
 def _block(row: tuple[Any, ...]) -> tokens.Block | None:

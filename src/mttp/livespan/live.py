@@ -369,7 +369,7 @@ class LiveSpan(Span, Ended):
     def update_name(self, name: str) -> None:
         """Rename the span."""
         if self._takes("update_name"):
-            self._name = self._text(name)
+            self._is_light, self._name = False, self._text(name)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; once OK it stays, and UNSET changes nothing."""
