@@ -268,7 +268,7 @@ class LiveSpan(Span, Ended):
         return self._origin.record
 
     def outline(
-        self, parents: dict[int, tuple[int, int]]
+        self, parents: dict[int, tuple[int, int, SpanContext | None]]
     ) -> tuple[int, int, int, str, int, int, int | None, int]:
         """
         Trace, span and parent id, name, kind, start and end time, and flags.
@@ -277,8 +277,8 @@ class LiveSpan(Span, Ended):
         """
         parent = self._parent
         found = parents.get(id(parent))
-        if found is None:
-            found = (0 if parent is None else parent.span_id, flags(parent))
+        if found is None:  # the parent is held, so that no other gets its place
+            found = (0 if parent is None else parent.span_id, flags(parent), parent)
             parents[id(parent)] = found
         return (
             self.trace_id,
