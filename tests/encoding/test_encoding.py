@@ -142,9 +142,10 @@ def test_an_answer_that_nobody_waited_for_is_no_other_answer(
     def interrupted(_: Helper) -> tuple[int, bytes]:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(Helper, "_receive", interrupted)
-        encoding.lines(before)
+        with pytest.raises(KeyboardInterrupt):
+            encoding.lines(before)
 
     assert here(spans) == encoding.lines(spans)
     assert here(before) == encoding.lines(before)
