@@ -191,6 +191,22 @@ def test_long_blocks_are_written_one_by_one() -> None:
     check(keeping.spans)
 
 
+def test_lines_stay_short() -> None:
+    """
+    Steps that are told together take as many lines as they would each by itself.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for _ in range(300):
+            with episode.step() as step:
+                step.tokens(ids=np.arange(1000), logprobs=np.zeros(1000, np.float32))
+    lines = works.WORKS[works.LINES](pack(keeping.spans)).splitlines(keepends=True)
+
+    assert len(lines) > 2
+    assert [] == [len(line) for line in lines if len(line) > otlp_json.MAX_LINE_BYTES]
+    check(keeping.spans)
+
+
 @pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 130])
 def test_means_are_those_of_a_block_alone(count: int) -> None:
     """
