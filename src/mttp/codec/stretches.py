@@ -73,12 +73,10 @@ def _packed(
             yield _said_of_pair(paid, count, layout), [*first, means, data]
     else:
         for place, row in enumerate(rows):
+            first = [each[place : place + 1] for each in columns]
             block = tokens.fold(_block(row) or ())
-            said = _said(paid) + tuple((key, type(value)) for key, value in block.items())
-            yield (
-                said,
-                [*(each[place : place + 1] for each in columns), *([value] for value in block.values())],
-            )
+            differing = tuple((key, type(value)) for key, value in block.items())
+            yield _said(paid) + differing, [*first, *([value] for value in block.values())]
 
 
 def _block(row: tuple[Any, ...]) -> tokens.Block | None:

@@ -291,8 +291,8 @@ class LiveSpan(Span, Ended):
             found[1],
         )
 
-    def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
-        """What a step says where that is only what its owner's steps say, its index and its reward."""
+    def own(self) -> Mapping[str, Any] | None:
+        """What its owner's steps all say, where a step says no more than that, its index and its reward."""
         return None
 
     def row(self) -> tuple[Whose, stretches.Row] | None:
