@@ -440,8 +440,9 @@ class LiveSpan(Span, Ended):
         self._end_time, is_light, self._is_light = ended, self._is_light, False
         is_small = is_light and not self.has_content
         self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_small else self._weigh()
-        if self.block is not None:
-            self.size += self.block[2]
+        block = self.block
+        if block is not None:
+            self.size += block[2]
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
         self._hand_on()

@@ -128,7 +128,8 @@ class LiveStep(OpenStep, LightSpan):
             if kinds is None:
                 self.size = size
             elif kinds is tokens.WHOLE:
-                self.size = size + self._block[2]
+                block = self._block  # None where another thread looks at the step just now
+                self.size = size if block is None else size + block[2]
             else:
                 self.size = size + len(self._ids) + len(self._logprobs)
             if owner.in_spans:
