@@ -239,6 +239,36 @@ def test_a_step_is_ended_though_another_thread_looks_at_it_just_now(monkeypatch:
     assert 1 == len(mttp.read(session).episodes[0].steps)
 
 
+class Growing(dict[str, Any]):
+    """Attributes that become more while somebody looks through them, as another thread may have it."""
+
+    def items(self) -> Any:
+        """Names and values."""
+        for number, pair in enumerate(super().items()):
+            self[f"late.{number}"] = 1
+            yield pair
+
+    def values(self) -> Any:
+        """The values alone."""
+        for _, value in self.items():
+            yield value
+
+
+def test_a_step_may_be_told_more_while_another_thread_looks_at_it() -> None:
+    """
+    Neither who looks nor who tells is disturbed.
+    """
+    with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
+        step.observation(1)
+        cast(LiveStep, step).scalars = Growing(cast(LiveStep, step).scalars)
+        shown = cast(LiveStep, step).attributes
+
+    assert {} == session.stats.faults
+    assert 1 == len(mttp.read(session).episodes[0].steps)
+    assert shown is not None
+    assert 1 == shown[a.OBSERVATION_VALUE]
+
+
 def test_renaming_and_status_are_kept() -> None:
     """
     The short way ends them as well.

@@ -206,7 +206,8 @@ class LiveSpan(Span, Ended):
     @property
     def attributes(self) -> Attributes:
         """The attributes in OpenTelemetry's types."""
-        return MappingProxyType({key: _otel(value) for key, value in arrays(self.values).items()})
+        said = dict(self.values)  # a copy: another thread may add to it meanwhile
+        return MappingProxyType({key: _otel(value) for key, value in arrays(said).items()})
 
     @property
     def resource(self) -> Resource:
@@ -451,7 +452,9 @@ class LiveSpan(Span, Ended):
         self._sink.ended(self)
 
     def _weigh(self) -> int:
-        size = SPAN_BYTES + weight(self.scalars)
+        size = SPAN_BYTES + weight(
+            dict(self.scalars)
+        )  # a copy: another thread may ask for `values` meanwhile
         if not self._events and not self._links:
             return size
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
