@@ -8,7 +8,7 @@ import threading
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,8 +20,10 @@ from opentelemetry.trace import Status, StatusCode
 
 import mttp
 from mttp import clock
+from mttp.codec import tokens
 from mttp.livespan import LiveSpan
 from mttp.recorder import trajectory
+from mttp.recorder.live_step import LiveStep
 from mttp.semconv import attributes as a
 
 IDS, LOGPROBS = list(range(5)), [-0.5, -1.0, -1.5, -2.0, -2.5]
@@ -205,6 +207,66 @@ def test_nothing_unusual_is_overlooked(unusual: Any) -> None:
     assert repr(comparable(there.attributes)) == repr(comparable(record.attributes))
     assert (list(there.events), list(there.links)) == (list(record.events), list(record.links))
     assert IDS == record.attributes[a.TOKEN_IDS].tolist()
+
+
+def test_a_step_ends_though_another_thread_looks_at_it_just_now() -> None:
+    """
+    Which takes its tokens out of the block that they are kept in.
+    """
+    with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
+        assert isinstance(step, LiveStep)
+        step.tokens(ids=IDS)
+        step.scalars.update(tokens.unfold(cast(tokens.Block, step.block)))
+        step._block = None  # as half way through `values`
+
+    (found,) = mttp.read(session).episodes[0].steps
+    assert found.tokens is not None
+    assert IDS == found.tokens.ids.tolist()
+
+
+def test_a_step_is_ended_though_another_thread_looks_at_it_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    By hand as by leaving its block.
+    """
+    with mttp.configure("memory://") as session, mttp.episode() as episode:
+        step = episode.step()
+        step.tokens(ids=IDS)
+        looks = iter([cast(LiveStep, step).block])
+        monkeypatch.setattr(LiveStep, "block", property(lambda _: next(looks, None)))
+        step.end()
+
+    assert {} == session.stats.faults
+    assert 1 == len(mttp.read(session).episodes[0].steps)
+
+
+class Growing(dict[str, Any]):
+    """Attributes that become more while somebody looks through them, as another thread may have it."""
+
+    def items(self) -> Any:
+        """Names and values."""
+        for number, pair in enumerate(super().items()):
+            self[f"late.{number}"] = 1
+            yield pair
+
+    def values(self) -> Any:
+        """The values alone."""
+        for _, value in self.items():
+            yield value
+
+
+def test_a_step_may_be_told_more_while_another_thread_looks_at_it() -> None:
+    """
+    Neither who looks nor who tells is disturbed.
+    """
+    with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
+        step.observation(1)
+        cast(LiveStep, step).scalars = Growing(cast(LiveStep, step).scalars)
+        shown = cast(LiveStep, step).attributes
+
+    assert {} == session.stats.faults
+    assert 1 == len(mttp.read(session).episodes[0].steps)
+    assert shown is not None
+    assert 1 == shown[a.OBSERVATION_VALUE]
 
 
 def test_renaming_and_status_are_kept() -> None:

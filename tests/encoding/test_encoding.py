@@ -131,6 +131,26 @@ def test_a_helper_that_dies_is_replaced_once(
     assert 2 == caplog.text.count("is lost, this one goes on")
 
 
+def test_an_answer_that_nobody_waited_for_is_no_other_answer(
+    helped: encoding._Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Ctrl-C may come while the helper works: what is written next is not what was asked for before.
+    """
+    before, spans = played(steps=30), played()
+
+    def interrupted(_: Helper) -> tuple[int, bytes]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Helper, "_receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            encoding.lines(before)
+
+    assert here(spans) == encoding.lines(spans)
+    assert here(before) == encoding.lines(before)
+
+
 def test_what_fails_there_fails_here_too(helped: encoding._Encoding) -> None:
     """
     The helper says that it can't and goes on, and whoever asked finds out why.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,6 +21,8 @@ from mttp.encoding.parcels import pack, unpack
 from mttp.encoding.stretch import Stretch
 from mttp.livespan import LiveSpan
 from mttp.readable import record
+from mttp.recorder.live_root import LiveRoot
+from mttp.recorder.live_step import LiveStep
 from mttp.spans import SpanRecord
 from mttp.values import same
 
@@ -124,6 +126,26 @@ def test_a_block_arrives_though_another_transport_looks_at_it_meanwhile(
     (arrived,) = apart(unpack(pack(steps), packed), packed)
 
     assert alike(record(steps[0], packed), arrived)
+
+
+def test_steps_arrive_under_their_parents_though_another_transport_looks_at_these_meanwhile() -> None:
+    """
+    Of two that ask who a parent is at once, one gets what nobody keeps.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping):
+        for _ in range(20):
+            with mttp.episode() as episode, episode.step():
+                pass
+    steps = [span for span in keeping.spans if isinstance(span, LiveStep)]
+    roots = {span.trace_id: span for span in keeping.spans if isinstance(span, LiveRoot)}
+    parents: dict[int, Any] = {}
+    found = []
+    for step in steps:
+        found.append(step.outline(parents)[2])
+        cast(Any, step.owner)._at = roots[step.trace_id]._context = None
+
+    assert [roots[step.trace_id].identity.span_id for step in steps] == found
 
 
 def test_other_libraries_spans_arrive() -> None:

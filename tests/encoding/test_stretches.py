@@ -15,10 +15,12 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 import mttp
 from mttp.codec.profiles import packed
 from mttp.encoding import works
-from mttp.encoding.parcels import gathered, pack
+from mttp.encoding.parcels import gathered, pack, unpack
 from mttp.encoding.stretch import Stretch
 from mttp.readable import record
+from mttp.spans import SpanRecord
 from mttp.values import same
+from mttp.wire import otlp_json
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_json_decode import decode_line
 
@@ -118,6 +120,51 @@ def test_what_nearly_every_step_says_is_written_together() -> None:
     check(keeping.spans)
 
 
+def test_what_is_said_of_an_episode_while_it_lasts_is_written() -> None:
+    """
+    Numbers of the user's own, by way of another process, too.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as bare, mttp.episode(task="t") as episode:
+        bare.metric("own", 1.0)
+        episode.metric("own", 2.0)
+    roots = [one for one in unpack(pack(keeping.spans), packed) if isinstance(one, SpanRecord)]
+
+    assert [2.0, 1.0] == [root.attributes["mttp.metric.own"] for root in roots[-3:-1]]
+    check(keeping.spans)
+
+
+def test_a_step_that_was_renamed_keeps_its_name() -> None:
+    """
+    Among others that were not.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for name in ("step", "mine", "step"):
+            with episode.step() as step:
+                step.span.update_name(name)
+    found = gathered(keeping.spans)
+
+    assert "mine" in [one.name for one in found if isinstance(one, ReadableSpan)]
+    check(keeping.spans)
+
+
+def test_what_blocks_are_made_of_is_not_remembered() -> None:
+    """
+    Only how such steps are written, however long they are and whatever else is said of them.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for number, length in enumerate((20_000, 20_000, 3, 3)):
+            with episode.step() as step:
+                logprobs = np.full(length, -float(number))
+                step.tokens(ids=np.arange(length), logprobs=logprobs, policy_version=f"{number}")
+    otlp_json._template.cache_clear()
+    check(keeping.spans)
+
+    assert 1 == otlp_json._template.cache_info().currsize
+
+
 def test_numbers_beyond_64_bits() -> None:
     """
     An index that OTLP has no integer for is text, as anywhere.
@@ -141,6 +188,22 @@ def test_long_blocks_are_written_one_by_one() -> None:
             with episode.step() as step:
                 step.tokens(ids=np.arange(20_000), logprobs=np.linspace(-3, 0, 20_000, dtype=np.float32))
 
+    check(keeping.spans)
+
+
+def test_lines_stay_short() -> None:
+    """
+    Steps that are told together take as many lines as they would each by itself.
+    """
+    keeping = Keeping()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for _ in range(300):
+            with episode.step() as step:
+                step.tokens(ids=np.arange(1000), logprobs=np.zeros(1000, np.float32))
+    lines = works.WORKS[works.LINES](pack(keeping.spans)).splitlines(keepends=True)
+
+    assert len(lines) > 2
+    assert [] == [len(line) for line in lines if len(line) > otlp_json.MAX_LINE_BYTES]
     check(keeping.spans)
 
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from exporters import Exporter, Receiver, raising
@@ -14,9 +14,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from polling import eventually
 
 import mttp
-from mttp.codec.withholding import Kept
+from mttp.codec.withholding import Kept, Withholding
 from mttp.lane import Lane
 from mttp.pipeline import delivery, losses, thread
+from mttp.pipeline.veil import Veil
+from mttp.recorder.live_step import LiveStep
 from mttp.refusal import Refused, Rejection
 from mttp.semconv import attributes as a
 from mttp.stats import TransportStats
@@ -542,6 +544,24 @@ def test_other_transports_are_given_the_originals(monkeypatch: pytest.MonkeyPatc
                 session.flush()
 
     assert (["*"] * 10, ["secret"] * 10) == (shown(veiled), shown(plain))
+
+
+def test_a_limit_holds_though_another_transport_looks_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Which takes the tokens out of the block that they are kept in.
+    """
+    with mttp.configure(Exporter()), mttp.episode() as episode, episode.step() as step:
+        step.tokens(ids=[1, 2, 3], logprobs=[0.0, 0.0, 0.0])
+
+    def looked_at(plain: LiveStep) -> bool:
+        was_plain = plain.block is not None
+        assert plain.values
+        return was_plain
+
+    monkeypatch.setattr(LiveStep, "is_plain", property(looked_at, lambda *_: None), raising=False)
+    shown = Veil(Withholding(max_elements=2))(cast(LiveStep, step))
+
+    assert a.TOKEN_IDS not in shown.values
 
 
 def test_what_can_not_be_judged_is_lost_rather_than_shown(

@@ -29,6 +29,7 @@ import mttp
 from mttp.livespan import LiveSpan
 from mttp.pipeline import thread
 from mttp.pipeline.backlog import Backlog
+from mttp.recorder.live_step import LiveStep
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 from mttp.stats import Stats
@@ -104,6 +105,32 @@ def test_much_is_written_at_once(exporter: Exporter, monkeypatch: pytest.MonkeyP
                 step.observation("x" * 300_000)
 
         assert eventually(lambda: exporter.names().count("step") >= 2)
+
+
+def test_a_flush_while_spans_are_sorted_loses_none(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A signal's handler may ask for it at any time.
+    """
+    monkeypatch.setattr(thread, "INTERVAL", 3600.0)
+    asked: list[LiveStep] = []
+    with mttp.configure(exporter) as session:
+        play(5)
+        (pipeline,) = session._share.pipelines
+
+        def interrupted(step: LiveStep) -> int:
+            if not asked:
+                asked.append(step)
+                session.flush()
+            return 100
+
+        monkeypatch.setattr(LiveStep, "size", property(interrupted, lambda *_: None), raising=False)
+        with pipeline._lock:
+            pipeline._gather()
+
+    assert 5 == exporter.names().count("step")
+    assert balanced(session.stats)
 
 
 def test_an_idle_session_sleeps(exporter: Exporter) -> None:

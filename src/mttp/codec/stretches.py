@@ -73,8 +73,10 @@ def _packed(
             yield _said_of_pair(paid, count, layout), [*first, means, data]
     else:
         for place, row in enumerate(rows):
+            first = [each[place : place + 1] for each in columns]
             block = tokens.fold(_block(row) or ())
-            yield _said(paid) + tuple(block.items()), [each[place : place + 1] for each in columns]
+            differing = tuple((key, type(value)) for key, value in block.items())
+            yield _said(paid) + differing, [*first, *([value] for value in block.values())]
 
 
 def _block(row: tuple[Any, ...]) -> tokens.Block | None:

@@ -68,7 +68,7 @@ class Helper:
     def __init__(self, module: str) -> None:
         """Start it, by running a module; raises OSError, or RuntimeError at the interpreter's end."""
         self._socket, theirs = socket.socketpair()
-        self._is_ready = False
+        self._is_ready = self._owes_answer = False
         try:
             patience = struct.pack("@ll", _PATIENCE, 0)
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -107,11 +107,16 @@ class Helper:
 
     def ask(self, work: int, data: bytes) -> tuple[int, bytes]:
         """What became of it, and the answer; raises HelperLostError."""
+        if self._owes_answer:  # Ctrl-C may break off anything
+            raise HelperLostError("whoever asked before did not wait for the answer")
+        self._owes_answer = True
         try:
             _send(self._socket, work, data)
         except OSError as error:
             raise HelperLostError(f"it takes no work: {error}") from error
-        return self._receive()
+        answer = self._receive()
+        self._owes_answer = False
+        return answer
 
     def _receive(self) -> tuple[int, bytes]:
         try:

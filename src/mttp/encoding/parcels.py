@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
 
 from mttp.codec import episodes, transitions
 from mttp.codec.profiles import Profile, full, of_block
@@ -33,7 +34,7 @@ def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | ReadableSpan]:
     found: list[Stretch | ReadableSpan] = []
     whose: object = None
     rows: list[Row] = []
-    parents: dict[int, tuple[int, int]] = {}
+    parents: dict[int, tuple[int, int, SpanContext | None]] = {}
     for span in spans:
         # to ask `isinstance` takes longer than the rest
         plain = span.row() if getattr(span, "is_plain", False) else None  # type: ignore[attr-defined]
@@ -57,7 +58,7 @@ def pack(spans: Iterable[ReadableSpan]) -> bytes:
     Raises ValueError for values that bytes can't be made of.
     """
     scopes = _Scopes()
-    parents: dict[int, tuple[int, int]] = {}
+    parents: dict[int, tuple[int, int, SpanContext | None]] = {}
     parcels = []
     for one in gathered(spans):
         if isinstance(one, Stretch):

@@ -206,7 +206,8 @@ class LiveSpan(Span, Ended):
     @property
     def attributes(self) -> Attributes:
         """The attributes in OpenTelemetry's types."""
-        return MappingProxyType({key: _otel(value) for key, value in arrays(self.values).items()})
+        said = dict(self.values)  # a copy: another thread may add to it meanwhile
+        return MappingProxyType({key: _otel(value) for key, value in arrays(said).items()})
 
     @property
     def resource(self) -> Resource:
@@ -268,7 +269,7 @@ class LiveSpan(Span, Ended):
         return self._origin.record
 
     def outline(
-        self, parents: dict[int, tuple[int, int]]
+        self, parents: dict[int, tuple[int, int, SpanContext | None]]
     ) -> tuple[int, int, int, str, int, int, int | None, int]:
         """
         Trace, span and parent id, name, kind, start and end time, and flags.
@@ -277,8 +278,8 @@ class LiveSpan(Span, Ended):
         """
         parent = self._parent
         found = parents.get(id(parent))
-        if found is None:
-            found = (0 if parent is None else parent.span_id, flags(parent))
+        if found is None:  # the parent is held, so that no other gets its place
+            found = (0 if parent is None else parent.span_id, flags(parent), parent)
             parents[id(parent)] = found
         return (
             self.trace_id,
@@ -291,8 +292,8 @@ class LiveSpan(Span, Ended):
             found[1],
         )
 
-    def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
-        """What a step says where that is only what its owner's steps say, its index and its reward."""
+    def own(self) -> Mapping[str, Any] | None:
+        """What its owner's steps all say, where a step says no more than that, its index and its reward."""
         return None
 
     def row(self) -> tuple[Whose, stretches.Row] | None:
@@ -369,7 +370,7 @@ class LiveSpan(Span, Ended):
     def update_name(self, name: str) -> None:
         """Rename the span."""
         if self._takes("update_name"):
-            self._name = self._text(name)
+            self._is_light, self._name = False, self._text(name)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; once OK it stays, and UNSET changes nothing."""
@@ -440,8 +441,9 @@ class LiveSpan(Span, Ended):
         self._end_time, is_light, self._is_light = ended, self._is_light, False
         is_small = is_light and not self.has_content
         self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_small else self._weigh()
-        if self.block is not None:
-            self.size += self.block[2]
+        block = self.block
+        if block is not None:
+            self.size += block[2]
         if self._origin.observers is not None:
             self._origin.observers.ended(self)
         self._hand_on()
@@ -450,7 +452,9 @@ class LiveSpan(Span, Ended):
         self._sink.ended(self)
 
     def _weigh(self) -> int:
-        size = SPAN_BYTES + weight(self.scalars)
+        size = SPAN_BYTES + weight(
+            dict(self.scalars)
+        )  # a copy: another thread may ask for `values` meanwhile
         if not self._events and not self._links:
             return size
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]

@@ -282,13 +282,14 @@ class Pipeline:
         return fits
 
     def _gather(self) -> None:
-        """Sort what came in."""
-        next_span, stats, add = self._inbox.popleft, self._stats, self._gathered.add
-        for _ in range(len(self._inbox)):
-            span = next_span()
-            stats.taken += 1
-            self._inbox_bytes -= span.size
-            add(span)
+        """Sort what came in; a signal's handler may have it written at any time."""
+        next_span, stats = self._inbox.popleft, self._stats
+        with suppress(IndexError):  # such a handler took the rest
+            for _ in range(len(self._inbox)):
+                span = next_span()
+                stats.taken += 1
+                self._inbox_bytes -= span.size
+                self._gathered.add(span)
         if not self._inbox:
             self._inbox_bytes = 0
 

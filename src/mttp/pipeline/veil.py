@@ -18,8 +18,9 @@ class Veil:
     def __call__(self, span: Ended) -> Ended:
         """The span without what is withheld; the span itself where nothing is."""
         trace_id = span.trace_id
-        if isinstance(span, LiveSpan) and span.is_plain:
-            spent = self._withholding.spend(span.block, self._spent.get(trace_id, 0))
+        if isinstance(span, LiveSpan):
+            block = span.block  # in this order: another transport may look meanwhile
+            spent = self._withholding.spend(block, self._spent.get(trace_id, 0)) if span.is_plain else None
             if spent is not None:
                 if spent:
                     self._spent[trace_id] = spent

@@ -106,7 +106,8 @@ class LiveRoot(LightSpan):
         end = self._end
         if end is None or end[0] is not None:
             return None
-        return self._known() if self._stated is None else self._stated, end[1:]
+        parts = self._known() if self._stated is None else self._stated, end[1:]
+        return parts if self._scalars is None else None  # last: somebody may look meanwhile
 
     def conclude_lightly(
         self, ledger: Ledger | None, step_rewards: list[float], length: int, steps: int, spans: int

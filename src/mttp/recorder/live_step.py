@@ -68,9 +68,9 @@ class LiveStep(OpenStep, LightSpan):
     def _say(self) -> dict[str, Any]:
         return steps.plain(self._owner.base, self._index, self._reward)
 
-    def own(self) -> tuple[Mapping[str, Any], int, float | None] | None:
-        """What the owner's steps say, its index and reward, where it says no more than that."""
-        return (self._owner.base, self._index, self._reward) if self._scalars is None else None
+    def own(self) -> Mapping[str, Any] | None:
+        """What the owner's steps all say, where it says no more than that, its index and its reward."""
+        return self._owner.base if self._scalars is None else None
 
     def row(self) -> tuple[Owner, stretches.Row] | None:
         """Whose it is, and all that it says, where nobody has looked at its attributes."""
@@ -128,7 +128,8 @@ class LiveStep(OpenStep, LightSpan):
             if kinds is None:
                 self.size = size
             elif kinds is tokens.WHOLE:
-                self.size = size + self._block[2]
+                block = self._block  # None where another thread looks at the step just now
+                self.size = size if block is None else size + block[2]
             else:
                 self.size = size + len(self._ids) + len(self._logprobs)
             if owner.in_spans:

@@ -62,7 +62,7 @@ class MemoryTransport(SpanExporter):
         else:
             own = kept.own()
             trace_id, is_root = kept.trace_id, kept.parent is None
-            attributes = kept.scalars if own is None else own[0]
+            attributes = kept.scalars if own is None else own
         if trace_id in self._refused:
             self._refused -= {trace_id} if is_root else set()
             return

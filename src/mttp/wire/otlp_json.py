@@ -99,25 +99,29 @@ class _Line:
         return scope is self._scope or scope == self._scope
 
     def fits(self, spans: Sequence[bytes]) -> bool:
-        size = sum(map(len, spans)) + len(spans)
-        return not self._spans or self._size + size <= self._max_bytes
+        return self._size + _side_by_side(spans) <= self._max_bytes
 
     def take(self, spans: Sequence[bytes]) -> Iterator[bytes]:
         """Take them in; the lines that are full."""
-        if not self.fits(spans) and len(spans) > 1:
+        if len(spans) > 1 and not self.fits(spans):
             for one in spans:
                 yield from self.take([one])
             return
         if not self.fits(spans):
             yield from self.end()
         self._spans += spans
-        self._size += sum(map(len, spans)) + len(spans)
+        self._size += _side_by_side(spans)
 
     def end(self) -> Iterator[bytes]:
         """The line, unless it is empty; the next one begins."""
         if self._spans:
             yield b"".join((self._before, b",".join(self._spans), self._after))
         self._spans, self._size = [], self._empty
+
+
+def _side_by_side(spans: Sequence[bytes]) -> int:
+    """The bytes that they take on a line."""
+    return sum(map(len, spans)) + len(spans)
 
 
 @by_identity
