@@ -654,6 +654,17 @@ def test_user_attributes_are_refused_beyond_64(session: mttp.Session) -> None:
     assert (64, "e", 6) == (len(read.metrics), read.env, session.stats.faults["attributes_refused"])
 
 
+def test_inputs_may_be_an_array(session: mttp.Session) -> None:
+    """
+    Whatever its truth.
+    """
+    for inputs, read in ((np.arange(2), [0, 1]), (np.zeros(1), [0.0]), ([], [])):
+        with mttp.episode(inputs=inputs) as episode:
+            pass
+        assert read == mttp.read(session).episode(episode.trace_id).inputs
+    assert {} == session.stats.faults
+
+
 def test_nothing_raises_into_the_loop(session: mttp.Session) -> None:
     """
     Objects that fail when they are looked at cost themselves and nothing else.

@@ -207,18 +207,20 @@ def test_lines_stay_short() -> None:
     check(keeping.spans)
 
 
+@pytest.mark.parametrize("lengths", [(1000,), (1000, 999, 129, 1)])
 @pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 130])
-def test_means_are_those_of_a_block_alone(count: int) -> None:
+def test_means_are_those_of_a_block_alone(count: int, lengths: Sequence[int]) -> None:
     """
     To the last bit, however many are added up at once.
     """
     random = np.random.default_rng(count)
     keeping = Keeping()
     with mttp.configure(keeping), mttp.episode() as episode:
-        for _ in range(count):
+        for number in range(count):
+            length = lengths[number % len(lengths)]
             with episode.step() as step:
-                logprobs = random.normal(-1, 1, 1000).astype(np.float32)
-                step.tokens(ids=random.integers(0, 9, 1000), logprobs=logprobs)
+                logprobs = random.normal(-1, 1, length).astype(np.float32)
+                step.tokens(ids=random.integers(0, 9, length), logprobs=logprobs)
 
     check(keeping.spans)
 

@@ -114,7 +114,7 @@ def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
         found = number(value)
         return {} if found is None else {_NUMBERS[name]: found}
     if name in _JSON:
-        return {_JSON[name]: to_json(value, faults)} if value or name == "inputs" else {}
+        return {_JSON[name]: to_json(value, faults)} if name == "inputs" or value else {}
     members = [value] if isinstance(value, str) else value
     return {_LISTS[name]: [text(str(item), faults) for item in members]} if members else {}
 

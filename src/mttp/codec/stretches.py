@@ -56,21 +56,21 @@ def packed(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Said, Columns]]:
                 yield from _packed(*kind, list(alike))
 
 
-def _kind(row: tuple[Any, ...]) -> tuple[bool, tokens.Pair | None, int]:
-    return row[-4] is not None, row[-3], len(row[-1])
+def _kind(row: tuple[Any, ...]) -> tuple[bool, tokens.Pair | None, bool]:
+    """Whether it states a reward, what its token block is, and whether that can be packed with others."""
+    return row[-4] is not None, row[-3], 0 < len(row[-1]) <= _SMALL
 
 
 def _packed(
-    paid: bool, kinds: tokens.Pair | None, size: int, rows: Sequence[tuple[Any, ...]]
+    paid: bool, kinds: tokens.Pair | None, is_small: bool, rows: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[Said, Columns]]:
     *columns, rewards, _, ids, logprobs = zip(*rows, strict=True)
     columns = [*columns, rewards] if paid else columns
     if kinds is None:
         yield _said(paid), columns
-    elif 0 < size <= _SMALL:
-        for (count, layout), means, data in tokens.fold_pairs(kinds, ids, logprobs):
-            first, columns = [each[: len(data)] for each in columns], [each[len(data) :] for each in columns]
-            yield _said_of_pair(paid, count, layout), [*first, means, data]
+    elif is_small:
+        counts, means, layouts, data = tokens.fold_pairs(kinds, ids, logprobs)
+        yield _said(paid) + _PAIR, [*columns, counts, means, layouts, data]
     else:
         for place, row in enumerate(rows):
             first = [each[place : place + 1] for each in columns]
@@ -90,13 +90,11 @@ def _said(paid: bool) -> Said:
     return ((a.STEP_INDEX, int), *reward)
 
 
-@lru_cache(maxsize=1 << 10)
-def _said_of_pair(paid: bool, count: int, layout: str) -> Said:
-    return (
-        *_said(paid),
-        (a.TOKEN_COUNT, count),
-        (a.TOKEN_MEAN_LOGPROB, float),
-        (a.TOKEN_ENCODING, "packed"),
-        (a.TOKEN_LAYOUT, layout),
-        (a.TOKEN_DATA, bytes),
-    )
+_PAIR: Said = (
+    (a.TOKEN_COUNT, int),
+    (a.TOKEN_MEAN_LOGPROB, float),
+    (a.TOKEN_ENCODING, "packed"),
+    (a.TOKEN_LAYOUT, str),
+    (a.TOKEN_DATA, bytes),
+)
+"""What a step says of token ids and their log probabilities."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
-from itertools import groupby
-from operator import attrgetter
+from itertools import accumulate
+from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -232,45 +232,59 @@ def fold(block: Block) -> dict[str, Plain]:
 
 def fold_pairs(
     kinds: Pair, ids: Sequence[bytes], logprobs: Sequence[bytes]
-) -> Iterator[tuple[tuple[int, str], list[float], list[bytes]]]:
+) -> tuple[list[int], list[float], list[str], list[bytes]]:
     """
-    Of blocks that have one length, which is not 0, length and layout, mean log probabilities and packed data.
+    Lengths, mean log probabilities, layouts and packed data of blocks that are not empty.
 
-    In order, those together whose layout is the same. All are looked through at once: of short blocks that
-    is most of what it takes to fold them.
+    All are looked through at once: of short ones that is most of what it takes to fold them.
     """
-    integers = _expanded("ids", kinds[0], b"".join(ids)).reshape(len(ids), -1)
-    floats = _expanded("logprobs", kinds[1], b"".join(logprobs)).reshape(integers.shape)
-    count = integers.shape[1]
+    integers = _expanded("ids", kinds[0], b"".join(ids))
+    floats = _expanded("logprobs", kinds[1], b"".join(logprobs))
+    counts = [len(each) // _ITEM_BYTES[kinds[0]] for each in ids]
+    starts = [0, *accumulate(counts[:-1])]
+    dtypes, stored = _storable_parts(integers, starts, counts)
+    kind, rest = _NAMES[floats.dtype], _parts(_little(floats), counts)
+    layouts = [
+        _known_layout((("ids", dtype, count), ("logprobs", kind, count)))
+        for dtype, count in zip(dtypes, counts, strict=True)
+    ]
+    return counts, _means(floats, starts, counts), layouts, list(map(add, stored, rest))
+
+
+def _means(floats: Any, starts: Sequence[int], counts: Sequence[int]) -> list[float]:
+    """As `_mean` of each part, to the last bit."""
     with np.errstate(invalid="ignore", over="ignore"):
-        means = (np.add.reduce(floats, axis=1, dtype=np.float64) / count).tolist()
-    place, kind = 0, _NAMES[floats.dtype]
-    stored = _rows(_little(floats))
-    for dtype, data in _storable_rows(integers):
-        upto = place + len(data)
-        layout = _known_layout((("ids", dtype, count), ("logprobs", kind, count)))
-        yield (
-            (count, layout),
-            means[place:upto],
-            [first + rest for first, rest in zip(data, stored[place:upto], strict=True)],
-        )
+        if len(set(counts)) == 1:
+            rows = floats.reshape(len(counts), -1)
+            sums = np.add.reduce(rows, axis=1, dtype=np.float64).tolist()
+        else:
+            parts = zip(starts, counts, strict=True)
+            sums = [
+                float(np.add.reduce(floats[start : start + count], dtype=np.float64))
+                for start, count in parts
+            ]
+    return [total / count for total, count in zip(sums, counts, strict=True)]
+
+
+def _storable_parts(
+    integers: Any, starts: Sequence[int], counts: Sequence[int]
+) -> tuple[list[str], list[bytes]]:
+    """Dtype and bytes of each part in the narrowest type that keeps every value."""
+    largest = np.maximum.reduceat(integers.view(np.uint64), starts)  # a negative one is beyond all others
+    if largest.min() > _INT8_MOST and largest.max() <= _MOST:  # nearly always
+        return ["int32"] * len(counts), _parts(_little(integers.astype(np.int32)), counts)
+    narrow = [_storable(integers[start : start + count]) for start, count in zip(starts, counts, strict=True)]
+    return [_NAMES[part.dtype] for part in narrow], [_little(part).tobytes() for part in narrow]
+
+
+def _parts(array: Any, counts: Sequence[int]) -> list[bytes]:
+    """The bytes of parts that are so long."""
+    data, place, found = array.tobytes(), 0, []
+    for count in counts:
+        upto = place + count * array.itemsize
+        found.append(data[place:upto])
         place = upto
-
-
-def _storable_rows(integers: Any) -> Iterator[tuple[str, list[bytes]]]:
-    """Dtype and bytes of rows in the narrowest type that keeps every value; those together that share it."""
-    largest = integers.view(np.uint64).max(axis=1).tolist()  # a negative number is beyond all that are not
-    if min(largest) > _INT8_MOST and max(largest) <= _MOST:
-        yield "int32", _rows(_little(integers.astype(np.int32)))
-        return
-    narrow = map(_storable, integers)
-    for dtype, alike in groupby(narrow, key=attrgetter("dtype")):
-        yield _NAMES[dtype], [_little(row).tobytes() for row in alike]
-
-
-def _rows(matrix: Any) -> list[bytes]:
-    data, size = matrix.tobytes(), matrix.shape[1] * matrix.itemsize
-    return [data[start : start + size] for start in range(0, len(data), size)]
+    return found
 
 
 def _arrays_of(block: Block) -> dict[str, Any]:
