@@ -26,6 +26,7 @@ from mttp.semconv import attributes as a
 __all__ = [
     "ARRAY_KEYS",
     "KEYS",
+    "USUAL",
     "WHOLE",
     "Block",
     "Pair",
@@ -87,6 +88,9 @@ dtype and bytes.
 Pair: TypeAlias = tuple[str, str]
 """The dtypes of token ids and of their log probabilities."""
 
+USUAL: Pair = ("int64", "float32")
+"""Those that most trainers have."""
+
 WHOLE: Pair = ("", "")
 """Stands for the dtypes where a block is kept in one."""
 
@@ -100,8 +104,6 @@ _PAIRS = {
     for integers, name in _INTEGERS.items()
 }
 _NOTHING: Mapping[Any, Any] = {}
-_USUAL_PAIR = ("int64", "float32")
-_USUAL_IDS, _USUAL_LOGPROBS = map(np.dtype, _USUAL_PAIR)
 _LISTED_PAIR = ("int32", "float64")
 _DTYPES = {name: _INTEGERS if name in Tokens.INTEGER_ARRAYS else _FLOATS for name in Tokens.ARRAYS}
 _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype, name in dtypes.items()}
@@ -113,9 +115,7 @@ _ndarray = np.ndarray
 def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
     """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
-        found: Pair | None = _USUAL_PAIR
-        if ids.dtype is not _USUAL_IDS or logprobs.dtype is not _USUAL_LOGPROBS:  # of each there is one
-            found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
+        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
         if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
             return None
         return found, ids.tobytes(), logprobs.tobytes()

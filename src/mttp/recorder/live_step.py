@@ -22,6 +22,8 @@ from mttp.semconv import spans as names
 __all__ = ["LiveStep", "begin"]
 
 _new = object.__new__
+_ndarray = np.ndarray
+_IDS, _LOGPROBS = map(np.dtype, tokens.USUAL)
 _STEP_BYTES = SPAN_BYTES + 6 * VALUE_BYTES
 
 
@@ -164,6 +166,17 @@ class LiveStep(OpenStep, LightSpan):
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """As by any step; arrays of the usual kind are only copied now."""
         if self._kinds is None and self._is_light:
+            if (  # what `pair` makes of the arrays that most trainers have, without the call
+                type(ids) is _ndarray
+                and type(logprobs) is _ndarray
+                and ids.dtype is _IDS
+                and logprobs.dtype is _LOGPROBS
+                and ids.ndim == 1
+                and ids.shape == logprobs.shape
+                and not facts
+            ):
+                self._ids, self._logprobs, self._kinds = ids.tobytes(), logprobs.tobytes(), tokens.USUAL
+                return
             copied = None if facts else tokens.pair(ids, logprobs)
             if copied is not None:
                 self._kinds, self._ids, self._logprobs = copied
