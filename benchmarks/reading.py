@@ -284,14 +284,14 @@ QUESTIONS = {
             ),
             Goal(
                 "9",
-                "the same of all its processes, from 500 MB on, which several read",
+                "the same with the largest process that helps, from 500 MB on, where there are some",
                 _bytes_per_episode("peak_mb", "500 MB"),
                 400,
                 unit="B",
             ),
             Goal(
                 "9",
-                "the same of all its processes, from 20 MB on, which one reads",
+                "the same with the largest process that helps, from 20 MB on, where there is none",
                 _bytes_per_episode("peak_mb", "20 MB"),
                 unit="B",
             ),
