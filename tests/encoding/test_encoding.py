@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from otlp import Spans
 from polling import eventually
 from programs import told
 
@@ -29,20 +29,9 @@ from mttp.wire.otlp_proto import encode_span
 pytestmark = pytest.mark.skipif(not can_help(), reason="no helper can be started here")
 
 
-class Keeping(SpanExporter):
-    """Keeps spans as they are handed over."""
-
-    def __init__(self) -> None:
-        self.spans: list[ReadableSpan] = []
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.spans += spans
-        return SpanExportResult.SUCCESS
-
-
 def played(steps: int = 20, **block: object) -> list[ReadableSpan]:
     """The spans of a run with one episode."""
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode(task="t") as episode:
         for number in range(steps):
             with episode.step() as step:

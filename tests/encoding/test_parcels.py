@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from otlp import Spans
 from specimen import EVERYTHING, episodes
 
 import mttp
@@ -27,20 +28,9 @@ from mttp.spans import SpanRecord
 from mttp.values import same
 
 
-class Keeping(SpanExporter):
-    """Keeps spans as they are handed over."""
-
-    def __init__(self) -> None:
-        self.spans: list[ReadableSpan] = []
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.spans += spans
-        return SpanExportResult.SUCCESS
-
-
 def recorded(value: mttp.Episode) -> list[ReadableSpan]:
     """The spans of a run with one episode."""
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping) as session:
         session.record(value)
     return keeping.spans
@@ -94,7 +84,7 @@ def test_steps_arrive_as_they_were_handed_over() -> None:
     """
     Of the usual kind nothing is encoded on the way.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
         for length in range(4):
             with episode.step() as step:
@@ -113,7 +103,7 @@ def test_a_block_arrives_though_another_transport_looks_at_it_meanwhile(
     """
     Either as it was handed over or as what was made of it.
     """
-    keeping, outline = Keeping(), LiveSpan.outline
+    keeping, outline = Spans(), LiveSpan.outline
     with mttp.configure(keeping), mttp.episode() as episode, episode.step() as step:
         step.tokens(ids=[1, 2, 3])
     steps = [span for span in keeping.spans if isinstance(span, LiveSpan) and span.name == "step"]
@@ -132,7 +122,7 @@ def test_steps_arrive_under_their_parents_though_another_transport_looks_at_thes
     """
     Of two that ask who a parent is at once, one gets what nobody keeps.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping):
         for _ in range(20):
             with mttp.episode() as episode, episode.step():
@@ -152,7 +142,7 @@ def test_other_libraries_spans_arrive() -> None:
     """
     State, events, links and what was dropped.
     """
-    keeping = Keeping()
+    keeping = Spans()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(keeping))
     with provider.get_tracer("other", "1").start_as_current_span("a") as span:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from otlp import Spans
 
 import mttp
 from mttp.codec.profiles import packed
@@ -23,17 +23,6 @@ from mttp.values import same
 from mttp.wire import otlp_json
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_json_decode import decode_line
-
-
-class Keeping(SpanExporter):
-    """Keeps spans as they are handed over."""
-
-    def __init__(self) -> None:
-        self.spans: list[ReadableSpan] = []
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.spans += spans
-        return SpanExportResult.SUCCESS
 
 
 def written(spans: Sequence[ReadableSpan]) -> bytes:
@@ -89,7 +78,7 @@ def test_steps_are_written_together_as_alone(steps: list[Any], agent: str) -> No
     """
     Whatever they are paid and made of, an agent's too, and with others in between.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode(task="100% sure") as episode:
         for reward, block, is_unusual in steps:
             with (episode.agent(agent) if agent else episode).step() as step:
@@ -107,7 +96,7 @@ def test_what_nearly_every_step_says_is_written_together() -> None:
     """
     In the order of recording, episode by episode.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping):
         for _ in range(2):
             with mttp.episode() as episode:
@@ -124,7 +113,7 @@ def test_what_is_said_of_an_episode_while_it_lasts_is_written() -> None:
     """
     Numbers of the user's own, by way of another process, too.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as bare, mttp.episode(task="t") as episode:
         bare.metric("own", 1.0)
         episode.metric("own", 2.0)
@@ -138,7 +127,7 @@ def test_a_step_that_was_renamed_keeps_its_name() -> None:
     """
     Among others that were not.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
         for name in ("step", "mine", "step"):
             with episode.step() as step:
@@ -153,7 +142,7 @@ def test_what_blocks_are_made_of_is_not_remembered() -> None:
     """
     Only how such steps are written, however long they are and whatever else is said of them.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
         for number, length in enumerate((20_000, 20_000, 3, 3)):
             with episode.step() as step:
@@ -169,7 +158,7 @@ def test_numbers_beyond_64_bits() -> None:
     """
     An index that OTLP has no integer for is text, as anywhere.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
         for index in (2**63 - 1, 2**70):
             with episode.step(index=index) as step:
@@ -182,7 +171,7 @@ def test_long_blocks_are_written_one_by_one() -> None:
     """
     They would be copied once more, to no avail.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
         for _ in range(3):
             with episode.step() as step:
@@ -195,7 +184,7 @@ def test_lines_stay_short() -> None:
     """
     Steps that are told together take as many lines as they would each by itself.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
         for _ in range(300):
             with episode.step() as step:
@@ -214,7 +203,7 @@ def test_means_are_those_of_a_block_alone(count: int, lengths: Sequence[int]) ->
     To the last bit, however many are added up at once.
     """
     random = np.random.default_rng(count)
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
         for number in range(count):
             length = lengths[number % len(lengths)]
@@ -229,7 +218,7 @@ def test_a_start_at_the_epoch_reads_the_same() -> None:
     """
     Alone it would not be written.
     """
-    keeping = Keeping()
+    keeping = Spans()
     with mttp.configure(keeping), mttp.episode(start_time=0) as episode, episode.step(start_time=0) as step:
         step.reward(1.0)
     (line,) = decode_line(works.WORKS[works.LINES](pack(keeping.spans[:1])))

@@ -301,7 +301,11 @@ class LiveSpan(Span, Ended):
         return None
 
     def unsaid(self) -> tuple[Mapping[str, Any] | tuple[str, str, int], tuple[Any, ...]] | None:
-        """What an episode's root says, in parts, where nobody has asked for its attributes yet."""
+        """
+        What an episode's root, or a block of steps, says, where nobody has asked for its attributes yet.
+
+        That is what is known beforehand, and what its attributes are made of once it has ended.
+        """
         return None
 
     def unusual(self) -> spans.SpanRecord | None:
@@ -452,9 +456,8 @@ class LiveSpan(Span, Ended):
         self._sink.ended(self)
 
     def _weigh(self) -> int:
-        size = SPAN_BYTES + weight(
-            dict(self.scalars)
-        )  # a copy: another thread may ask for `values` meanwhile
+        said = dict(self.scalars)  # a copy: another thread may ask for `values` meanwhile
+        size = SPAN_BYTES + weight(said)
         if not self._events and not self._links:
             return size
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]

@@ -91,7 +91,7 @@ class LiveBlock(LightSpan):
             kind, _, detail = fault.partition(": ")
             self._segment.fault(kind, detail)
 
-    def unsaid(self) -> tuple[Any, ...] | None:
-        """What it says, in parts, where nobody has asked for its attributes yet."""
+    def unsaid(self) -> tuple[Mapping[str, Any], tuple[Any, ...]] | None:
+        """Whose steps they are, and these as they travel, where nobody has asked for its attributes yet."""
         travelling = self._steps.travelling() if self._scalars is None else None
         return None if travelling is None else (self._said_of_all(), (self._first_index, *travelling))

@@ -304,6 +304,7 @@ def _text(value: str) -> bytes:
 # Spans that differ in little.
 
 
+_NO_ID = b'"spanId":""'
 _ALIKE = b'%b"spanId":"%016x"%b,"startTimeUnixNano":"%d","endTimeUnixNano":"%d","attributes":[%b},'
 
 
@@ -317,19 +318,16 @@ def shared(span: SpanRecord) -> tuple[bytes, bytes, bytes]:
     return before, after + _life(span.name, span.kind, 0, 0), _listed(pairs(span.attributes))
 
 
-_NO_ID = b'"spanId":""'
-
-
 def alike(said: tuple[tuple[str, Any], ...], columns: Sequence[Sequence[Any]]) -> list[bytes]:
     """
     Spans that say the same, but for the values in place of which a type stands.
 
     The columns are the parts of what they share with others, their ids, starts and ends, and those values.
     """
-    before, after, shared, ids, starts, ends, *values = columns
+    before, after, about, ids, starts, ends, *values = columns
     kinds = [value for _, value in said if type(value) is type]
     written = [map(_WRITERS[kind], column) for kind, column in zip(kinds, values, strict=True)]
-    rows = zip(before, ids, after, starts, ends, shared, *written, strict=True)
+    rows = zip(before, ids, after, starts, ends, about, *written, strict=True)
     return list(map((_ALIKE + _template(said)).__mod__, rows))
 
 
