@@ -923,6 +923,8 @@ trainer = GRPOTrainer(
 )
 {instrument}
 trainer.train()
+if torch.distributed.is_initialized():  # else gloo's threads may abort the interpreter as it ends
+    torch.distributed.destroy_process_group()
 """
 
 
