@@ -417,7 +417,7 @@ def test_an_unknown_seed_leaves_a_digest(session: mttp.Session) -> None:
         env = gymnasium.make("CartPole-v1")
         mttp.instrument(env)
         env.reset(seed=5)
-        digests.append(digest(env.unwrapped))
+        digests.append(str(digest(env.unwrapped)))
         env.reset()
         env.step(0)
         env.close()

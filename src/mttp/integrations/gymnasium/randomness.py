@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
+import numpy as np
+
+from mttp.codec.generators import State, sha256
+
 __all__ = ["Source", "digest"]
+
+_OF_INTEGERS = (np.random.PCG64, np.random.PCG64DXSM)
+"""Generators, Gymnasium's among them, that tell their state anew each time, and in integers and text."""
 
 
 class Source:
@@ -20,7 +25,7 @@ class Source:
     def __init__(self, base: Any) -> None:
         self._base = base
         self._seed: int | None = None
-        self._digest: str | None = None
+        self._digest: State | str | None = None
         self._was_bare = False
 
     def before(self, seed: Any = None) -> None:
@@ -49,9 +54,9 @@ def _as_seed(value: Any) -> int | None:
     return found if found >= 0 else None
 
 
-def digest(base: Any) -> str | None:
+def digest(base: Any) -> State | str | None:
     """
-    SHA-256 of the state of a base environment's generator; None where there is none yet.
+    What SHA-256 makes of the state of a base environment's generator, as text; None where there is none yet.
 
     Two episodes with the same digest began from the same state.
     """
@@ -59,12 +64,4 @@ def digest(base: Any) -> str | None:
     state = getattr(bits, "state", None)
     if state is None:
         return None
-    return hashlib.sha256(_document(state).encode()).hexdigest()
-
-
-def _listed(value: Any) -> Any:
-    return value.tolist()
-
-
-_document = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_listed).encode
-"""A generator's state as text; `json.dumps` would make an encoder for each."""
+    return State(state) if type(bits) in _OF_INTEGERS else sha256(state)
