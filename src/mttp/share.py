@@ -17,7 +17,7 @@ from mttp.codec import runs
 from mttp.codec.plain import Faults
 from mttp.lane import Lane
 from mttp.livespan import Ended, LiveSpan, Origin, Sink
-from mttp.numbering import given, numbers
+from mttp.numbering import given, numbers, take
 from mttp.pipeline import Pipeline
 from mttp.pipeline.losses import Loss
 from mttp.recorder import OpenEpisode
@@ -177,6 +177,11 @@ class Share:
         for pipeline in self.pipelines:
             pipeline.wake()
 
+    def replaced(self, episode: Markable, *, by: Markable) -> None:
+        """Take note that another stands for an episode that is open."""
+        self._unmarked.pop(id(episode), None)
+        self._unmarked[id(by)] = by
+
     def finished(self, episode: Markable) -> None:
         """Take note of an episode's end."""
         self._unmarked.pop(id(episode), None)
@@ -197,8 +202,7 @@ class Share:
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""
-        with self.stats.lock:
-            self.stats.packed += steps
+        take(steps, self.stats.packed)
 
     def paid_by(self, document: str) -> None:
         """Take note of a reward spec whose rewards are recorded: the run keeps its document once."""

@@ -91,8 +91,8 @@ class Stats:
         """Counts the episodes, whose indices these are."""
         self.stepped = ids.span_ids()
         """Counts the steps that are handles, whose spans' ids these are."""
-        self.packed = 0
-        """Steps that were not counted one by one."""
+        self.packed = numbers()
+        """Counts the steps that are no handles."""
         self.faults: Counter[str] = Counter()
         """What was wrong with what was recorded, by kind."""
         self.failures: Counter[tuple[str, str]] = Counter()
@@ -117,8 +117,7 @@ class Stats:
     @property
     def steps(self) -> int:
         """Steps started."""
-        with self.lock:
-            return given(self.stepped) + self.packed
+        return given(self.stepped) + given(self.packed)
 
     @property
     def spans(self) -> int:
