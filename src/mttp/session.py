@@ -28,7 +28,7 @@ from mttp.lane import Lane, Transport
 from mttp.livespan import GuestSpan, LiveSpan, Origin
 from mttp.observers import Observers
 from mttp.pipeline import Pipeline
-from mttp.recorder import EpisodeFacts, OpenEpisode, OpenPart, inert_episode
+from mttp.recorder import EpisodeFacts, OpenEpisode, OpenPart, Setting, inert_episode
 from mttp.recorder.scoring import watch
 from mttp.recorder.whereabouts import Whereabouts
 from mttp.rewards.watching import watch_with
@@ -294,6 +294,10 @@ class Session:
     def records_for(self, share: object) -> bool:
         """Whether what was started in that share goes on: not in a closed session, nor in a forked child."""
         return not self._closed and self._share is share
+
+    def setting(self, **facts: Any) -> Setting:
+        """What all of an environment's episodes say; `facts` are under the names that `mttp.Episode` has."""
+        return Setting(self._share, facts)
 
     def join(self, where: Whereabouts, *, flush: bool = False) -> OpenPart:
         """Go on with another process's episode; with `flush` the end of that waits until it is written."""

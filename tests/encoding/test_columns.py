@@ -17,6 +17,7 @@ from mttp.encoding import works
 from mttp.encoding.parcels import pack, unpack
 from mttp.livespan import LiveSpan
 from mttp.readable import record
+from mttp.recorder.block import Block
 from mttp.recorder.live_block import LiveBlock
 from mttp.spans import SpanRecord
 from mttp.values import same
@@ -32,7 +33,7 @@ def played(rows: list[tuple[Any, ...]], form: Form = FLOAT32) -> list[LiveSpan]:
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
         session._share.take = spans.append  # type: ignore[method-assign]
         with mttp.episode(start_time=AT) as episode:
-            block = episode.gather(form, AT)
+            episode.gather(block := Block(form, AT))
             block.rows += [(*row, AT + number) for number, row in enumerate(rows, 1)]
     return [span for span in spans if isinstance(span, LiveBlock)]
 

@@ -32,6 +32,7 @@ __all__ = [
     "laid_out",
     "longest",
     "longest_described",
+    "narrowest",
     "pack",
     "rows",
     "times",
@@ -192,10 +193,12 @@ def _name(dtype: Any) -> str:
 def _narrowed(numbers: Any) -> Any:
     """Whole numbers in the narrowest type that holds them all: which one it is says nothing of a number."""
     low, high = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
-    for narrow, limit in _NARROW:
-        if -limit <= low and high < limit:
-            return numbers.astype(narrow)
-    return numbers
+    return numbers.astype(narrowest(low, high, numbers.dtype), copy=False)
+
+
+def narrowest(low: int, high: int, widest: Any) -> Any:
+    """The narrowest type of whole numbers, up to one, that holds these and all between them."""
+    return next((narrow for narrow, limit in _NARROW if -limit <= low and high < limit), widest)
 
 
 def _listed(entry: Plain) -> Plain:

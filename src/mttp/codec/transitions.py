@@ -16,7 +16,7 @@ from mttp.codec.rewards import assess
 from mttp.episodes import Reward
 from mttp.semconv import attributes as a
 
-__all__ = ["Form", "encode", "paid", "said"]
+__all__ = ["Form", "encode", "paid", "said", "scalars"]
 
 _Notes = defaultdict[int, dict[str, Plain]]
 """What is wrong with a step and what was left out of it, by its position."""
@@ -32,6 +32,11 @@ class Form(NamedTuple):
     max_bytes: int | None
     """Of an observation or action beyond this only dtype and shape are kept."""
 
+    @property
+    def parts(self) -> tuple[str | None, tuple[int, ...], int | None]:
+        """The same as it travels."""
+        return self.dtype and self.dtype.str, self.shape, self.max_bytes
+
     def columns(self, *facts: Sequence[Any]) -> dict[str, Column]:
         """The columns of rows that hold these."""
         observations, *others = facts
@@ -40,21 +45,26 @@ class Form(NamedTuple):
             observations = joined.reshape(len(observations), *self.shape)
         return encode(observations, *others, max_bytes=self.max_bytes)
 
-    def travelling(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-        """This and the rows, for `said`; None where anything about them has to be looked at."""
+    def travelling(self, rows: Sequence[tuple[Any, ...]], paid: Sequence[float]) -> tuple[Any, ...] | None:
+        """This and the rows, which were paid that, for `said`; None where anything has to be looked at."""
         if self.dtype is None:
             return None
-        observations, actions, rewards, terminated, truncated, ends = zip(*rows, strict=True)
-        numbers = paid(rewards)
-        if numbers is None:
+        observations, actions, _, terminated, truncated, ends = zip(*rows, strict=True)
+        taken = scalars(actions)
+        if taken is None:
             return None
-        kinds = set(map(type, actions))
-        if len(kinds) == 1 and kinds <= _LIKE_PYTHON:
-            actions = tuple([action.item() for action in actions])
-        elif kinds != {type(None)} and (kinds != {int} or max(map(abs, actions)) > _MOST):
-            return None
-        facts = (observations, actions, numbers, terminated, truncated)
-        return (self.dtype.str, self.shape, self.max_bytes), facts, ends
+        facts = (observations, taken, paid, terminated, truncated)
+        return self.parts, facts, ends
+
+
+def scalars(values: Sequence[Any]) -> Sequence[Any] | None:
+    """Observations or actions as Python's numbers of one kind, or all not stated; None for anything else."""
+    kinds = set(map(type, values))
+    if len(kinds) == 1 and kinds <= _LIKE_PYTHON:
+        return [value.item() for value in values]
+    if len(kinds) > 1 or (kinds == {int} and max(map(abs, values)) > _MOST):
+        return None
+    return values if kinds <= _PYTHONS else None
 
 
 def paid(rewards: Sequence[Any]) -> list[float] | None:
@@ -72,13 +82,13 @@ def paid(rewards: Sequence[Any]) -> list[float] | None:
 def said(
     first_index: int,
     start_time: int,
-    form: tuple[str, tuple[int, ...], int | None],
+    form: tuple[str | None, tuple[int, ...], int | None],
     facts: Sequence[Sequence[Any]],
     end_times: Sequence[int],
 ) -> dict[str, Plain]:
     """Attributes of steps that travelled; the first began at `start_time`, others as the one before ended."""
     dtype, shape, max_bytes = form
-    columns = Form(np.dtype(dtype), shape, max_bytes).columns(*facts)
+    columns = Form(dtype and np.dtype(dtype), shape, max_bytes).columns(*facts)
     starts = (start_time, *end_times[:-1])
     return blocks.encode(columns, first_index=first_index, start_times=starts, end_times=end_times)
 
@@ -86,6 +96,7 @@ def said(
 _PAYING = frozenset({float, int, np.float64, np.float32})
 _LIKE_PYTHON = frozenset({np.int64, np.float64, np.bool_})
 """Numbers that are recorded as Python's are."""
+_PYTHONS = frozenset({int, float, bool, type(None)})
 _MOST = 2**63 - 1
 
 

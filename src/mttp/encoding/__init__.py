@@ -22,6 +22,7 @@ from mttp.codec.profiles import packed
 from mttp.encoding import works
 from mttp.encoding.helper import DONE, Helper, HelperLostError, can_help
 from mttp.encoding.parcels import gathered, pack
+from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
 from mttp.encoding.works import LINES, MESSAGES
 from mttp.readable import record
@@ -48,7 +49,7 @@ def lines(spans: Sequence[ReadableSpan]) -> bytes:
     if found is None:
         with _encoding:
             found = works.lines(
-                one if isinstance(one, Stretch) else record(one, packed) for one in gathered(spans)
+                one if isinstance(one, (Stretch, Plays)) else record(one, packed) for one in gathered(spans)
             )
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
@@ -12,7 +12,9 @@ from opentelemetry.trace import SpanContext
 
 from mttp.codec import episodes, transitions
 from mttp.codec.profiles import Profile, full, of_block
+from mttp.codec.series import Series, Whole, told
 from mttp.codec.stretches import Row
+from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
 from mttp.livespan import LiveSpan
 from mttp.readable import record
@@ -27,11 +29,41 @@ FORM = 2
 _Parcel: TypeAlias = tuple[Any, ...]
 _OF_STRETCH = len(Stretch._fields) - 1
 """Parts of a parcel that is one, but for its scope."""
+_OF_PLAYS = len(Series._fields)
+"""Likewise."""
 
 
-def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | ReadableSpan]:
-    """The spans in order, those together that are steps of one owner of which nothing unusual was said."""
-    found: list[Stretch | ReadableSpan] = []
+class _Wholes(NamedTuple):
+    """Episodes that are whole, and their spans."""
+
+    scope: Scope
+    wholes: list[Whole]
+    spans: list[ReadableSpan]
+
+    @property
+    def settled(self) -> list[Plays | ReadableSpan]:
+        """The episodes together; their spans where that can't be."""
+        found = told(self.wholes)
+        return [*self.spans] if found is None else [Plays(self.scope, found)]
+
+
+def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | Plays | ReadableSpan]:
+    """
+    The spans in order, those together of which nothing unusual was said.
+
+    These are steps of one owner, and episodes of one environment that were handed on as wholes.
+    """
+    found: list[Stretch | Plays | ReadableSpan] = []
+    for one in _gathered(spans):
+        if isinstance(one, _Wholes):
+            found += one.settled
+        else:
+            found.append(one)
+    return found
+
+
+def _gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | _Wholes | ReadableSpan]:
+    found: list[Stretch | _Wholes | ReadableSpan] = []
     whose: object = None
     rows: list[Row] = []
     parents: dict[int, tuple[int, int, SpanContext | None]] = {}
@@ -40,7 +72,8 @@ def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | ReadableSpan]:
         plain = span.row() if getattr(span, "is_plain", False) else None  # type: ignore[attr-defined]
         if plain is None:
             whose = None
-            found.append(span)
+            if not getattr(span, "is_whole", False) or not _is_whole(cast(LiveSpan, span), found):
+                found.append(span)
             continue
         owner, row = plain
         if owner is not whose:
@@ -51,6 +84,26 @@ def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | ReadableSpan]:
     return found
 
 
+def _is_whole(root: LiveSpan, found: list[Stretch | _Wholes | ReadableSpan]) -> bool:
+    """Put an episode's root together with its steps, which are the last of what was found."""
+    whole = root.whole(found[-1]) if found else None
+    if whole is None:
+        return False
+    steps = cast(LiveSpan, found.pop())
+    last = found[-1] if found else None
+    if (
+        not isinstance(last, _Wholes)
+        or last.scope is not root.scope
+        or last.wholes[0].said is not whole.said
+        or last.wholes[0].form != whole.form
+    ):
+        last = _Wholes(root.scope, [], [])
+        found.append(last)
+    last.wholes.append(whole)
+    last.spans.extend((steps, root))
+    return True
+
+
 def pack(spans: Iterable[ReadableSpan]) -> bytes:
     """
     The spans as bytes, for a process of the same interpreter, token blocks as they were handed over.
@@ -59,10 +112,12 @@ def pack(spans: Iterable[ReadableSpan]) -> bytes:
     """
     scopes = _Scopes()
     parents: dict[int, tuple[int, int, SpanContext | None]] = {}
-    parcels = []
+    parcels: list[_Parcel] = []
     for one in gathered(spans):
         if isinstance(one, Stretch):
             parcels.append((scopes.place(one.scope), *one[1:]))
+        elif isinstance(one, Plays):
+            parcels.append((scopes.place(one.scope), *one.episodes))
         elif isinstance(one, LiveSpan):
             parcels.append((scopes.place(one.scope), *one.outline(parents), *_said(one)))
         else:
@@ -70,13 +125,16 @@ def pack(spans: Iterable[ReadableSpan]) -> bytes:
     return marshal.dumps((scopes.listed, parcels), FORM)
 
 
-def unpack(data: bytes, profile: Profile) -> Iterator[Stretch | SpanRecord]:
+def unpack(data: bytes, profile: Profile) -> Iterator[Stretch | Plays | SpanRecord]:
     """The same, in order; attributes as `profile` delivers them, but for those within stretches."""
     scopes, parcels = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     for scope, *parcel in parcels:
         if len(parcel) == _OF_STRETCH:
             yield Stretch(known[scope], *parcel)
+            continue
+        if len(parcel) == _OF_PLAYS:
+            yield Plays(known[scope], Series(*parcel))
             continue
         *about, arrays, scalars, block = parcel
         if type(scalars) is tuple:

@@ -10,6 +10,7 @@ from typing import Final
 from mttp.codec import stretches
 from mttp.codec.profiles import Profile, full, packed
 from mttp.encoding.parcels import FORM, unpack
+from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
 from mttp.spans import SpanRecord
 from mttp.wire import otlp_json
@@ -24,17 +25,19 @@ MESSAGES: Final = 2
 """The OTLP protobuf message of each span."""
 
 
-def lines(spans: Iterable[Stretch | SpanRecord]) -> bytes:
+def lines(spans: Iterable[Stretch | Plays | SpanRecord]) -> bytes:
     """OTLP JSON lines of spans that are packed already, or are together."""
     return b"".join(otlp_json.lines(_parts(spans)))
 
 
-def _parts(spans: Iterable[Stretch | SpanRecord]) -> Iterator[Part]:
+def _parts(spans: Iterable[Stretch | Plays | SpanRecord]) -> Iterator[Part]:
     found = list(spans)
     texts = chain.from_iterable(_written([one for one in found if isinstance(one, Stretch)]))
     for one in found:
         if isinstance(one, Stretch):
             yield one.trace, one.scope, list(islice(texts, len(one.rows)))
+        elif isinstance(one, Plays):
+            yield from one.parts()
         else:
             yield otlp_json.part(one)
 
@@ -47,9 +50,9 @@ def _written(found: Iterable[Stretch]) -> Iterator[list[bytes]]:
         yield otlp_json.alike(said, columns)
 
 
-def _records(spans: Iterable[Stretch | SpanRecord], profile: Profile) -> Iterator[SpanRecord]:
+def _records(spans: Iterable[Stretch | Plays | SpanRecord], profile: Profile) -> Iterator[SpanRecord]:
     for one in spans:
-        if isinstance(one, Stretch):
+        if isinstance(one, (Stretch, Plays)):
             yield from one.records(profile)
         else:
             yield one

@@ -19,6 +19,7 @@ from mttp.clock import Clock
 from mttp.codec import stretches, tokens
 from mttp.codec.plain import Faults, nanoseconds, plain, text
 from mttp.codec.profiles import Profile, arrays, of_block
+from mttp.codec.series import Whole
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
 from mttp.livespan.printing import printed
@@ -114,6 +115,8 @@ class LiveSpan(Span, Ended):
     """Whether some of what was said of it may be large, or an array."""
     is_plain: bool
     """Whether that was still so when it ended, and nobody has looked at its attributes since."""
+    is_whole = False
+    """Whether `whole` may have something to tell."""
     _start_time: int
     _end_time: int | None
     _span_id: int
@@ -306,6 +309,10 @@ class LiveSpan(Span, Ended):
 
         That is what is known beforehand, and what its attributes are made of once it has ended.
         """
+        return None
+
+    def whole(self, before: object) -> Whole | None:  # noqa: ARG002 - for those who have an answer
+        """All that it says, where it is an episode's root and `before` all its steps; else None."""
         return None
 
     def unusual(self) -> spans.SpanRecord | None:

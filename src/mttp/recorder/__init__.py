@@ -20,6 +20,7 @@ from mttp.recorder.open_call import OpenCall
 from mttp.recorder.open_episode import OpenEpisode, inert
 from mttp.recorder.open_part import OpenPart
 from mttp.recorder.open_step import OpenStep
+from mttp.recorder.play import Play, Setting
 from mttp.recorder.trajectory import Trajectory
 from mttp.recorder.unopened import UnopenedStep
 
@@ -31,6 +32,8 @@ __all__ = [
     "OpenEpisode",
     "OpenPart",
     "OpenStep",
+    "Play",
+    "Setting",
     "Trajectory",
     "current_episode",
     "current_step",
@@ -54,9 +57,9 @@ def inert_step() -> OpenStep:
 
 def current_trajectory() -> Trajectory:
     """The episode, or the agent of one, whose steps come next here; an inert episode elsewhere."""
-    found = otel_context.get_value(TRAJECTORY_KEY)
+    found = _opened(otel_context.get_value(TRAJECTORY_KEY))
     while isinstance(found, Trajectory) and found.ended:
-        found = found.behind
+        found = _opened(found.behind)
     return found if isinstance(found, Trajectory) else inert()
 
 
@@ -67,9 +70,12 @@ def current_episode() -> OpenEpisode:
 
 def current_step() -> OpenStep:
     """The step whose block this code runs in; an inert, false one where there is none."""
-    found = otel_context.get_value(STEP_KEY)
-    if isinstance(found, UnopenedStep):
-        found = found.open()
+    found = _opened(otel_context.get_value(STEP_KEY))
     while isinstance(found, OpenStep) and found.ended:
-        found = found._outer
+        found = _opened(found._outer)
     return found if isinstance(found, OpenStep) else _INERT_STEP
+
+
+def _opened(found: object) -> object:
+    """The handle of what has none until somebody asks."""
+    return found.open() if isinstance(found, (Play, UnopenedStep)) else found

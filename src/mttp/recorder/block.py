@@ -27,8 +27,8 @@ class Layout(Protocol):
     def columns(self, *facts: Any) -> Mapping[str, Column]:
         """The columns; a fact is what the rows have at one place, but for their ends."""
 
-    def travelling(self, rows: Sequence[Row]) -> tuple[Any, ...] | None:
-        """The rows as `codec.transitions.said` takes them; None where they can't travel."""
+    def travelling(self, rows: Sequence[Row], paid: Sequence[float]) -> tuple[Any, ...] | None:
+        """The rows, which were paid that, as `codec.transitions` takes them; None where that can't be."""
 
 
 class Taken:
@@ -38,11 +38,16 @@ class Taken:
         """The first began at `start_time`, each of the others when the one before it ended."""
         self.rows = rows
         self.start_time = start_time
-        self._layout = layout
+        self.layout = layout
 
     def __len__(self) -> int:
         """How many."""
         return len(self.rows)
+
+    @property
+    def end_time(self) -> int:
+        """When the last of them ended, in nanoseconds since the Unix epoch."""
+        return self.rows[-1][-1]  # type: ignore[no-any-return]  # a row's last is a time
 
     @property
     def end_times(self) -> list[int]:
@@ -53,7 +58,7 @@ class Taken:
     def columns(self) -> Mapping[str, Column]:
         """What they say."""
         *facts, _ = zip(*self.rows, strict=True)
-        return self._layout.columns(*facts)
+        return self.layout.columns(*facts)
 
     @property
     def size(self) -> int:
@@ -63,11 +68,15 @@ class Taken:
             return len(self.rows) * (_ROW_BYTES + (len(first) if isinstance(first, bytes) else first.nbytes))
         return sum(_ROW_BYTES + weight([*row[:2]]) for row in self.rows)
 
+    @cached_property
+    def numbers(self) -> Sequence[float] | None:
+        """What each was paid, where all state numbers of one kind, and finite ones; else None."""
+        return transitions.paid([row[2] for row in self.rows])
+
     def paid(self) -> tuple[Sequence[float], int]:
         """What was paid by the steps that state a number, and how many paid something that is none."""
-        paid = transitions.paid([row[2] for row in self.rows])
-        if paid is not None:
-            return paid, 0
+        if self.numbers is not None:
+            return self.numbers, 0
         count = len(self.rows)
         errors = blocks.entries(self.columns, a.STEP_REWARD_STATUS, count).count("error")
         return blocks.entries(self.columns, a.STEP_REWARD, count), errors
@@ -92,7 +101,7 @@ class Taken:
 
     def travelling(self) -> tuple[Any, ...] | None:
         """The steps as another process takes them; None where they can't travel."""
-        found = self._layout.travelling(self.rows)
+        found = None if self.numbers is None else self.layout.travelling(self.rows, self.numbers)
         return None if found is None else (self.start_time, *found)
 
 
@@ -124,12 +133,12 @@ class Block:
     the one before it ended. One thread may append while another takes.
     """
 
-    __slots__ = ("_layout", "rows", "start_time")
+    __slots__ = ("layout", "rows", "start_time")
 
     def __init__(self, layout: Layout, start_time: int) -> None:
         self.rows: list[Row] = []
         self.start_time = start_time
-        self._layout = layout
+        self.layout = layout
 
     def take(self) -> Taken | None:
         """The steps so far, as many as one span may hold, out of the block; None where there are none."""
@@ -138,4 +147,4 @@ class Block:
             return None
         del self.rows[: len(taken)]
         start, self.start_time = self.start_time, taken[-1][-1]
-        return Taken(taken, start, self._layout)
+        return Taken(taken, start, self.layout)

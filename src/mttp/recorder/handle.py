@@ -101,6 +101,9 @@ class Host(Protocol):
     def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
 
+    def replaced(self, episode: Markable, *, by: Markable) -> None:
+        """Take note that another stands for an episode that is open."""
+
     def finished(self, episode: Markable) -> None:
         """Take note of its end."""
 

@@ -16,10 +16,11 @@ from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["LiveRoot"]
+__all__ = ["ROOT_BYTES", "LiveRoot"]
 
 _SAMPLED, _UNSAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
-_ROOT_BYTES = SPAN_BYTES + 12 * VALUE_BYTES
+ROOT_BYTES = SPAN_BYTES + 12 * VALUE_BYTES
+"""What the root of an episode takes in a file of which nothing was stated."""
 
 
 class LiveRoot(LightSpan):
@@ -126,7 +127,7 @@ class LiveRoot(LightSpan):
         self._end = ledger, step_rewards, length, steps, spans
         self.is_plain, self._is_light = self._is_bare, False
         self._end_time = segment.offset + clock.monotonic()
-        self.size = _ROOT_BYTES if self._is_bare else _ROOT_BYTES + weight(dict(self.stated))
+        self.size = ROOT_BYTES if self._is_bare else ROOT_BYTES + weight(dict(self.stated))
         if segment.origin.observers is not None:
             segment.origin.observers.ended(self)
         take = segment.host.take

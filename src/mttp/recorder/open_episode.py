@@ -45,8 +45,13 @@ class OpenEpisode(Known):
         metadata: Mapping[str, object] | None = None,
         metrics: Mapping[str, float] | None = None,
         steps: str | None = None,
+        begun: int | None = None,
     ) -> None:
-        """Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has."""
+        """
+        Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has.
+
+        `begun` is the index of an episode that began without a handle, and with nothing else going on.
+        """
         if host is None:
             Known.__init__(self, None)
             return
@@ -54,11 +59,11 @@ class OpenEpisode(Known):
         own_id = text(str(episode_id), faults) if episode_id else ""
         segment = Segment(host, trace_id or ids.trace_id(), own_id)
         Known.__init__(self, segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
-        index = host.opened(self)
-        stated = _stated(segment, index, facts, faults) if facts else None
-        self._span = LiveRoot(
-            segment, index, stated, cast("Span | None", current().get(SPAN_KEY)), start_time
-        )
+        ambient = None
+        if begun is None:
+            begun, ambient = host.opened(self), cast("Span | None", current().get(SPAN_KEY))
+        stated = _stated(segment, begun, facts, faults) if facts else None
+        self._span = LiveRoot(segment, begun, stated, ambient, start_time)
         if faults:
             self._span.note(faults)
         if metadata is not None or metrics is not None:

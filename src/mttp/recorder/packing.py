@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 from mttp.codec import blocks
 from mttp.livespan import LiveSpan
-from mttp.recorder.block import Block, Layout, Rows, Taken
+from mttp.recorder.block import Block, Rows, Taken
 from mttp.recorder.handle import Host
 from mttp.recorder.live_block import LiveBlock
 from mttp.recorder.segment import Segment
@@ -87,11 +87,10 @@ class Packing:
         elif len(self._rows) >= blocks.MAX_STEPS or self._bytes >= MAX_BYTES:
             self.write()
 
-    def block(self, layout: Layout, start_time: int) -> Block:
-        """Where transitions gather from here on; whoever adds the first calls `gathers` of the session."""
+    def gather(self, block: Block) -> None:
+        """Write what gathers there from here on; whoever adds the first calls `gathers` of the session."""
         self.write()
-        self._block = Block(layout, start_time)
-        return self._block
+        self._block = block
 
     def write(self, *, wait: bool = True) -> None:
         """Hand on what has gathered; without `wait` nothing, where somebody is at it already."""
@@ -125,8 +124,8 @@ class Packing:
         if at is None:
             return
         while owner is not None and self._block is not None and (taken := self._block.take()) is not None:
-            first, last = owner.took(taken), taken.rows[-1][-1]
-            LiveBlock(self._segment, *at, taken, first, taken.start_time, taken.size).end(last)
+            block = LiveBlock(self._segment, *at, taken, owner.took(taken), taken.start_time, taken.size)
+            block.conclude_lightly(taken.end_time)
         count = len(self._rows)
         rows, size, self._bytes = self._rows[:count], self._bytes, 0
         del self._rows[:count]

@@ -16,7 +16,7 @@ from mttp.codec.plain import Faults, flag
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.numbering import given, numbers
-from mttp.recorder.block import Block, Layout, Taken
+from mttp.recorder.block import Block, Taken
 from mttp.recorder.handle import (
     SPAN_KEY,
     STEP_KEY,
@@ -344,16 +344,16 @@ class Trajectory(Measured):
                 self._packing = Packing(self, self.segment)
             return self._packing
 
-    def gather(self, layout: Layout, start_time: int) -> Block:
+    def gather(self, block: Block) -> None:
         """
-        Where an environment's transitions gather from here on, for the least there is to do for each.
+        Write what gathers in that block from here on.
 
-        The first began at `start_time`. Who adds the first of some calls `gathers`, and of many `write`.
+        Who adds the first of some transitions calls `gathers`, and of many `write`.
         """
         with self._lock:
             self._count_one_by_one()
-        self._block = self.packing().block(layout, start_time)
-        return self._block
+        self._block = block
+        self.packing().gather(block)
 
     def gathers(self) -> None:
         """Have what gathers written within the session's interval."""

@@ -30,6 +30,7 @@ __all__ = [
     "MAX_LINE_BYTES",
     "Part",
     "alike",
+    "apart",
     "decimal",
     "encode_records",
     "encode_spans",
@@ -316,6 +317,21 @@ def shared(span: SpanRecord) -> tuple[bytes, bytes, bytes]:
     """
     before, after = _ids(span.trace_id, "", span.trace_state, span.parent_id, span.flags).split(_NO_ID)
     return before, after + _life(span.name, span.kind, 0, 0), _listed(pairs(span.attributes))
+
+
+def apart(
+    span: SpanRecord, trace_ids: Sequence[int], parent_ids: Sequence[int] | None
+) -> tuple[list[bytes], list[bytes], bytes]:
+    """
+    Likewise what spans share with this one that each belong to another trace.
+
+    They have these parents, or none.
+    """
+    before, after = _ids("%032x", "", "", "%016x" if parent_ids else "", span.flags).split(_NO_ID)
+    after += _literal(_life(span.name, span.kind, 0, 0))
+    befores = list(map(before.__mod__, trace_ids))
+    afters = list(map(after.__mod__, parent_ids)) if parent_ids else [after % ()] * len(befores)
+    return befores, afters, _listed(pairs(span.attributes))
 
 
 def alike(said: tuple[tuple[str, Any], ...], columns: Sequence[Sequence[Any]]) -> list[bytes]:

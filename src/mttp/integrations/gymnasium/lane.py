@@ -16,7 +16,7 @@ from mttp.clock import Clock
 from mttp.codec import blocks, transitions
 from mttp.codec.plain import Faults, as_array
 from mttp.integrations.gymnasium import infos
-from mttp.recorder import OpenEpisode, OpenStep, inert_step
+from mttp.recorder import OpenStep, Play, inert_step
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
 from mttp.recorder.packing import MAX_BYTES
 from mttp.recorder.unopened import UnopenedStep
@@ -51,6 +51,9 @@ class Owner(Protocol):
     def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
         """End the episode."""
 
+    def conclude(self, info: Any, final: Any, *, at: int) -> bool:
+        """End an episode that has no handle; False where it has one, or more is to be said."""
+
     def fail(self, error: BaseException) -> None:
         """End the step that goes on, if there is one, and the episode in error."""
 
@@ -66,7 +69,7 @@ class Lane:
     def __init__(
         self,
         owner: Owner,
-        episode: OpenEpisode,
+        play: Play,
         observation: Any,
         faults: Faults,
         *,
@@ -82,7 +85,7 @@ class Lane:
         `is_quick` says that other observations need but a copy, and `has_actions` that actions are recorded.
         """
         self._owner = owner
-        self._episode = episode
+        self._play = play
         self._session = session
         self._share = session.share
         self._max_bytes = max_bytes
@@ -93,7 +96,7 @@ class Lane:
         self._quick_actions = _AT_ONCE if has_actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
-        self._block = episode.gather(_form(self._kind, max_bytes), at)
+        self._block = play.gather(_form(self._kind, max_bytes), at)
         self._rows = self._block.rows
         self._variable = _variable()
         self._base: Context | None = None
@@ -125,7 +128,7 @@ class Lane:
     def enter(self, marks: Mapping[str, Any], since: Clock) -> None:
         """Go on in the context that is current, in which `marks` say who records."""
         self._base = self._variable.get()
-        places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._episode}
+        places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._play}
         self._context = Context({**self._base, **marks, **places})
         self._offset = since.offset
 
@@ -174,13 +177,14 @@ class Lane:
             paid = reward if type(reward) in _AT_ONCE else _settled(reward)
             self._rows.append((self._shown, self._action, paid, terminated, truncated, at))
         if terminated or truncated:
-            self._owner.finish(observation, terminated, truncated, info, at=at)
+            if is_odd or not self._conclude(observation, info, at):
+                self._owner.finish(observation, terminated, truncated, info, at=at)
             return
         count = len(self._rows)
         if count == 1:
-            self._episode.gathers()
+            self._play.gathers()
         elif count >= self._most:
-            self._episode.write()
+            self._play.write()
         self._at = at
         kind = type(observation)
         if kind is np.ndarray and (observation.dtype, observation.shape) == self._quick_array:
@@ -189,6 +193,15 @@ class Lane:
             self._shown = observation
         else:
             self._look(observation)
+
+    def _conclude(self, observation: Any, info: Any, at: int) -> bool:
+        """End an episode that nobody asked for, and of which there is nothing unusual to say."""
+        kind = type(observation)
+        if kind is np.ndarray and (observation.dtype, observation.shape) == self._quick_array:
+            return self._owner.conclude(info, observation.tobytes(), at=at)
+        if kind in self._quick_scalars:
+            return self._owner.conclude(info, _settled(observation), at=at)
+        return False
 
     # Observations and actions.
 

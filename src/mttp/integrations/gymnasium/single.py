@@ -14,7 +14,7 @@ from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.gymnasium.track import Track
 from mttp.integrations.options import Options
-from mttp.recorder import OpenEpisode, OpenStep
+from mttp.recorder import OpenStep, Play
 
 __all__ = ["Single"]
 
@@ -112,11 +112,11 @@ class Single:
         self._track.abort(reason, at)
 
 
-def _lane(track: Track, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> Lane:
+def _lane(track: Track, play: Play, observation: Any, faults: Faults, *, at: int) -> Lane:
     options = track.options
     return Lane(
         track,
-        episode,
+        play,
         observation,
         faults,
         at=at,

@@ -12,7 +12,7 @@ from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.spaces import Reader
 from mttp.integrations.options import Options
 from mttp.livespan import LiveSpan
-from mttp.recorder import OpenEpisode, OpenStep, inert_episode
+from mttp.recorder import OpenEpisode, OpenStep, Play, Setting, inert_episode
 from mttp.session import Session
 
 __all__ = ["MISSING", "Track"]
@@ -37,9 +37,14 @@ class _Shown:
 class _Open:
     """The episode that goes on, and where."""
 
-    episode: OpenEpisode
+    play: Play
     session: Session
     share: object
+
+    @property
+    def episode(self) -> OpenEpisode:
+        """Its handle."""
+        return self.play.open()
 
     def lives(self) -> bool:
         """Whether it can take anything: its session may have been closed, or this may be a forked child."""
@@ -69,6 +74,8 @@ class Track:
         self._make_lane = lane
         self._identity = identity
         self._known: dict[str, Any] | None = None
+        self._setting: tuple[object, Setting] | None = None
+        """What all its episodes say, and in which share of a session."""
         self._spaces = observation_space, action_space
         self._start: dict[str, Any] | None = None
         self._shown: _Shown | None = None
@@ -82,7 +89,7 @@ class Track:
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
-        self._options = options
+        self._options, self._setting = options, None
         if self.lane is not None:
             self._shown = _Shown(self.lane.shown, [], self.lane.at)
             self._leave_lane()
@@ -145,9 +152,9 @@ class Track:
         if not self._open.lives():
             self.forget()
             return
-        if self.lane is None and self._make_lane is not None and self._open.episode.packs:
+        if self.lane is None and self._make_lane is not None and self._open.play.packs:
             shown = self._shown
-            self.lane = self._make_lane(self, self._open.episode, shown.value, shown.faults, at=shown.at)
+            self.lane = self._make_lane(self, self._open.play, shown.value, shown.faults, at=shown.at)
         if self.lane is None:
             faults = self._shown.faults
             given = self._actions.read(action, faults) if self._options.actions else None
@@ -193,12 +200,24 @@ class Track:
         if self._known is None:
             self._known = _written(self._identity(faults), faults)
         metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
-        facts = {**self._known, **self._options.identity(), **start, "metadata": metadata}
-        episode = session.episode(**facts)
-        if not episode:
-            return None
-        _note(episode, faults)
-        return _Open(episode, session, session.share)
+        plain = self._make_lane is not None and not faults and not metadata
+        play = self._played(session, start) if plain else None
+        if play is None:
+            facts = {**self._known, **self._options.identity(), **start, "metadata": metadata}
+            episode = session.episode(**facts)
+            if not episode:
+                return None
+            _note(episode, faults)
+            play = Play.of(episode)
+        return _Open(play, session, session.share)
+
+    def _played(self, session: Session, start: Mapping[str, Any]) -> Play | None:
+        """The next episode without a handle; None where it needs one."""
+        if self._setting is None or self._setting[0] is not session.share:
+            assert self._known is not None
+            setting = session.setting(**self._known, **self._options.identity())
+            self._setting = session.share, setting
+        return self._setting[1].play(start["start_time"], start.get("seed"), start.get("env_rng_sha256"))
 
     def react(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
@@ -246,6 +265,15 @@ class Track:
         found = self._observations.read(observation, faults)
         episode.final_observation(found, max_bytes=self._options.max_bytes)
         _note(episode, faults)
+
+    def conclude(self, info: Any, final: Any, *, at: int) -> bool:
+        """End an episode that has no handle; False where it has one, or more is to be said."""
+        opened = self._open
+        if opened is None or self.closing or not opened.play.conclude(infos.outcome(info), final, at):
+            return False
+        self.over = True
+        self.forget()
+        return True
 
     def fail(self, error: BaseException) -> None:
         """The step raised: it and its episode end in error."""

@@ -12,7 +12,7 @@ from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.track import Track
-from mttp.recorder import OpenEpisode
+from mttp.recorder import Play
 from mttp.recorder.packing import MAX_BYTES
 from mttp.semconv import attributes as a
 
@@ -27,7 +27,7 @@ class Strip:
     """
 
     def __init__(
-        self, track: Track, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int, max_bytes: int
+        self, track: Track, episode: Play, observation: Any, faults: Faults, *, at: int, max_bytes: int
     ) -> None:
         """`observation` is what the first step begins with, at that time."""
         self.shown = observation
@@ -38,7 +38,7 @@ class Strip:
         self._max_bytes = max_bytes
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(getattr(observation, "nbytes", 1), 1)))
         self._block = episode.gather(self, at)
-        self.count = episode.length
+        self.count = episode.count
         """Steps so far."""
 
     def columns(self, *facts: Any) -> Mapping[str, Column]:
@@ -50,7 +50,7 @@ class Strip:
         values, logprobs = np.array(thoughts, np.float64).T
         return {**found, a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
 
-    def travelling(self, _: Any) -> None:
+    def travelling(self, *_: Any) -> None:
         """They are laid out in this process."""
 
     def leave(self) -> None:

@@ -1,0 +1,170 @@
+"""Episodes of an environment, of which most are over without anybody having asked for a handle."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import Self
+
+from mttp import ids
+from mttp.codec import episodes as codec
+from mttp.codec.generators import State
+from mttp.codec.plain import Faults
+from mttp.livespan import weight
+from mttp.recorder.block import Block, Layout, Taken
+from mttp.recorder.handle import SPAN_KEY, Host, current
+from mttp.recorder.open_episode import OpenEpisode, inert
+from mttp.recorder.packing import PACKED
+from mttp.recorder.played import PlayedRoot, PlayedSteps
+from mttp.recorder.segment import Segment
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["Play", "Setting"]
+
+
+class Setting:
+    """What is stated of each episode of one environment; it is put in words once."""
+
+    def __init__(self, host: Host, facts: Mapping[str, Any]) -> None:
+        """`facts` are under the names that `mttp.Episode` has."""
+        faults: Faults = []
+        self.host = host
+        self.facts = {**facts, "timing": "live"}
+        self.said = codec.identity(host.run_id, "", faults, self.facts)
+        env = self.said.get(a.ENV_ID)
+        self.name = names.EPISODE if env is None else f"{names.EPISODE} {env}"
+        self.size = weight(self.said)
+        self._is_plain = not faults and host.steps == PACKED and host.origin.observers is None
+
+    def play(self, start_time: int, seed: int | None, generator: State | str | None) -> Play | None:
+        """Start an episode; None where it needs a handle: there is more to say, or somebody looks on."""
+        if not self._is_plain or SPAN_KEY in current():
+            return None
+        return Play(self, start_time, seed, generator)
+
+
+class Play:
+    """
+    An episode whose transitions gather with the least there is to do for each.
+
+    `open` gives its handle: then it goes on as any other. Where nobody has asked for that by its end,
+    `conclude` hands it on as a whole.
+    """
+
+    _handle: OpenEpisode | None = None
+    _block: Block
+
+    def __init__(self, setting: Setting, start_time: int, seed: int | None, generator: State | str | None):
+        self._setting = setting
+        self._start_time = start_time
+        self._seed = seed
+        self._generator = generator
+        self._is_over = False
+        self._lock = threading.RLock()
+        self._index = setting.host.opened(self)
+
+    @classmethod
+    def of(cls, episode: OpenEpisode) -> Self:
+        """One that has a handle already."""
+        found = cls.__new__(cls)
+        found._handle, found._lock = episode, threading.RLock()
+        return found
+
+    @property
+    def packs(self) -> bool:
+        """Whether its transitions may gather."""
+        return self._handle is None or self._handle.packs
+
+    @property
+    def count(self) -> int:
+        """Steps of which there was a handle, or which were written, so far."""
+        return 0 if self._handle is None else self._handle.length
+
+    def open(self) -> OpenEpisode:
+        """The episode's handle; an inert one where it was handed on as a whole."""
+        with self._lock:
+            if self._handle is None:
+                self._handle = inert() if self._is_over else self._opened()
+            return self._handle
+
+    def _opened(self) -> OpenEpisode:
+        setting = self._setting
+        facts = {**setting.facts, "seed": self._seed, "env_rng_sha256": self._generator}
+        episode = OpenEpisode(setting.host, facts, start_time=self._start_time, begun=self._index)
+        setting.host.replaced(self, by=episode)
+        self._gather_in(episode)
+        return episode
+
+    def _gather_in(self, episode: OpenEpisode) -> None:
+        block = getattr(self, "_block", None)
+        if block is not None:
+            episode.gather(block)
+            if block.rows:
+                episode.gathers()
+
+    def mark(self) -> None:
+        """Have the episode and its steps so far written, lest the process dies; called by whoever flushes."""
+        with self._lock:
+            if not self._is_over:
+                episode = self.open()
+                episode.mark()
+                episode.write()
+
+    def gather(self, layout: Layout, start_time: int) -> Block:
+        """
+        Where its transitions gather from here on, of which the first began at `start_time`.
+
+        Who adds the first of some calls `gathers`, and of many `write`.
+        """
+        with self._lock:
+            self._block = Block(layout, start_time)
+            if self._handle is not None:
+                self._gather_in(self._handle)
+            return self._block
+
+    def gathers(self) -> None:
+        """Have what gathers written within the session's interval."""
+        if self._handle is not None:  # else it is known to the session, which marks it
+            self._handle.gathers()
+
+    def write(self) -> None:
+        """Hand on what has gathered so far."""
+        self.open().write()
+
+    def conclude(self, outcome: str | None, final: Any, end_time: int) -> bool:
+        """
+        End an episode of which nobody asked for a handle, after the last of its transitions.
+
+        `final` is the last observation as rows have it. False where somebody did: then that is to be ended.
+        """
+        with self._lock:
+            if self._handle is not None:
+                return False
+            self._is_over = True
+        setting, block = self._setting, self._block
+        host, taken = setting.host, Taken(block.rows, block.start_time, block.layout)
+        segment, generator = Segment(host, ids.trace_id()), self._generator
+        parts = (
+            segment.trace_id,
+            ids.span_id(),
+            ids.span_id(),
+            self._start_time,
+            end_time,
+            taken.start_time,
+            self._index,
+            self._seed,
+            generator.parts if type(generator) is State else generator,
+            outcome or "unknown",
+            *taken.rows[-1][3:5],
+            final,
+            len(taken),
+        )
+        root = PlayedRoot(segment, setting, parts, taken)
+        host.finished(self)
+        host.packed(len(taken))
+        segment.ended(PlayedSteps(root, parts, taken))
+        segment.ended(root)
+        return True
