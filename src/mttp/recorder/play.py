@@ -138,7 +138,8 @@ class Play:
         """
         End an episode of which nobody asked for a handle, after the last of its transitions.
 
-        `final` is the last observation as rows have it. False where somebody did: then that is to be ended.
+        `final` is the last observation: an array's elements as bytes, a number of Python's that int64 holds
+        if it is whole, or None. False where somebody did: then that is to be ended.
         """
         with self._lock:
             if self._handle is not None:

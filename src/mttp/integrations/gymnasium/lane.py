@@ -14,6 +14,7 @@ from opentelemetry.context import Context
 from mttp import clock
 from mttp.clock import Clock
 from mttp.codec import blocks, transitions
+from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
 from mttp.integrations.gymnasium import infos
 from mttp.recorder import OpenStep, Play, inert_step
@@ -92,7 +93,8 @@ class Lane:
         self._at = at
         self._kind = _kind(observation, max_bytes)
         self._quick_array = self._kind if is_quick and self._kind else ()
-        self._quick_scalars = _AT_ONCE if is_quick and not self._kind else frozenset()
+        is_number = not self._kind and max_bytes >= NUMBER_BYTES
+        self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
         self._quick_actions = _AT_ONCE if has_actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
@@ -199,8 +201,8 @@ class Lane:
         kind = type(observation)
         if kind is np.ndarray and (observation.dtype, observation.shape) == self._quick_array:
             return self._owner.conclude(info, observation.tobytes(), at=at)
-        if kind in self._quick_scalars:
-            return self._owner.conclude(info, _settled(observation), at=at)
+        if kind in self._quick_scalars and (found := transitions.scalars((observation,))) is not None:
+            return self._owner.conclude(info, *found, at=at)
         return False
 
     # Observations and actions.
