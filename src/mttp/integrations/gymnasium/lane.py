@@ -141,7 +141,7 @@ class Lane:
         self._base, self._has_left = None, True
 
     def enter(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
-        """Go on in the context that is current, in which `marks` say who records; `failed` is told of faults."""
+        """Go on in the context that is current, in which `marks` say who records."""
         self._failed = failed
         self._base = self._variable.get()
         places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._play}
