@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -102,8 +103,8 @@ def told(wholes: Sequence[Whole]) -> Series | None:
     said, form = wholes[0][:2]
     if form.max_bytes is None or form.max_bytes < content.NUMBER_BYTES:
         return None
-    rows = zip(*chain.from_iterable([whole.rows for whole in wholes]), strict=True)
-    observations, actions, rewards, _, _, ends = rows
+    rows = list(chain.from_iterable([whole.rows for whole in wholes]))
+    observations, actions, rewards, ends = (list(map(itemgetter(place), rows)) for place in (0, 1, 2, -1))
     shown = observations if form.dtype is not None else transitions.scalars(observations)
     done, paid = transitions.scalars(actions), transitions.paid(rewards)
     if shown is None or done is None or paid is None or max(map(abs, paid)) * len(paid) > _LARGEST:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +17,9 @@ from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
 from mttp.integrations.gymnasium import infos
+from mttp.integrations.options import Options
 from mttp.recorder import OpenStep, Play, inert_step
+from mttp.recorder.block import Block, Row
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
 from mttp.recorder.packing import MAX_BYTES
 from mttp.recorder.unopened import UnopenedStep
@@ -26,8 +28,11 @@ from mttp.session import Session
 __all__ = ["Lane", "Owner"]
 
 _T = TypeVar("_T")
+Failed = Callable[[str, Exception], None]
+"""Called with what could not be recorded of a step, and why."""
 _Kind = tuple[Any, tuple[int, ...]]
 """An array's dtype and shape."""
+_ndarray = np.ndarray
 _AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
 """Observations and actions that need neither a copy nor a second look."""
 
@@ -61,87 +66,98 @@ class Owner(Protocol):
 
 class Lane:
     """
-    Takes the steps of an episode that is packed.
+    Takes the steps of episodes that are packed, one episode after the other.
 
     A step has a handle only where somebody asks for one while the environment computes, and where it says
     what columns don't hold; then it is recorded as any other.
     """
 
+    _play: Play
+    _block: Block
+    _rows: list[Row]
+    _unopened: UnopenedStep
+    _claims: list[None]
+    """Holds one thing while a step goes on that nobody asked for; each episode has its own."""
+    _shown: Any
+    _at: int
+    _faults: Faults
+
     def __init__(
-        self,
-        owner: Owner,
-        play: Play,
-        observation: Any,
-        faults: Faults,
-        *,
-        at: int,
-        max_bytes: int,
-        session: Session,
-        is_quick: bool,
-        has_actions: bool,
+        self, owner: Owner, session: Session, observation: Any, options: Options, *, is_quick: bool
     ) -> None:
         """
-        `observation` is what the first step begins with, at that time.
+        For episodes of that session whose first observation is like this one.
 
-        `is_quick` says that other observations need but a copy, and `has_actions` that actions are recorded.
+        `is_quick` says that observations need but a copy.
         """
         self._owner = owner
-        self._play = play
         self._session = session
         self._share = session.share
-        self._max_bytes = max_bytes
-        self._at = at
-        self._kind = _kind(observation, max_bytes)
-        self._quick_array = self._kind if is_quick and self._kind else ()
-        is_number = not self._kind and max_bytes >= NUMBER_BYTES
+        self._options = options
+        self._kind = _kind(observation, options.max_bytes)
+        self._form = _form(self._kind, options.max_bytes)
+        self._dtype: Any = self._kind[0] if is_quick and self._kind else None
+        self._shape = self._kind[1] if self._kind else ()
+        is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
         self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
-        self._quick_actions = _AT_ONCE if has_actions else frozenset()
+        self._quick_actions = _AT_ONCE if options.actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
-        self._block = play.gather(_form(self._kind, max_bytes), at)
-        self._rows = self._block.rows
         self._variable = _variable()
         self._base: Context | None = None
         self._context = Context()
-        self._unopened = UnopenedStep(self._open)
-        self._claims: list[None] = []
-        self._has_left = False
         self._step: OpenStep | None = None
         self._action: Any = None
-        self._faults: Faults = []
-        self._is_odd = self._is_alike = False
-        self._shown: Any = None
+        self._has_left = self._is_odd = self._is_alike = False
         self._offset = 0
+
+    def suits(self, session: Session, observation: Any, options: Options) -> bool:
+        """Whether it can take an episode of that session with this first observation, too."""
+        return (
+            options is self._options
+            and session.share is self._share
+            and _kind(observation, options.max_bytes) == self._kind
+        )
+
+    def begin(self, play: Play, observation: Any, faults: Faults, *, at: int) -> None:
+        """Take the steps of an episode that is shown this observation first, at that time."""
+        self._play = play
+        self._block = play.gather(self._form, at)
+        self._rows = self._block.rows
+        self._claims = []
+        self._unopened = UnopenedStep(partial(self._open, self._claims))
+        self._at, self._step, self._has_left = at, None, False
         self._take_over(observation, faults)
 
     # What the environment is surrounded with.
 
-    @property
-    def goes_on(self) -> bool:
+    def goes_on(self) -> bool:  # which is called in half the time that a property takes
         """Whether nothing has changed around the calls: the context, the session, the process."""
         session = self._session
         return self._variable.get() is self._base and session._share is self._share and not session._closed
 
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""
-        self._open()
+        if self._claims:
+            self._open(self._claims)
         self._base, self._has_left = None, True
 
-    def enter(self, marks: Mapping[str, Any], since: Clock) -> None:
+    def enter(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
         """Go on in the context that is current, in which `marks` say who records."""
+        self._failed = failed
         self._base = self._variable.get()
         places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._play}
         self._context = Context({**self._base, **marks, **places})
         self._offset = since.offset
 
-    def step(self, wrapped: Callable[[Any], _T], action: Any, failed: Callable[[str, Exception], None]) -> _T:
-        """Around the environment's `step`; whatever goes wrong here is for `failed`."""
+    def step(self, wrapped: Callable[[Any], _T], action: Any) -> _T:
+        """Around the environment's `step`."""
         try:
             self._action = action if type(action) in self._quick_actions else self._kept(action)
             self._claims.append(None)
             token = self._variable.set(self._context)
         except Exception as error:
-            failed("acts", error)
+            self._failed("acts", error)
             return wrapped(action)
         try:
             result = wrapped(action)
@@ -149,20 +165,21 @@ class Lane:
             try:
                 self._fail(error)
             except Exception as failure:
-                failed("fails", failure)
+                self._failed("fails", failure)
             raise
         finally:
             self._variable.reset(token)
         try:
-            self._take(*result)  # type: ignore[misc]  # foreign
+            self._take(result)
         except Exception as error:
-            failed("reacts", error)
+            self._failed("reacts", error)
         return result
 
-    def _take(self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> None:
-        """The step was taken: what came of it."""
+    def _take(self, result: Any) -> None:
+        """The step was taken, and this came of it."""
         if self._has_left:
             return
+        observation, reward, terminated, truncated, info = result
         at = self._offset + clock.monotonic()
         terminated = terminated is not False and bool(terminated)
         truncated = truncated is not False and bool(truncated)
@@ -189,7 +206,7 @@ class Lane:
             self._play.write()
         self._at = at
         kind = type(observation)
-        if kind is np.ndarray and (observation.dtype, observation.shape) == self._quick_array:
+        if kind is _ndarray and observation.dtype == self._dtype and observation.shape == self._shape:
             self._shown = observation.tobytes()
         elif kind in self._quick_scalars:
             self._shown = observation
@@ -198,11 +215,14 @@ class Lane:
 
     def _conclude(self, observation: Any, info: Any, at: int) -> bool:
         """End an episode that nobody asked for, and of which there is nothing unusual to say."""
-        kind = type(observation)
-        if kind is np.ndarray and (observation.dtype, observation.shape) == self._quick_array:
+        if not self._options.observations:
+            return self._owner.conclude(info, None, at=at)
+        if type(observation) in self._quick_scalars:
+            found = transitions.scalars((observation,))
+            return found is not None and self._owner.conclude(info, *found, at=at)
+        is_like = type(observation) is _ndarray and self._dtype is not None
+        if is_like and observation.dtype == self._dtype and observation.shape == self._shape:
             return self._owner.conclude(info, observation.tobytes(), at=at)
-        if kind in self._quick_scalars and (found := transitions.scalars((observation,))) is not None:
-            return self._owner.conclude(info, *found, at=at)
         return False
 
     # Observations and actions.
@@ -214,7 +234,7 @@ class Lane:
     def _take_over(self, kept: Any, faults: Faults) -> None:
         """Begin the next step with an observation that nobody changes any more."""
         self._faults = faults
-        kind = _kind(kept, self._max_bytes)
+        kind = _kind(kept, self._options.max_bytes)
         self._is_alike = kind == self._kind
         self._is_odd = bool(faults) or not self._is_alike
         self._shown = kept.tobytes() if kind and self._is_alike else kept
@@ -239,12 +259,12 @@ class Lane:
 
     # Steps that are recorded like others.
 
-    def _open(self) -> OpenStep:
-        """The handle of the step that goes on; an inert one where none does."""
+    def _open(self, claims: list[None]) -> OpenStep:
+        """The handle of the step that goes on in the episode with these claims, or else an inert one."""
         try:
-            self._claims.pop()
+            claims.pop()
         except IndexError:
-            return self._step or inert_step()
+            return (self._step if claims is self._claims else None) or inert_step()
         return self._entered()
 
     def _entered(self) -> OpenStep:

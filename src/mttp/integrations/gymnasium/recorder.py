@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from opentelemetry import context as otel_context
+from opentelemetry.context import Context
 
 from mttp.clock import Clock
 from mttp.integrations.covering import EVERYTHING, WITHIN_KEY, Covers, is_suppressed, within
@@ -14,7 +14,7 @@ from mttp.integrations.faults import failed
 from mttp.integrations.gymnasium import workers
 from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.options import Options
-from mttp.recorder.handle import detach
+from mttp.recorder.handle import attach, current, detach
 
 __all__ = ["Recorder", "Scene"]
 
@@ -118,17 +118,17 @@ class Recorder:
     def step(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         """Around `step`."""
         lane = self._lane
-        if lane is not None and lane.goes_on and len(args) == 1 and not kwargs:
-            return lane.step(wrapped, args[0], self._failed)
+        if lane is not None and lane.goes_on() and len(args) == 1 and not kwargs:
+            return lane.step(wrapped, args[0])
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_step(args, kwargs)
         lane = self._scene.lane
         if lane is None:
             return self._tell(self._scene.reacts, wrapped, args, kwargs)
-        lane.enter({WITHIN_KEY: (*within(), self)}, self._clock)
+        lane.enter({WITHIN_KEY: (*within(), self)}, self._clock, self._failed)
         self._lane = lane if self._is_muted is bool else None  # else each step has to be asked about
-        return lane.step(lambda _: wrapped(*args, **kwargs), _action(args, kwargs), self._failed)
+        return lane.step(lambda _: wrapped(*args, **kwargs), _action(args, kwargs))
 
     def step_async(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -194,8 +194,7 @@ class Recorder:
         return result
 
     def _call(self, wrapped: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
-        marked = otel_context.set_value(WITHIN_KEY, (*within(), self))
-        token = otel_context.attach(marked)
+        token = attach(Context({**current(), WITHIN_KEY: (*within(), self)}))
         try:
             try:
                 return wrapped(*args, **kwargs)

@@ -37,8 +37,9 @@ class Single:
             partial(facts.of_env, env),
             observation_space=getattr(env, "observation_space", None),
             action_space=getattr(env, "action_space", None),
-            lane=_lane,
+            lane=self._take_lane,
         )
+        self._lane: Lane | None = None
 
     @property
     def lane(self) -> Lane | None:
@@ -111,17 +112,11 @@ class Single:
         """Whatever goes on is left unfinished."""
         self._track.abort(reason, at)
 
-
-def _lane(track: Track, play: Play, observation: Any, faults: Faults, *, at: int) -> Lane:
-    options = track.options
-    return Lane(
-        track,
-        play,
-        observation,
-        faults,
-        at=at,
-        max_bytes=options.max_bytes,
-        session=track.session,
-        is_quick=track.is_quick,
-        has_actions=options.actions,
-    )
+    def _take_lane(self, track: Track, play: Play, observation: Any, faults: Faults, *, at: int) -> Lane:
+        """The lane of the last episode, if it can take this one as well, or else a new one."""
+        lane = self._lane
+        if lane is None or not lane.suits(track.session, observation, track.options):
+            lane = Lane(track, track.session, observation, track.options, is_quick=track.is_quick)
+            self._lane = lane
+        lane.begin(play, observation, faults, at=at)
+        return lane
