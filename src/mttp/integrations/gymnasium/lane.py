@@ -32,6 +32,7 @@ Failed = Callable[[str, Exception], None]
 """Called with what could not be recorded of a step, and why."""
 _Kind = tuple[Any, tuple[int, ...]]
 """An array's dtype and shape."""
+_NO_KIND = None, None  # no array's shape is that, while numpy takes the one for float64
 _ndarray = np.ndarray
 _AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
 """Observations and actions that need neither a copy nor a second look."""
@@ -96,8 +97,7 @@ class Lane:
         self._options = options
         self._kind = _kind(observation, options.max_bytes)
         self._form = _form(self._kind, options.max_bytes)
-        self._dtype: Any = self._kind[0] if is_quick and self._kind else None
-        self._shape = self._kind[1] if self._kind else ()
+        self._dtype, self._shape = self._kind if is_quick and self._kind else _NO_KIND
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
         self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
@@ -220,8 +220,8 @@ class Lane:
         if type(observation) in self._quick_scalars:
             found = transitions.scalars((observation,))
             return found is not None and self._owner.conclude(info, *found, at=at)
-        is_like = type(observation) is _ndarray and self._dtype is not None
-        if is_like and observation.dtype == self._dtype and observation.shape == self._shape:
+        is_array = type(observation) is _ndarray
+        if is_array and observation.dtype == self._dtype and observation.shape == self._shape:
             return self._owner.conclude(info, observation.tobytes(), at=at)
         return False
 
