@@ -32,7 +32,7 @@ Failed = Callable[[str, Exception], None]
 """Called with what could not be recorded of a step, and why."""
 _Kind = tuple[Any, tuple[int, ...]]
 """An array's dtype and shape."""
-_NO_KIND = None, None  # no array's shape is that, while numpy takes the one for float64
+_NO_KIND: tuple[Any, Any] = (None, None)  # no array's shape is that, while numpy takes the one for float64
 _ndarray = np.ndarray
 _AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
 """Observations and actions that need neither a copy nor a second look."""
