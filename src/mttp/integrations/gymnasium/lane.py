@@ -17,6 +17,7 @@ from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
 from mttp.integrations.gymnasium import infos
+from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.options import Options
 from mttp.recorder import OpenStep, Play, inert_step
 from mttp.recorder.block import Block, Row
@@ -32,7 +33,7 @@ Failed = Callable[[str, Exception], None]
 """Called with what could not be recorded of a step, and why."""
 _Kind = tuple[Any, tuple[int, ...]]
 """An array's dtype and shape."""
-_NO_KIND: tuple[Any, Any] = (None, None)  # no array's shape is that, while numpy takes the one for float64
+_NONE = (None, None)  # as a dtype that is float64, but no array has such a shape
 _ndarray = np.ndarray
 _AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
 """Observations and actions that need neither a copy nor a second look."""
@@ -40,6 +41,9 @@ _AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32
 
 class Owner(Protocol):
     """What a lane needs of the track that it is part of."""
+
+    over: bool
+    """Whether the episode has ended, and nothing was reset since."""
 
     def keep(self, observation: Any, faults: Faults) -> Any:
         """An observation as it is recorded, safe from later changes; None where none is to be."""
@@ -61,6 +65,9 @@ class Owner(Protocol):
     def conclude(self, info: Any, final: Any, *, at: int) -> bool:
         """End an episode that has no handle; False where it has one, or more is to be said."""
 
+    def resume(self, start: Mapping[str, Any]) -> Play | None:
+        """Start the next episode on the lane that took the last one; None where nothing records any more."""
+
     def fail(self, error: BaseException) -> None:
         """End the step that goes on, if there is one, and the episode in error."""
 
@@ -71,6 +78,8 @@ class Lane:
 
     A step has a handle only where somebody asks for one while the environment computes, and where it says
     what columns don't hold; then it is recorded as any other.
+
+    Between an episode of which nobody asked for a handle and the next one it rests.
     """
 
     _play: Play
@@ -82,9 +91,18 @@ class Lane:
     _shown: Any
     _at: int
     _faults: Faults
+    _clock: Clock
+    _failed: Failed
 
     def __init__(
-        self, owner: Owner, session: Session, observation: Any, options: Options, *, is_quick: bool
+        self,
+        owner: Owner,
+        source: Source,
+        session: Session,
+        observation: Any,
+        options: Options,
+        *,
+        is_quick: bool,
     ) -> None:
         """
         For episodes of that session whose first observation is like this one.
@@ -92,12 +110,14 @@ class Lane:
         `is_quick` says that observations need but a copy.
         """
         self._owner = owner
+        self._source = source
         self._session = session
         self._share = session.share
         self._options = options
         self._kind = _kind(observation, options.max_bytes)
         self._form = _form(self._kind, options.max_bytes)
-        self._dtype, self._shape = self._kind if is_quick and self._kind else _NO_KIND
+        usual: tuple[Any, Any] = self._kind if is_quick and self._kind else _NONE
+        self._dtype, self._shape = usual
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
         self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
@@ -105,29 +125,29 @@ class Lane:
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
         self._variable = _variable()
         self._base: Context | None = None
-        self._context = Context()
+        self._rest: Context | None = None
+        """The context that was current when it came to rest."""
+        self.start: dict[str, Any] | None = None
+        """What is known of the next episode, once its environment was reset."""
+        self._context = self._around = Context()
         self._step: OpenStep | None = None
         self._action: Any = None
         self._has_left = self._is_odd = self._is_alike = False
         self._offset = 0
 
-    def suits(self, session: Session, observation: Any, options: Options) -> bool:
-        """Whether it can take an episode of that session with this first observation, too."""
-        return (
-            options is self._options
-            and session.share is self._share
-            and _kind(observation, options.max_bytes) == self._kind
-        )
-
     def begin(self, play: Play, observation: Any, faults: Faults, *, at: int) -> None:
         """Take the steps of an episode that is shown this observation first, at that time."""
+        self._at, self.start = at, None
+        self._take_over(observation, faults)
+        self._gather(play)
+
+    def _gather(self, play: Play) -> None:
         self._play = play
-        self._block = play.gather(self._form, at)
+        self._block = play.gather(self._form, self._at)
         self._rows = self._block.rows
         self._claims = []
         self._unopened = UnopenedStep(partial(self._open, self._claims))
-        self._at, self._step, self._has_left = at, None, False
-        self._take_over(observation, faults)
+        self._step, self._has_left = None, False
 
     # What the environment is surrounded with.
 
@@ -136,23 +156,77 @@ class Lane:
         session = self._session
         return self._variable.get() is self._base and session._share is self._share and not session._closed
 
+    def rests(self) -> bool:
+        """Likewise since the last episode ended here."""
+        session = self._session
+        return self._variable.get() is self._rest and session._share is self._share and not session._closed
+
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""
         if self._claims:
             self._open(self._claims)
-        self._base, self._has_left = None, True
+        self._base, self._rest, self._has_left = None, None, True
+        self.start = None
 
     def enter(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
         """Go on in the context that is current, in which `marks` say who records."""
-        self._failed = failed
+        self._failed, self._clock = failed, since
         self._base = self._variable.get()
+        self._around = Context({**self._base, **marks})
+        self._place()
+
+    def _place(self) -> None:
+        """Have the episode and its steps found in the environment's context."""
         places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._play}
-        self._context = Context({**self._base, **marks, **places})
-        self._offset = since.offset
+        self._context = Context({**self._around, **places})
+        self._offset = self._clock.offset
+
+    def reset(
+        self, wrapped: Callable[..., _T], seed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _T:
+        """Around the environment's `reset`, while it rests."""
+        try:
+            self._clock.offset = clock.offset()
+            began = self._clock.now()
+            self._source.before(seed)
+            token = self._variable.set(self._around)
+        except Exception as error:
+            self._failed("resets", error)
+            return wrapped(*args, **kwargs)
+        try:
+            result = wrapped(*args, **kwargs)
+        finally:
+            self._variable.reset(token)
+        try:
+            self._was_reset(result, began)
+        except Exception as error:
+            self._failed("was_reset", error)
+        return result
+
+    def _was_reset(self, result: Any, began: int) -> None:
+        if self._has_left:  # within the call
+            return
+        observation, _ = result
+        self._at = self._clock.now()
+        self._show(observation)
+        self.start = {"start_time": began, **self._source.after()}
+        self._base, self._owner.over = self._rest, False
+
+    def _resume(self) -> None:
+        """The first step since then is about to be taken."""
+        start, self.start, self._rest = self.start, None, None
+        play = self._owner.resume(start or {})
+        if play is None:
+            self.leave()
+        else:
+            self._gather(play)
+            self._place()
 
     def step(self, wrapped: Callable[[Any], _T], action: Any) -> _T:
         """Around the environment's `step`."""
         try:
+            if self.start is not None:
+                self._resume()
             self._action = action if type(action) in self._quick_actions else self._kept(action)
             self._claims.append(None)
             token = self._variable.set(self._context)
@@ -205,31 +279,42 @@ class Lane:
         elif count >= self._most:
             self._play.write()
         self._at = at
-        kind = type(observation)
-        if kind is _ndarray and observation.dtype == self._dtype and observation.shape == self._shape:
-            self._shown = observation.tobytes()
-        elif kind in self._quick_scalars:
-            self._shown = observation
-        else:
-            self._look(observation)
+        self._show(observation)
 
     def _conclude(self, observation: Any, info: Any, at: int) -> bool:
         """End an episode that nobody asked for, and of which there is nothing unusual to say."""
         if not self._options.observations:
-            return self._owner.conclude(info, None, at=at)
-        if type(observation) in self._quick_scalars:
+            final = None
+        elif type(observation) in self._quick_scalars:
             found = transitions.scalars((observation,))
-            return found is not None and self._owner.conclude(info, *found, at=at)
-        is_array = type(observation) is _ndarray
-        if is_array and observation.dtype == self._dtype and observation.shape == self._shape:
-            return self._owner.conclude(info, observation.tobytes(), at=at)
-        return False
+            if found is None:
+                return False
+            (final,) = found
+        elif self._is_usual(observation):
+            final = observation.tobytes()
+        else:
+            return False
+        if not self._owner.conclude(info, final, at=at):
+            return False
+        self._rest, self._base = self._base, None
+        return True
 
     # Observations and actions.
 
-    def _look(self, observation: Any) -> None:
-        faults: Faults = []
-        self._take_over(self._owner.keep(observation, faults), faults)
+    def _is_usual(self, observation: Any) -> bool:
+        """Whether it is an array of which the elements say it all."""
+        is_array = type(observation) is _ndarray
+        return is_array and observation.dtype == self._dtype and observation.shape == self._shape
+
+    def _show(self, observation: Any) -> None:
+        """Begin the next step with an observation."""
+        if self._is_usual(observation):
+            self._shown, self._is_alike = observation.tobytes(), True
+        elif type(observation) in self._quick_scalars:
+            self._shown, self._is_alike = observation, True
+        else:
+            faults: Faults = []
+            self._take_over(self._owner.keep(observation, faults), faults)
 
     def _take_over(self, kept: Any, faults: Faults) -> None:
         """Begin the next step with an observation that nobody changes any more."""

@@ -37,9 +37,8 @@ class Single:
             partial(facts.of_env, env),
             observation_space=getattr(env, "observation_space", None),
             action_space=getattr(env, "action_space", None),
-            lane=self._take_lane,
+            lane=partial(_lane, self._source),
         )
-        self._lane: Lane | None = None
 
     @property
     def lane(self) -> Lane | None:
@@ -112,11 +111,8 @@ class Single:
         """Whatever goes on is left unfinished."""
         self._track.abort(reason, at)
 
-    def _take_lane(self, track: Track, play: Play, observation: Any, faults: Faults, *, at: int) -> Lane:
-        """The lane of the last episode, if it can take this one as well, or else a new one."""
-        lane = self._lane
-        if lane is None or not lane.suits(track.session, observation, track.options):
-            lane = Lane(track, track.session, observation, track.options, is_quick=track.is_quick)
-            self._lane = lane
-        lane.begin(play, observation, faults, at=at)
-        return lane
+
+def _lane(source: Source, track: Track, play: Play, observation: Any, faults: Faults, *, at: int) -> Lane:
+    lane = Lane(track, source, track.session, observation, track.options, is_quick=track.is_quick)
+    lane.begin(play, observation, faults, at=at)
+    return lane

@@ -83,6 +83,8 @@ class Track:
         self._step: OpenStep | None = None
         self.lane: Any = None
         """What takes the steps of an episode that is packed."""
+        self._resting: Any = None
+        """What took the last such episode's, and may take the next one's."""
         self.over = False
         """Whether the episode has ended, and nothing was reset since."""
         self.use(options)
@@ -90,6 +92,7 @@ class Track:
     def use(self, options: Options) -> None:
         """Take other options from here on."""
         self._options, self._setting = options, None
+        self._take_back()
         if self.lane is not None:
             self._shown = _Shown(self.lane.shown, [], self.lane.at)
             self._leave_lane()
@@ -143,6 +146,7 @@ class Track:
 
     def act(self, action: Any) -> None:
         """A step is about to be taken: by the lane, where there is one then."""
+        self._take_back()
         self._step = None
         if self._start is not None:
             self._open = self._opened(self._start)
@@ -272,8 +276,24 @@ class Track:
         if opened is None or self.closing or not opened.play.conclude(infos.outcome(info), final, at):
             return False
         self.over = True
-        self.forget()
+        self._resting, self.lane = self.lane, None
+        self._open = None
         return True
+
+    def resume(self, start: Mapping[str, Any]) -> Play | None:
+        """Start the next episode on the lane that took the last one; None where nothing records any more."""
+        self._open = self._opened(start)
+        self.lane, self._resting = self._resting, None
+        return None if self._open is None else self._open.play
+
+    def _take_back(self) -> None:
+        """Go on without the lane that rests: something has changed since the reset."""
+        lane, self._resting = self._resting, None
+        if lane is None:
+            return
+        if lane.start is not None:
+            self._start, self._shown = lane.start, _Shown(lane.shown, [], lane.at)
+        lane.leave()
 
     def fail(self, error: BaseException) -> None:
         """The step raised: it and its episode end in error."""
@@ -301,7 +321,7 @@ class Track:
         self._start = self._shown = self._open = self._step = None
 
     def _leave_lane(self) -> None:
-        lane, self.lane = self.lane, None
+        lane, self.lane, self._resting = self.lane or self._resting, None, None
         if lane is not None:
             lane.leave()
 
