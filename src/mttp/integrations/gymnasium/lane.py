@@ -157,14 +157,16 @@ class Lane:
         return self._variable.get() is self._base and session._share is self._share and not session._closed
 
     def rests(self) -> bool:
-        """Likewise since the last episode ended here."""
+        """Likewise since the last episode ended here, with nobody looking on."""
         session = self._session
-        return self._variable.get() is self._rest and session._share is self._share and not session._closed
+        share = session._share
+        is_here = self._variable.get() is self._rest and share is self._share and not session._closed
+        return is_here and share.origin.observers is None
 
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""
-        if self._claims:
-            self._open(self._claims)
+        step = self._open(self._claims)
+        self._unopened.open = lambda: step  # and not this lane, which has it: both would wait for the collector
         self._base, self._rest, self._has_left = None, None, True
         self.start = None
 
@@ -207,7 +209,7 @@ class Lane:
         if self._has_left:  # within the call
             return
         observation, _ = result
-        self._at = self._clock.now()
+        self._at, self._is_odd, self._faults = self._clock.now(), False, []
         self._show(observation)
         self.start = {"start_time": began, **self._source.after()}
         self._base, self._owner.over = self._rest, False
