@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextvars
+import gc
+import itertools
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 import mttp
 from mttp import configuration
-from mttp.testing import assert_same
+from mttp.testing import OtlpReceiver, assert_same
 
 gymnasium = pytest.importorskip("gymnasium")
 spaces = gymnasium.spaces
@@ -163,3 +171,338 @@ def test_an_episode_is_the_same_without_a_handle(name: str, options: dict[str, A
         assert len(expected) == len(found)
         for one, other in zip(expected, found, strict=True):
             assert_same(one, other, ignore=OTHERWISE)
+
+
+# Somebody asks in the middle.
+
+
+class Doing(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Does something in each step, once the environment has computed; it is told the step's number of all."""
+
+    def __init__(self, env: Any, do: Callable[[int], Any]) -> None:
+        super().__init__(env)
+        self._do, self._count = do, 0
+
+    def step(self, action: Any) -> Any:
+        """Step, and do it."""
+        result = self.env.step(action)
+        self._count += 1
+        self._do(self._count)
+        return result
+
+
+def play(env: Any, episodes: int = 1) -> int:
+    """Play episodes to their ends; how many steps they took."""
+    count = 0
+    for _ in range(episodes):
+        env.reset()
+        over = False
+        while not over:
+            _, _, *ends, _ = env.step(1)
+            over, count = any(ends), count + 1
+    return count
+
+
+@pytest.fixture
+def session() -> Iterator[mttp.Session]:
+    """A session whose steps are packed."""
+    with mttp.configure("memory://", run_id="run", steps="packed") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_somebody_may_ask_in_any_step(session: mttp.Session, number: int) -> None:
+    """
+    In the first as in the last one; what is said then is there.
+    """
+
+    def say(count: int) -> None:
+        if count % 3 == number % 3:
+            mttp.current_step().metric("step", count)
+            mttp.current_episode().metric("episode", count)
+
+    assert 6 == play(mttp.wrap(Doing(Scripted(), say)), 2)
+
+    found = mttp.read(session).episodes
+    assert [{"episode": float(number)}, {"episode": float(number + 3)}] == [each.metrics for each in found]
+    said = [[step.metrics for step in each.steps] for each in found]
+    assert [{"step": float(number)}, {"step": float(number + 3)}] == [each[number - 1] for each in said]
+    assert [3, 3] == [len(each) for each in said]
+
+
+def test_who_asks_once_an_episode_is_over_gets_nothing_of_the_next(session: mttp.Session) -> None:
+    """
+    A thread may outlive the episode that it began in.
+    """
+    contexts: list[contextvars.Context] = []
+    got: list[bool] = []
+
+    def ask(count: int) -> None:
+        contexts.append(contextvars.copy_context())
+        for context in contexts[:3] if count == 5 else ():
+            got.append(context.run(lambda: bool(mttp.current_episode()) or bool(mttp.current_step())))
+
+    play(mttp.wrap(Doing(Scripted(), ask)), 2)
+
+    assert [False, False, False] == got
+    assert [2, 2] == [episode.span_count for episode in mttp.read(session).episodes]
+
+
+def test_who_asks_in_an_earlier_step_s_context_gets_the_episode(session: mttp.Session) -> None:
+    """
+    As long as that goes on, its handle is the same from everywhere.
+    """
+    contexts: list[contextvars.Context] = []
+    handles: list[Any] = []
+
+    def ask(count: int) -> None:
+        contexts.append(contextvars.copy_context())
+        if count == 3:
+            handles.extend(context.run(mttp.current_episode) for context in contexts)
+
+    play(mttp.wrap(Doing(Scripted(), ask)))
+
+    assert [True] * 3 == [handle is handles[0] and bool(handle) for handle in handles]
+    assert [3] == [len(episode.steps) for episode in mttp.read(session).episodes]
+
+
+def test_an_episode_within_a_step_leaves_the_step_s_own_current(session: mttp.Session) -> None:
+    """
+    Whether it ends with its block, or in it.
+    """
+    current: list[str] = []
+
+    def score(_: int) -> None:
+        with mttp.episode(env="inner") as inner:
+            inner.end()
+            current.append(mttp.current_episode().env)
+        current.append(mttp.current_episode().env)
+
+    play(mttp.wrap(Doing(Scripted(), score)))
+
+    assert ["Scripted"] * 6 == current
+    envs = [episode.env for episode in mttp.read(session).episodes]
+    assert (1, 3) == (envs.count("Scripted"), envs.count("inner"))
+
+
+@pytest.mark.parametrize("address", ["memory://", "file://flushed.jsonl"])
+def test_flushing_all_the_time_loses_nothing(address: str) -> None:
+    """
+    However short episodes are, each is there once, with all its steps.
+    """
+    over = threading.Event()
+    with mttp.configure(address, steps="packed") as session:
+
+        def flush() -> None:
+            while not over.is_set():
+                session.flush()
+
+        thread = threading.Thread(target=flush)
+        thread.start()
+        count = play(mttp.wrap(Scripted()), 300)
+        over.set()
+        thread.join()
+
+    found = mttp.read(session if session.location is None else session.location)
+    assert (300, 900, count) == (session.stats.episodes, session.stats.steps, 900)
+    assert ({}, {}, []) == (session.stats.faults, session.stats.lost, found.problems)
+    assert {(3, "completed", 3.0)} == {
+        (len(each.steps), each.status, each.return_) for each in found.episodes
+    }
+    assert [*range(300)] == sorted(each.index for each in found.episodes if each.index is not None)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
+def test_a_signal_s_handler_may_ask_and_flush() -> None:
+    """
+    At any time, also while somebody asks or an episode ends.
+    """
+
+    def handler(*_: object) -> None:
+        mttp.current_step().metric("asked", 1)
+        mttp.current_episode().metric("asked", 1)
+        session.flush()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    with mttp.configure("memory://", steps="packed") as session:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        try:
+            play(mttp.wrap(Doing(Scripted(), lambda _: mttp.current_episode())), 150)
+            play(mttp.wrap(Scripted()), 150)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    found = mttp.read(session).episodes
+    assert [*range(300)] == sorted(each.index for each in found if each.index is not None)
+    assert {(3, "completed")} == {(len(each.steps), each.status) for each in found}
+
+
+@pytest.mark.parametrize(("at", "steps"), [(1, 0), (2, 1), (3, 2)])
+def test_a_session_may_be_closed_in_the_middle_of_a_step(session: mttp.Session, at: int, steps: int) -> None:
+    """
+    What came before that step is there; the environment works on.
+    """
+    env = mttp.wrap(Doing(Scripted(), lambda count: session.close() if count == at else None))
+    play(env, 2)
+
+    (found,) = mttp.read(session).episodes
+    assert ("unfinished", steps) == (found.status, len(found.steps))
+    assert {"episode_never_ended": 1} == session.stats.faults
+
+
+def test_options_may_change_in_the_middle(session: mttp.Session) -> None:
+    """
+    What gathered before is kept as it was.
+    """
+    env = Scripted()
+    mttp.instrument(env)
+    env.reset()
+    env.step(1)
+    mttp.instrument(env, observations=False)
+    env.step(1)
+    env.step(1)
+
+    (found,) = mttp.read(session).episodes
+    assert [[0, 0], [1, 1], None] == [
+        None if step.observation is None else step.observation.tolist() for step in found.steps
+    ]
+
+
+def test_processors_that_come_later_see_each_step_of_later_episodes(session: mttp.Session) -> None:
+    """
+    Also of an environment that nobody asked for an episode of so far.
+    """
+    names: list[str] = []
+
+    class Seeing(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            names.append(span.name)
+
+    env = mttp.wrap(Scripted())
+    play(env)
+    session.observe(Seeing())
+    play(env)
+
+    assert ["step", "step", "step", "episode Scripted"] == names
+
+
+def test_what_was_wrong_with_a_reset_is_not_said_of_the_next(session: mttp.Session) -> None:
+    """
+    An environment may be reset twice.
+    """
+    shown: list[Any] = [np.zeros(2, np.float32)] * 4 + [object(), *[np.zeros(2, np.float32)] * 4]
+    env = mttp.wrap(Scripted(lambda _: shown.pop(0)))
+    play(env)
+    env.reset()
+    play(env)
+
+    assert {} == session.stats.faults
+    assert [(), ()] == [episode.steps[0].faults for episode in mttp.read(session).episodes]
+
+
+def test_a_collector_gets_them_as_any_other() -> None:
+    """
+    As two spans each, and without content, which it is not to have.
+    """
+    with OtlpReceiver() as receiver, mttp.configure(receiver.http_address, steps="packed") as session:
+        play(mttp.wrap(Scripted()), 20)
+        session.flush()
+        found = mttp.read(receiver).episodes
+
+    assert {(3, "completed", 3.0, 2)} == {
+        (len(each.steps), each.status, each.return_, each.span_count) for each in found
+    }
+    assert 20 == len(found)
+    assert {("mttp.episode.final_observation.value: content is off",)} == {each.omissions for each in found}
+
+
+def test_a_file_that_may_not_have_content_has_none_of_theirs(tmp_path: Path) -> None:
+    """
+    While another transport of the session has all of it.
+    """
+    withheld = mttp.Route(f"file://{tmp_path}/without.jsonl", content=False)
+    with mttp.configure([withheld, f"file://{tmp_path}/with.jsonl"], steps="packed"):
+        play(mttp.wrap(Scripted()), 20)
+
+    without, whole = (mttp.read(tmp_path / f"{name}.jsonl").episodes for name in ("without", "with"))
+    assert {None} == {step.observation for each in without for step in each.steps}
+    assert {None} == {each.final_observation for each in without}
+    assert [[0, 0], [1, 1], [2, 2]] == [step.observation.tolist() for step in whole[0].steps]
+    assert [20, 20] == [len(without), len(whole)]
+
+
+def test_sampling_takes_them_whole() -> None:
+    """
+    A rule looks at what they say.
+    """
+    outcomes = itertools.cycle([True, False])
+    env = Scripted(tells=lambda number: {"success": next(outcomes)} if number == Scripted.length else {})
+    sampling = mttp.Sampling(0.0, keep="failure")
+    with OtlpReceiver() as receiver:
+        with mttp.configure(receiver.http_address, steps="packed", sampling=sampling) as session:
+            play(mttp.wrap(env), 20)
+        found = mttp.read(receiver).episodes
+
+    assert [("failure", 3)] * 10 == [(each.outcome, len(each.steps)) for each in found]
+    assert 20 == session.stats.sampled_out
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Python, from 3.12 on: it is what is tested
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_a_fork_in_the_middle_leaves_the_episode_to_the_parent(at: int, tmp_path: Path) -> None:
+    """
+    After any step of the first episode, or the first of the second; the child records its own later ones.
+    """
+    with mttp.configure(f"file://{tmp_path}/forked.jsonl", steps="packed") as session:
+        env = mttp.wrap(Scripted())
+        for count in range(1, 7):
+            if count % 3 == 1:
+                env.reset()
+            env.step(1)
+            if count == at and not (child := os.fork()):
+                try:
+                    play(env)
+                    session.close()
+                finally:
+                    os._exit(0)
+        os.waitpid(child, 0)
+
+    assert (2, 6) == (session.stats.episodes, session.stats.steps)
+    found = mttp.read(tmp_path).episodes
+    assert [("completed", 3)] * 3 == [(each.status, len(each.steps)) for each in found]
+
+
+def test_nothing_of_an_episode_waits_for_the_garbage_collector(tmp_path: Path) -> None:
+    """
+    Whether or not somebody has asked for it.
+    """
+
+    class Paid(float):
+        """A reward that can be referred to weakly."""
+
+    known: list[weakref.ref[Any]] = []
+
+    def keep(thing: Any) -> Any:
+        known.append(weakref.ref(thing))
+        return thing
+
+    def pays(_: int) -> Any:
+        return keep(Paid(1.0))
+
+    with mttp.configure(f"file://{tmp_path}/a.jsonl", steps="packed") as session:
+        gc.disable()
+        try:
+            quiet, asking = Scripted(pays=pays), Scripted(pays=pays)
+            envs = [mttp.wrap(quiet), mttp.wrap(Doing(asking, lambda _: keep(mttp.current_episode())))]
+            for env in envs:
+                play(env, 4)
+            session.flush()
+            left = [place for place, one in enumerate(known) if one() is not None]
+        finally:
+            gc.enable()
+
+    of_the_last = {*range(9, 12), *range(30, 36)}
+    assert 36 == len(known)
+    assert of_the_last >= {*left}, "an environment may hold what its last episode had"
