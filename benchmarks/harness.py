@@ -3,8 +3,8 @@ How benchmarks measure: cases by turns, each time in a fresh process, and the go
 
 A benchmark is a script that hands its questions to `main`, which calls the script again for each measurement.
 All cases of a question must have the same output, but for those that say that theirs is another by nature.
-The reference is measured again under the name of `control`: how far apart the two are says how far to trust
-the rest.
+One case, most often the reference, is measured again under the name of `control`: how far apart the two are
+says how far to trust the rest.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _answered(
     """The figures of each case round by round, and why some were left out."""
     skipped = {case: reason for case, one in question.cases.items() if (reason := _absent(one, options))}
     present = [case for case in question.cases if case not in skipped]
-    reference = next(iter(question.cases))
-    is_controlled = reference in present and question.control and not question.once
+    twice = _twice(question)
+    is_controlled = twice in present and question.control and not question.once
     turns = [*present, *([CONTROL] if is_controlled else [])]
     rounds: Figures = {turn: [] for turn in turns}
     with tempfile.TemporaryDirectory(prefix="mttp-bench-") as place:
@@ -152,7 +152,7 @@ def _answered(
             _process(path, ["--before", name, *(["--quick"] if options.quick else [])], Path(place), None)
         for number in range(1 if question.once else options.rounds):
             for turn in turns if number % 2 == 0 else reversed(turns):
-                case = reference if turn == CONTROL else turn
+                case = twice if turn == CONTROL else turn
                 rounds[turn].append(_fresh(path, name, case, question.cases[case], place, options.seconds))
                 _agree(question, rounds)
     return rounds, skipped
@@ -239,12 +239,17 @@ def _spread(values: Sequence[float]) -> float:
     return (max(values) - min(values)) / abs(middle) if middle else 0.0
 
 
+def _twice(question: Question) -> str:
+    """The case that the control measures again."""
+    return question.twice or next(iter(question.cases))
+
+
 def _apart(question: Question, rounds: Figures) -> float:
-    """How far the control is from its reference, as a part of it."""
+    """How far the control is from the case that it measures again, as a part of it."""
     if CONTROL not in rounds:
         return 0.0
     name, get = next(iter(question.figures)), by(median, rounds)
-    reference = get(next(iter(rounds)), name)
+    reference = get(_twice(question), name)
     return abs(get(CONTROL, name) / reference - 1) if reference else 0.0
 
 
@@ -264,7 +269,7 @@ def _table(question: Question, rounds: Figures, skipped: Mapping[str, str]) -> s
         lines.append(f"{case:28} {middle:12.5g} {min(values):10.5g} {_spread(values):7.0%} {ratio}{more}")
     lines += [f"{case:28} skipped: {reason}" for case, reason in skipped.items()]
     if (apart := _apart(question, rounds)) > BASELINES_AGREE:
-        lines.append(f"the control is {apart:.0%} from its reference: the machine was too busy")
+        lines.append(f"the control is {apart:.0%} from {_twice(question)}: the machine was too busy")
     return "\n".join(lines)
 
 

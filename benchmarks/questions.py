@@ -97,7 +97,9 @@ class Question:
     It is told whether the run is a quick one.
     """
     control: bool = True
-    """Whether the reference is measured twice; not where a case of its own shows the noise."""
+    """Whether a case is measured twice; not where one of its own shows the noise."""
+    twice: str | None = None
+    """That case, where it isn't the reference, which may take long."""
     once: bool = False
     """Whether one round is enough, since nothing is timed; then there is no control."""
 

@@ -242,6 +242,7 @@ QUESTIONS = {
             )
         ],
         before=_native,
+        twice="mttp",
     ),
     "columns": Question(
         "all columns from 200 MB",
@@ -261,6 +262,7 @@ QUESTIONS = {
             )
         ],
         before=_native,
+        twice="mttp",
     ),
     "memory": Question(
         "the memory of a summary",

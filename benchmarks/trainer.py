@@ -8,11 +8,12 @@ of a reward, 256 token ids and 256 log probabilities, all numpy arrays, and thei
 file, where arrays are packed, and to an OTLP receiver in another process, both at default settings; the
 SDK's official exporter goes to the same, with a queue that loses nothing.
 
-A window is 0.9 seconds of iterations (0.45 in a quick run). Bare, recording and bare windows follow each
-other, and everything is flushed before the second bare one; if the bare ones are more than 5 % apart it is
-all done again, up to twice in all, and the best of these counts. `slower_pct` is how much longer the
-recording window took, `stall_ms` its longest iteration above the median bare one, `calls_pct` what the
-recording calls themselves took, `delivered_pct` what arrived of 5,000 spans for each second of the window.
+A window is 0.6 seconds of iterations (0.3 in a quick run). After three in which it records, so that whatever
+helps it has started, bare, recording and bare windows follow each other, and everything is flushed before the
+second bare one; if the bare ones are more than 5 % apart it is all done again, up to twice in all, and the
+best of these counts. `slower_pct` is how much longer the recording window took, `stall_ms` its longest
+iteration above the median bare one, `calls_pct` what the recording calls themselves took, `delivered_pct`
+what arrived of 5,000 spans for each second of the window.
 `null control` does all this and records nothing, which is what the machine's noise looks like.
 `thread alone` is ours to a file without the process that helps with encoding.
 """
@@ -114,8 +115,8 @@ def slowed(make: Callable[[], Recording]) -> Measure:
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
         recording, work = make(), _work()
-        length = 3 * seconds
-        _loop(work, length / 5, recording.span)
+        length = 2 * seconds
+        _loop(work, 3 * length, recording.span)
         recording.flush()
         tried = [_attempt(recording, work, length)]
         while tried[-1]["apart_pct"] > AGREE_PCT and len(tried) < ATTEMPTS:
