@@ -76,12 +76,12 @@ def played(options: dict[str, Any] | None, *, balances: bool = False, most: int 
         caller += time.thread_time()
         if flush is not None:
             assert flush()
-        wall, total = wall + time.perf_counter(), total + cpu_seconds()
+        wall, total, peak = wall + time.perf_counter(), total + cpu_seconds(), peak_mb()
         if flush is not None:
             _check(path, returns)
         each = 1e6 / steps
         figures = {"wall_us": wall * each, "caller_us": caller * each, "total_us": total * each}
-        return repr(_first(returns, shared)).encode(), {**figures, "peak_mb": peak_mb()}
+        return repr(_first(returns, shared)).encode(), {**figures, "peak_mb": peak}
 
     return measure
 
