@@ -299,6 +299,7 @@ class Lane:
         if not self._owner.conclude(info, final, at=at):
             return False
         self._rest, self._base = self._base, None
+        self._rows = self._block.rows = []  # whoever writes them has them
         return True
 
     # Observations and actions.
