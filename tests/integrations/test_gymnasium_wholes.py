@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextvars
+import copy
 import gc
 import itertools
 import os
+import pickle
 import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -506,3 +509,120 @@ def test_nothing_of_an_episode_waits_for_the_garbage_collector(tmp_path: Path) -
     of_the_last_handle = {*range(30, 36)}
     assert 36 == len(known)
     assert of_the_last_handle >= {*left}, "an environment may hold its last episode's"
+
+
+# Environments within environments, copies, and several who record.
+
+
+class Outer(Scripted):
+    """Plays an episode of another environment in each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inner = mttp.wrap(Scripted(int, DISCRETE))
+
+    def step(self, action: Any) -> Any:
+        """Go on."""
+        play(self._inner)
+        return super().step(action)
+
+
+def resets_itself() -> None:
+    """The call after an episode's end is a reset."""
+    env = mttp.wrap(gymnasium.wrappers.Autoreset(Scripted()))
+    env.reset(seed=1)
+    for _ in range(9):
+        env.step(1)
+
+
+def is_copied() -> None:
+    """In the middle of an episode, and between two."""
+    env = mttp.wrap(gymnasium.make("CartPole-v1"))
+    for count in (1, 40):
+        env.reset(seed=1)
+        for _ in range(count):
+            if any(env.step(1)[2:4]):
+                break
+        for other in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+            other.step(0) if count == 1 else None
+            other.reset(seed=2)
+            other.step(0)
+            other.close()
+    env.close()
+
+
+def is_recorded_twice() -> None:
+    """By a wrapper, and in place."""
+    base = Scripted()
+    env = mttp.wrap(base)
+    with mttp.instrument(base):
+        play(env, 2)
+        env.reset()
+        env.step(1)
+    play(env)
+
+
+def moves_between_threads() -> None:
+    """From step to step."""
+    env = mttp.wrap(Scripted())
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            env.reset()
+            env.step(1)
+            pool.submit(env.step, 1).result()
+            env.step(1)
+            pool.submit(env.reset).result()
+            pool.submit(play_on, env).result()
+
+
+def play_on(env: Any) -> None:
+    """Take the steps of an episode whose reset was made."""
+    for _ in range(Scripted.length):
+        env.step(1)
+
+
+def returns_what_is_no_step() -> None:
+    """Of the wrong length, or with ends that are neither true nor false."""
+
+    class Wrong(gymnasium.Wrapper):  # type: ignore[type-arg]
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = self.env.step(action)
+            return observation, reward, *(action or rest)
+
+    env = mttp.wrap(Wrong(Scripted()))
+    for wrong in ([False, False], [np.zeros(2, bool), False, {}], [1, None, None]):
+        env.reset()
+        env.step(None)
+        env.step(wrong)
+        env.step(None)
+    play(mttp.wrap(Scripted()))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: play(mttp.wrap(Outer()), 2),
+        resets_itself,
+        is_copied,
+        is_recorded_twice,
+        moves_between_threads,
+        returns_what_is_no_step,
+    ],
+)
+def test_packed_steps_are_those_of_spans_however_an_environment_is_used(use: Callable[[], Any]) -> None:
+    """
+    Each is recorded once, by whoever is outermost.
+    """
+    found = []
+    for steps in ("spans", "packed"):
+        with mttp.configure("memory://", run_id="run", steps=steps) as session:
+            use()
+        counted = session.stats.episodes, session.stats.steps, session.stats.faults
+        found.append((list(mttp.read(session).episodes), counted))
+        configuration.forget()
+
+    (apart, expected), (packed, actual) = found
+    assert expected == actual
+    assert len(apart) == len(packed) > 0
+    for one, other in zip(apart, packed, strict=True):
+        assert_same(one, other, ignore=["trace_id", "id", "span_count"])
