@@ -22,6 +22,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 import mttp
 from mttp import configuration
+from mttp.codec.blocks import MAX_STEPS
+from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver, assert_same
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -352,6 +354,24 @@ def test_a_session_may_be_closed_in_the_middle_of_a_step(session: mttp.Session, 
     (found,) = mttp.read(session).episodes
     assert ("unfinished", steps) == (found.status, len(found.steps))
     assert {"episode_never_ended": 1} == session.stats.faults
+
+
+@pytest.mark.parametrize("length", [999, 1000, 1001, 2000, 2001])
+@pytest.mark.parametrize("asks", [False, True])
+def test_no_span_holds_more_steps_than_one_may(
+    session: mttp.Session, monkeypatch: pytest.MonkeyPatch, length: int, asks: bool
+) -> None:
+    """
+    Also where an episode ends with the step after that many.
+    """
+    monkeypatch.setattr(Scripted, "length", length)
+    play(mttp.wrap(Asking(Scripted()) if asks else Scripted()))
+
+    counts = [span.attributes[a.STEPS_COUNT] for span in session.records() if span.name == "steps"]
+    assert length == sum(counts)
+    assert max(counts) <= MAX_STEPS
+    (found,) = mttp.read(session).episodes
+    assert (length, "completed", float(length)) == (len(found.steps), found.status, found.return_)
 
 
 def test_options_may_change_in_the_middle(session: mttp.Session) -> None:
