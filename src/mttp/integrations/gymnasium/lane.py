@@ -11,8 +11,7 @@ import numpy as np
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
-from mttp import clock
-from mttp.clock import Clock
+from mttp.clock import Clock, monotonic, offset
 from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
@@ -187,8 +186,9 @@ class Lane:
         self, wrapped: Callable[..., _T], seed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _T:
         """Around the environment's `reset`, while it rests."""
+        self._base, self.start = None, None
         try:
-            self._clock.offset = clock.offset()
+            self._clock.offset = offset()
             began = self._clock.now()
             self._source.before(seed)
             token = self._variable.set(self._around)
@@ -209,7 +209,8 @@ class Lane:
         if self._has_left:  # within the call
             return
         observation, _ = result
-        self._at, self._is_odd, self._faults = self._clock.now(), False, []
+        self._at = self._clock.now()
+        self._faults, self._is_odd = [], False
         self._show(observation)
         self.start = {"start_time": began, **self._source.after()}
         self._base, self._owner.over = self._rest, False
@@ -225,18 +226,23 @@ class Lane:
             self._place()
 
     def step(self, wrapped: Callable[[Any], _T], action: Any) -> _T:
-        """Around the environment's `step`."""
+        """
+        Around the environment's `step`.
+
+        What nearly every step gives is taken in one go: between an environment's calls each of ours is cold.
+        """
         try:
             if self.start is not None:
                 self._resume()
             self._action = action if type(action) in self._quick_actions else self._kept(action)
-            self._claims.append(None)
+            claims = self._claims
+            claims.append(None)
             token = self._variable.set(self._context)
         except Exception as error:
             self._failed("acts", error)
             return wrapped(action)
         try:
-            result = wrapped(action)
+            result: Any = wrapped(action)
         except BaseException as error:
             try:
                 self._fail(error)
@@ -246,24 +252,40 @@ class Lane:
         finally:
             self._variable.reset(token)
         try:
-            self._take(result)
-        except Exception as error:
-            self._failed("reacts", error)
-        return result
-
-    def _take(self, result: Any) -> None:
-        """The step was taken, and this came of it."""
-        if self._has_left:
-            return
-        observation, reward, terminated, truncated, info = result
-        at = self._offset + clock.monotonic()
-        terminated = terminated is not False and bool(terminated)
-        truncated = truncated is not False and bool(truncated)
-        try:
-            self._claims.pop()
-            is_odd = self._is_odd or (info and infos.is_told(info))
+            claims.pop()
+            is_odd = self._is_odd
         except IndexError:  # somebody asked for a handle
             is_odd = True
+        try:
+            observation, reward, terminated, truncated, info = result
+            rows = self._rows
+            if (
+                terminated is False
+                and truncated is False
+                and not (is_odd or info)
+                and type(observation) is _ndarray
+                and observation.dtype is self._dtype
+                and observation.shape == self._shape
+                and type(reward) in _AT_ONCE
+                and 0 < len(rows) < self._most
+            ):
+                self._at = at = self._offset + monotonic()
+                rows.append((self._shown, self._action, reward, False, False, at))
+                self._shown = observation.tobytes()
+            else:
+                self._take(observation, reward, bool(terminated), bool(truncated), info, is_odd=is_odd)
+        except Exception as error:
+            self._failed("reacts", error)
+        return result  # type: ignore[no-any-return]  # what was wrapped gives it
+
+    def _take(
+        self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: Any, *, is_odd: bool
+    ) -> None:
+        """The step was taken, and this came of it, which may be anything."""
+        if self._has_left:
+            return
+        at = self._offset + monotonic()
+        is_odd = is_odd or bool(info and infos.is_told(info))
         if is_odd:
             self._owner.pay(self._entered(), reward, terminated, truncated, info, at=at)
             self._step, self._block.start_time = None, at
@@ -292,7 +314,7 @@ class Lane:
             if found is None:
                 return False
             (final,) = found
-        elif self._is_usual(observation):
+        elif _kind(observation, self._options.max_bytes) == (self._dtype, self._shape):
             final = observation.tobytes()
         else:
             return False
@@ -304,16 +326,12 @@ class Lane:
 
     # Observations and actions.
 
-    def _is_usual(self, observation: Any) -> bool:
-        """Whether it is an array of which the elements say it all."""
-        is_array = type(observation) is _ndarray
-        return is_array and observation.dtype == self._dtype and observation.shape == self._shape
-
     def _show(self, observation: Any) -> None:
         """Begin the next step with an observation."""
-        if self._is_usual(observation):
+        kind = type(observation)
+        if kind is _ndarray and observation.dtype == self._dtype and observation.shape == self._shape:
             self._shown, self._is_alike = observation.tobytes(), True
-        elif type(observation) in self._quick_scalars:
+        elif kind in self._quick_scalars:
             self._shown, self._is_alike = observation, True
         else:
             faults: Faults = []
