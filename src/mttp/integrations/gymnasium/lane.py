@@ -252,12 +252,14 @@ class Lane:
         finally:
             self._variable.reset(token)
         try:
-            claims.pop()
-            is_odd = self._is_odd
-        except IndexError:  # somebody asked for a handle
-            is_odd = True
-        try:
             observation, reward, terminated, truncated, info = result
+            if terminated is not False or truncated is not False:
+                terminated, truncated = bool(terminated), bool(truncated)
+            try:
+                claims.pop()
+                is_odd = self._is_odd
+            except IndexError:  # somebody asked for a handle
+                is_odd = True
             rows = self._rows
             if (
                 terminated is False
@@ -267,13 +269,13 @@ class Lane:
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
                 and type(reward) in _AT_ONCE
-                and 0 < len(rows) < self._most
+                and 0 < len(rows) < self._most - 1
             ):
                 self._at = at = self._offset + monotonic()
                 rows.append((self._shown, self._action, reward, False, False, at))
                 self._shown = observation.tobytes()
             else:
-                self._take(observation, reward, bool(terminated), bool(truncated), info, is_odd=is_odd)
+                self._take(observation, reward, terminated, truncated, info, is_odd=is_odd)
         except Exception as error:
             self._failed("reacts", error)
         return result  # type: ignore[no-any-return]  # what was wrapped gives it
@@ -354,6 +356,11 @@ class Lane:
     def at(self) -> int:
         """When it was there."""
         return self._at
+
+    @property
+    def faults(self) -> Faults:
+        """What is wrong with the observation that the next step begins with."""
+        return self._faults
 
     @property
     def shown(self) -> Any:

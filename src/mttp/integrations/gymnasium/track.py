@@ -294,7 +294,7 @@ class Track:
         if lane is None:
             return
         if lane.start is not None:
-            self._start, self._shown = lane.start, _Shown(lane.shown, [], lane.at)
+            self._start, self._shown = lane.start, _Shown(lane.shown, lane.faults, lane.at)
         lane.leave()
 
     def fail(self, error: BaseException) -> None:
