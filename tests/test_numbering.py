@@ -7,7 +7,7 @@ import threading
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
-from mttp.numbering import given, numbers
+from mttp.numbering import given, numbers, take
 
 
 @examples(st.integers(0, 1 << 62), st.integers(0, 50))
@@ -37,3 +37,28 @@ def test_threads_get_different_numbers() -> None:
         thread.join()
 
     assert list(range(16_000)) == sorted(number for kept in found for number in kept)
+
+
+@examples(st.integers(0, 50), st.integers(0, 50))
+def test_many_are_taken_at_once(first: int, count: int) -> None:
+    """
+    The next one follows them.
+    """
+    supply = numbers(first)
+    take(count, supply)
+
+    assert (count, first + count) == (given(supply), next(supply))
+
+
+def test_threads_may_take_many_at_once() -> None:
+    """
+    As many are given out as were taken.
+    """
+    supply = numbers()
+    threads = [threading.Thread(target=lambda: [take(3, supply) for _ in range(1000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert 12_000 == given(supply)

@@ -82,6 +82,27 @@ def test_the_shared_plays_are_told() -> None:
     assert ["basealgorithm", 3, 0.9] == run
 
 
+@pytest.mark.parametrize("how", ["spans", "packed", "auto"])
+def test_each_episode_says_which_policy_played(how: str) -> None:
+    """
+    However its steps are written.
+    """
+    said = told(
+        BEGINNING
+        + f"""
+    with mttp.configure("memory://", steps={how!r}) as session:
+        with mttp.instrument():
+            model().learn(2)
+    print(json.dumps([
+        [episode.policy_version_start, episode.policy_version_end, episode.policy_update_index]
+        for episode in started(session)
+    ]))
+    """
+    )
+
+    assert [["0", "0", None], ["1", "1", 0]] == [said[0], said[-1]]
+
+
 def test_a_library_that_renamed_the_seam() -> None:
     """
     One warning names the versions that were tested, the training goes on, and the status says what is lost.

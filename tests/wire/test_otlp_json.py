@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from mttp.readable import record
 from mttp.spans import Link as LinkRecord
 from mttp.spans import Scope, SpanEvent, SpanRecord
-from mttp.wire.otlp_json import MAX_LINE_BYTES, encode_records
+from mttp.wire.otlp_json import MAX_LINE_BYTES, alike, apart, encode_records, part
 
 SPAN = SpanRecord(
     trace_id="0102030405060708090a0b0c0d0e0f10",
@@ -273,3 +273,38 @@ def test_a_line_is_below_one_megabyte_by_default() -> None:
 
     assert len(encoded) > 1
     assert all(len(line) <= MAX_LINE_BYTES < 2**20 for line in encoded)
+
+
+# Spans that differ in little.
+
+
+@pytest.mark.parametrize("name", ["step", "50% of %s", "%%", "Größe 日本\x00", '"', ""])
+@pytest.mark.parametrize("has_parents", [True, False])
+def test_spans_of_several_traces_are_written_as_each_by_itself(name: str, has_parents: bool) -> None:
+    """
+    Whatever they are called, and whatever they say.
+    """
+    common: dict[str, Any] = {"100%": "%d", "ü": 1}
+    own = [("%s", 5), ("text", 6)]
+    records = [
+        replace(
+            SPAN,
+            trace_id=f"{trace:032x}",
+            span_id=f"{trace + 1:016x}",
+            parent_id=f"{trace + 2:016x}" if has_parents else "",
+            name=name,
+            attributes={**common, "%own": text, "number": number, "fixed %": ("%",)},
+        )
+        for trace, (text, number) in enumerate(own, 1)
+    ]
+    parents = [3, 4] if has_parents else None
+    before, after, about = apart(
+        SpanRecord(trace_id="", span_id="", name=name, flags=SPAN.flags, attributes=common), [1, 2], parents
+    )
+    said = (("%own", str), ("number", int), ("fixed %", ("%",)))
+    texts, numbers = zip(*own, strict=True)
+    life = [2, 3], [SPAN.start_time] * 2, [SPAN.end_time] * 2
+
+    found = alike(said, [before, after, [about] * 2, *life, texts, numbers])
+
+    assert [part(record)[2][0] for record in records] == found

@@ -16,6 +16,7 @@ __all__ = [
     "ACTION",
     "BY_VALUE",
     "FINAL_OBSERVATION",
+    "NUMBER_BYTES",
     "OBSERVATION",
     "Keys",
     "decode",
@@ -37,6 +38,8 @@ FINAL_OBSERVATION: Keys = (
 )
 BY_VALUE = {keys[0]: keys for keys in (OBSERVATION, ACTION, FINAL_OBSERVATION)}
 """All three names of a piece of content, by that of its value."""
+NUMBER_BYTES = 8
+"""What any number takes, roughly."""
 
 
 def encode(
@@ -74,7 +77,7 @@ def size(content: Plain) -> int:
         return len(content)
     if isinstance(content, dict):
         return sum(size(key) + size(item) for key, item in content.items())
-    return sum(map(size, content)) if isinstance(content, (list, tuple)) else 8
+    return sum(map(size, content)) if isinstance(content, (list, tuple)) else NUMBER_BYTES
 
 
 def pack(attributes: dict[str, Plain]) -> None:

@@ -46,7 +46,7 @@ class Episode(NamedTuple):
     terminated: bool
     truncated: bool
     final: Any
-    """The last observation, of an array its elements; None where it is not recorded."""
+    """The last observation: a number of Python's, of an array its elements; None where it is not recorded."""
     length: int
     """How many steps it had."""
 
@@ -101,7 +101,7 @@ _LARGEST = 1e300
 def told(wholes: Sequence[Whole]) -> Series | None:
     """Episodes of one environment and form as a series; None where anything about them is unusual."""
     said, form = wholes[0][:2]
-    if form.max_bytes is None or form.max_bytes < np.dtype(np.float64).itemsize:
+    if form.max_bytes is None or form.max_bytes < content.NUMBER_BYTES:
         return None
     rows = list(chain.from_iterable([whole.rows for whole in wholes]))
     observations, actions, rewards, ends = (list(map(itemgetter(place), rows)) for place in (0, 1, 2, -1))

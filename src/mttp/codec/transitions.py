@@ -127,7 +127,7 @@ def encode(
 
 def _contents(keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | None) -> dict[str, Column]:
     array = _array(values)
-    if array is not None and (max_bytes is None or max(array[0].nbytes, 8) <= max_bytes):
+    if array is not None and (max_bytes is None or max(array[0].nbytes, content.NUMBER_BYTES) <= max_bytes):
         return {keys[0]: Column(array)}
 
     found: list[dict[str, Plain]] = []

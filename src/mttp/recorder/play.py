@@ -37,11 +37,11 @@ class Setting:
         env = self.said.get(a.ENV_ID)
         self.name = names.EPISODE if env is None else f"{names.EPISODE} {env}"
         self.size = weight(self.said)
-        self._is_plain = not faults and host.steps == PACKED and host.origin.observers is None
+        self._is_plain = not faults and host.steps == PACKED
 
     def play(self, start_time: int, seed: int | None, generator: State | str | None) -> Play | None:
         """Start an episode; None where it needs a handle: there is more to say, or somebody looks on."""
-        if not self._is_plain or SPAN_KEY in current():
+        if not self._is_plain or SPAN_KEY in current() or self.host.origin.observers is not None:
             return None
         return Play(self, start_time, seed, generator)
 
@@ -55,7 +55,8 @@ class Play:
     """
 
     _handle: OpenEpisode | None = None
-    _block: Block
+    _block: Block | None = None
+    _index: int | None = None
 
     def __init__(self, setting: Setting, start_time: int, seed: int | None, generator: State | str | None):
         self._setting = setting
@@ -73,6 +74,10 @@ class Play:
         found._handle, found._lock = episode, threading.RLock()
         return found
 
+    def __bool__(self) -> bool:
+        """Whether it has begun: whoever writes may see it while it does."""
+        return self._index is not None or self._handle is not None
+
     @property
     def packs(self) -> bool:
         """Whether its transitions may gather."""
@@ -87,22 +92,26 @@ class Play:
         """The episode's handle; an inert one where it was handed on as a whole."""
         with self._lock:
             if self._handle is None:
-                self._handle = inert() if self._is_over else self._opened()
+                episode = inert() if self._is_over else self._opened()
+                if self._handle is None:  # still: a signal's handler may have asked meanwhile
+                    self._handle = episode
+                    self._settle(episode)
             return self._handle
 
     def _opened(self) -> OpenEpisode:
-        setting = self._setting
+        """A handle that nobody else knows of."""
+        setting, block = self._setting, self._block
         facts = {**setting.facts, "seed": self._seed, "env_rng_sha256": self._generator}
         episode = OpenEpisode(setting.host, facts, start_time=self._start_time, begun=self._index)
-        setting.host.replaced(self, by=episode)
-        self._gather_in(episode)
-        return episode
-
-    def _gather_in(self, episode: OpenEpisode) -> None:
-        block = getattr(self, "_block", None)
         if block is not None:
             episode.gather(block)
-            if block.rows:
+        return episode
+
+    def _settle(self, episode: OpenEpisode) -> None:
+        """Have the session know the handle, and of what gathered before it did."""
+        if episode:
+            self._setting.host.replaced(self, by=episode)
+            if self._block is not None and self._block.rows:
                 episode.gathers()
 
     def mark(self) -> None:
@@ -120,10 +129,12 @@ class Play:
         Who adds the first of some calls `gathers`, and of many `write`.
         """
         with self._lock:
-            self._block = Block(layout, start_time)
+            if self._block is not None and self._block.rows:
+                self.open()  # which has those of another layout written first
+            block = self._block = Block(layout, start_time)
             if self._handle is not None:
-                self._gather_in(self._handle)
-            return self._block
+                self._handle.gather(block)
+            return block
 
     def gathers(self) -> None:
         """Have what gathers written within the session's interval."""
@@ -138,13 +149,15 @@ class Play:
         """
         End an episode of which nobody asked for a handle, after the last of its transitions.
 
-        `final` is the last observation as rows have it. False where somebody did: then that is to be ended.
+        `final` is the last observation: an array's elements as bytes, a number of Python's that int64 holds
+        if it is whole, or None. False where somebody did: then that is to be ended.
         """
         with self._lock:
-            if self._handle is not None:
+            if self._handle is not None or self._setting.host.origin.observers is not None:
                 return False
             self._is_over = True
-        setting, block = self._setting, self._block
+        setting, block, self._block = self._setting, self._block, None
+        assert block is not None  # there were transitions
         host, taken = setting.host, Taken(block.rows, block.start_time, block.layout)
         segment, generator = Segment(host, ids.trace_id()), self._generator
         parts = (

@@ -46,10 +46,10 @@ class PlayedRoot(LiveRoot):
         self._parts = parts
         self._taken = taken
         self._name = setting.name
-        _, self._span_id, _, self._start_time, self._end_time, *_ = parts
+        _, self._span_id, _, self._start_time, self._end_time, *_, final, _ = parts
         self._is_bare = self._is_light = self.is_plain = False
         self._scalars = self.block = None
-        self.size = ROOT_BYTES + setting.size
+        self.size = ROOT_BYTES + setting.size + (len(final) if type(final) is bytes else 0)
 
     def _say(self) -> dict[str, Any]:
         paid, invalid = self._taken.paid()

@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 
 from mttp.clock import Clock, monotonic, offset
 from mttp.codec import blocks, transitions
+from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.randomness import Source
@@ -116,7 +117,8 @@ class Lane:
         self._form = _form(self._kind, options.max_bytes)
         usual: tuple[Any, Any] = self._kind if is_quick and self._kind else _NONE
         self._dtype, self._shape = usual
-        self._quick_scalars = _AT_ONCE if is_quick and not self._kind else frozenset()
+        is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
+        self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
@@ -154,14 +156,18 @@ class Lane:
         return self._variable.get() is self._base and session._share is self._share and not session._closed
 
     def rests(self) -> bool:
-        """Likewise since the last episode ended here."""
+        """Likewise since the last episode ended here, with nobody looking on."""
         session = self._session
-        return self._variable.get() is self._rest and session._share is self._share and not session._closed
+        share = session._share
+        is_here = self._variable.get() is self._rest and share is self._share and not session._closed
+        return is_here and share.origin.observers is None
 
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""
-        if self._claims:
-            self._open(self._claims)
+        step = self._open(self._claims)
+        self._unopened.open = lambda: (
+            step
+        )  # and not this lane, which has it: both would wait for the collector
         self._base, self._rest, self._has_left = None, None, True
         self.start = None
 
@@ -205,8 +211,7 @@ class Lane:
         if self._has_left:  # within the call
             return
         observation, _ = result
-        self._at = self._clock.now()
-        self._faults, self._is_odd = [], False
+        self._at, self._is_odd, self._faults = self._clock.now(), False, []
         self._show(observation)
         self.start = {"start_time": began, **self._source.after()}
         self._base, self._owner.over = self._rest, False
@@ -306,7 +311,10 @@ class Lane:
         if not self._options.observations:
             final = None
         elif type(observation) in self._quick_scalars:
-            final = observation.item() if isinstance(observation, np.generic) else observation
+            found = transitions.scalars((observation,))
+            if found is None:
+                return False
+            (final,) = found
         elif _kind(observation, self._options.max_bytes) == (self._dtype, self._shape):
             final = observation.tobytes()
         else:
@@ -314,6 +322,7 @@ class Lane:
         if not self._owner.conclude(info, final, at=at):
             return False
         self._rest, self._base = self._base, None
+        self._rows = self._block.rows = []  # whoever writes them has them
         return True
 
     # Observations and actions.

@@ -21,6 +21,8 @@ MakeLane: TypeAlias = Callable[..., Any]
 """Called with a track, its episode, the observation that is shown, its faults and `at` when."""
 MISSING: Any = object()
 """Stands for an observation that nobody was shown."""
+_OF_PLAYS = frozenset({"start_time", "seed", "env_rng_sha256", "metadata"})
+"""What may be stated of a single episode that has no handle."""
 
 
 @dataclass(slots=True)
@@ -204,7 +206,7 @@ class Track:
         if self._known is None:
             self._known = _written(self._identity(faults), faults)
         metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
-        plain = self._make_lane is not None and not faults and not metadata
+        plain = self._make_lane is not None and not faults and not metadata and start.keys() <= _OF_PLAYS
         play = self._played(session, start) if plain else None
         if play is None:
             facts = {**self._known, **self._options.identity(), **start, "metadata": metadata}
