@@ -122,6 +122,7 @@ class Lane:
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
+        self._nearly = self._most - 1
         self._variable = _variable()
         self._base: Context | None = None
         self._rest: Context | None = None
@@ -268,7 +269,7 @@ class Lane:
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
                 and type(reward) in _AT_ONCE
-                and 0 < len(rows) < self._most
+                and 0 < len(rows) < self._nearly
             ):
                 self._at = at = self._offset + monotonic()
                 rows.append((self._shown, self._action, reward, False, False, at))
