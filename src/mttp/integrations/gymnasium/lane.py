@@ -122,6 +122,7 @@ class Lane:
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
         nbytes = observation.nbytes if self._kind else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
+        self._nearly = self._most - 1
         self._variable = _variable()
         self._base: Context | None = None
         self._rest: Context | None = None
@@ -165,7 +166,9 @@ class Lane:
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""
         step = self._open(self._claims)
-        self._unopened.open = lambda: step  # and not this lane, which has it: both would wait for the collector
+        self._unopened.open = lambda: (
+            step
+        )  # and not this lane, which has it: both would wait for the collector
         self._base, self._rest, self._has_left = None, None, True
         self.start = None
 
@@ -209,8 +212,7 @@ class Lane:
         if self._has_left:  # within the call
             return
         observation, _ = result
-        self._at = self._clock.now()
-        self._faults, self._is_odd = [], False
+        self._at, self._is_odd, self._faults = self._clock.now(), False, []
         self._show(observation)
         self.start = {"start_time": began, **self._source.after()}
         self._base, self._owner.over = self._rest, False
@@ -269,7 +271,7 @@ class Lane:
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
                 and type(reward) in _AT_ONCE
-                and 0 < len(rows) < self._most - 1
+                and 0 < len(rows) < self._nearly
             ):
                 self._at = at = self._offset + monotonic()
                 rows.append((self._shown, self._action, reward, False, False, at))
