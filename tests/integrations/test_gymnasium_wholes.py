@@ -27,6 +27,9 @@ from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver, assert_same
 
 gymnasium = pytest.importorskip("gymnasium")
+
+from mttp.integrations.gymnasium.track import Track  # noqa: E402 - it needs the library
+
 spaces = gymnasium.spaces
 
 OTHERWISE = ["trace_id", "id", "span_count", "env_wrappers"]
@@ -315,6 +318,36 @@ def test_flushing_all_the_time_loses_nothing(address: str) -> None:
         (len(each.steps), each.status, each.return_) for each in found.episodes
     }
     assert [*range(300)] == sorted(each.index for each in found.episodes if each.index is not None)
+
+
+def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
+    session: mttp.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Who ends it waits for who opens it.
+    """
+    is_opening, never = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+    enter = Track.enter
+
+    def slowly(*args: Any, **facts: Any) -> Any:
+        is_opening.set()
+        never.wait(0.1)  # by then the environment's thread would have entered a step of its own
+        return enter(*args, **facts)
+
+    def ask(count: int) -> None:
+        if count == 2:
+            context = contextvars.copy_context()
+            threads.append(threading.Thread(target=context.run, args=(mttp.current_step,)))
+            threads[0].start()
+            is_opening.wait()
+
+    monkeypatch.setattr(Track, "enter", slowly)
+    play(mttp.wrap(Doing(Scripted(), ask)))
+    threads[0].join()
+
+    assert 3 == session.stats.steps
+    assert [3] == [len(episode.steps) for episode in mttp.read(session).episodes]
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
@@ -124,6 +125,7 @@ class Lane:
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
         self._nearly = self._most - 1
         self._variable = _variable()
+        self._entering = threading.RLock()
         self._base: Context | None = None
         self._rest: Context | None = None
         """The context that was current when it came to rest."""
@@ -376,16 +378,18 @@ class Lane:
 
     def _open(self, claims: list[None]) -> OpenStep:
         """The handle of the step that goes on in the episode with these claims, or else an inert one."""
-        try:
-            claims.pop()
-        except IndexError:
-            return (self._step if claims is self._claims else None) or inert_step()
-        return self._entered()
+        with self._entering:
+            try:
+                claims.pop()
+            except IndexError:
+                return (self._step if claims is self._claims else None) or inert_step()
+            return self._entered()
 
     def _entered(self) -> OpenStep:
-        if self._step is None:
-            self._step = self._owner.enter(self.shown, self._action, self._faults, at=self._at)
-        return self._step
+        with self._entering:  # whoever has asked meanwhile, on another thread, is at it
+            if self._step is None:
+                self._step = self._owner.enter(self.shown, self._action, self._faults, at=self._at)
+            return self._step
 
     def _fail(self, error: BaseException) -> None:
         self._claims.clear()
