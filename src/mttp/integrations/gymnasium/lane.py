@@ -254,17 +254,17 @@ class Lane:
         finally:
             self._variable.reset(token)
         try:
-            claims.pop()
-            is_odd = self._is_odd
-        except IndexError:  # somebody asked for a handle
-            is_odd = True
-        try:
             observation, reward, terminated, truncated, info = result
+            if terminated is not False or truncated is not False:
+                terminated, truncated = bool(terminated), bool(truncated)
+            try:
+                claims.pop()
+                is_odd = self._is_odd
+            except IndexError:  # somebody asked for a handle
+                is_odd = True
             rows = self._rows
             if (
-                terminated is False
-                and truncated is False
-                and not (is_odd or info)
+                not (terminated or truncated or is_odd or info)
                 and type(observation) is _ndarray
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
@@ -275,7 +275,7 @@ class Lane:
                 rows.append((self._shown, self._action, reward, False, False, at))
                 self._shown = observation.tobytes()
             else:
-                self._take(observation, reward, bool(terminated), bool(truncated), info, is_odd=is_odd)
+                self._take(observation, reward, terminated, truncated, info, is_odd=is_odd)
         except Exception as error:
             self._failed("reacts", error)
         return result  # type: ignore[no-any-return]  # what was wrapped gives it
