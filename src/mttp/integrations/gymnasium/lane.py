@@ -266,9 +266,7 @@ class Lane:
                 is_odd = True
             rows = self._rows
             if (
-                terminated is False
-                and truncated is False
-                and not (is_odd or info)
+                not (terminated or truncated or is_odd or info)
                 and type(observation) is _ndarray
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
