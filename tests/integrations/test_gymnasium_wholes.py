@@ -679,3 +679,24 @@ def test_packed_steps_are_those_of_spans_however_an_environment_is_used(use: Cal
     assert len(apart) == len(packed) > 0
     for one, other in zip(apart, packed, strict=True):
         assert_same(one, other, ignore=["trace_id", "id", "span_count"])
+
+
+def test_a_policy_is_named_as_it_is_called_when_an_episode_begins() -> None:
+    """
+    What it is called may change from one episode to the next.
+    """
+
+    class Policy:
+        version = 0
+
+        def __str__(self) -> str:
+            return f"policy {self.version}"
+
+    policy = Policy()
+    with mttp.configure("memory://", steps="packed") as session:
+        env = mttp.wrap(Scripted(), policy=policy)
+        for policy.version in range(3):
+            play(env)
+        env.close()
+
+    assert ["policy 0", "policy 1", "policy 2"] == [one.policy for one in mttp.read(session).episodes]

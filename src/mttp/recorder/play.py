@@ -11,7 +11,7 @@ from typing_extensions import Self
 from mttp import ids
 from mttp.codec import episodes as codec
 from mttp.codec.generators import State
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, Written
 from mttp.livespan import weight
 from mttp.recorder.block import Block, Layout, Taken
 from mttp.recorder.handle import SPAN_KEY, Host, current
@@ -23,6 +23,10 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["Play", "Setting"]
+
+
+_SETTLED = frozenset({type(None), bool, int, float, str, Written, list})
+"""Facts that are the same for each episode; of others the text may change."""
 
 
 class Setting:
@@ -37,7 +41,8 @@ class Setting:
         env = self.said.get(a.ENV_ID)
         self.name = names.EPISODE if env is None else f"{names.EPISODE} {env}"
         self.size = weight(self.said)
-        self._is_plain = not faults and host.steps == PACKED
+        is_settled = all(type(fact) in _SETTLED for fact in facts.values())
+        self._is_plain = is_settled and not faults and host.steps == PACKED
 
     def play(self, start_time: int, seed: int | None, generator: State | str | None) -> Play | None:
         """Start an episode; None where it needs a handle: there is more to say, or somebody looks on."""
