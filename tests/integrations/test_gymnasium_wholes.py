@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 import mttp
 from mttp import configuration
 from mttp.codec.blocks import MAX_STEPS
+from mttp.recorder.played import PlayedRoot, PlayedSteps
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver, assert_same
 
@@ -679,6 +680,23 @@ def test_packed_steps_are_those_of_spans_however_an_environment_is_used(use: Cal
     assert len(apart) == len(packed) > 0
     for one, other in zip(apart, packed, strict=True):
         assert_same(one, other, ignore=["trace_id", "id", "span_count"])
+
+
+@pytest.mark.parametrize("options", [{}, {"policy": "mine", "group": 3, "task": None}], ids=["none", "all"])
+@pytest.mark.parametrize("make", [lambda: gymnasium.make("CartPole-v1"), Scripted], ids=["made", "own"])
+def test_episodes_that_nobody_asks_for_have_no_handle(make: Callable[[], Any], options: Any) -> None:
+    """
+    They are handed on as wholes, whatever else is stated with each of them.
+    """
+    spans: list[Any] = []
+    with mttp.configure("memory://", steps="packed") as session:
+        session._share.take = spans.append  # type: ignore[method-assign]
+        session._share.mark = lambda: None  # type: ignore[method-assign]  # of an episode that takes long
+        env = mttp.wrap(make(), **options)
+        play(env, episodes=3)
+        env.close()
+
+    assert [PlayedSteps, PlayedRoot] * 3 == list(map(type, spans))
 
 
 def test_a_policy_is_named_as_it_is_called_when_an_episode_begins() -> None:

@@ -41,7 +41,7 @@ class Setting:
         env = self.said.get(a.ENV_ID)
         self.name = names.EPISODE if env is None else f"{names.EPISODE} {env}"
         self.size = weight(self.said)
-        is_settled = all(type(fact) in _SETTLED for fact in facts.values())
+        is_settled = all(type(fact) in _SETTLED or fact == {} for fact in facts.values())
         self._is_plain = is_settled and not faults and host.steps == PACKED
 
     def play(self, start_time: int, seed: int | None, generator: State | str | None) -> Play | None:
