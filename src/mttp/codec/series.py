@@ -164,39 +164,30 @@ def steps(series: Series, found: Sequence[Episode]) -> Iterator[Group]:
     """What the spans of the episodes' steps say, arrays packed."""
     observations, actions, paid, ends = series.columns
     bounds = [0, *accumulate([episode.length for episode in found])]
+    spans = list(pairwise(bounds))
     ended = np.array(ends, np.int64)
     started = np.concatenate((ended[:1], ended[:-1]))
     started[bounds[:-1]] = [episode.begun for episode in found]
-    spans = list(pairwise(bounds))
+    shown, of_shown = _contents(observations, bounds)
+    done, of_done = _contents(actions, bounds)
     columns: dict[str, Sequence[Any]] = {
         a.EPISODE_ID: [episode.id for episode in found],
         a.STEPS_COUNT: [episode.length for episode in found],
         a.STEPS_START_TIMES: _cut(started, bounds),
         a.STEPS_END_TIMES: _cut(ended, bounds),
         a.STEPS_REWARD_SUM: [math.fsum(paid[start:end]) for start, end in spans],
+        _column(a.OBSERVATION_VALUE): shown,
+        _column(a.ACTION_VALUE): done,
         _column(a.STEP_REWARD): _cut(np.array(paid, np.float64), bounds),
+        _column(a.STEP_TERMINATED): _at_the_end([episode.terminated for episode in found], bounds),
+        _column(a.STEP_TRUNCATED): _at_the_end([episode.truncated for episode in found], bounds),
     }
-    for key, flags in (
-        (a.STEP_TERMINATED, [episode.terminated for episode in found]),
-        (a.STEP_TRUNCATED, [episode.truncated for episode in found]),
-    ):
-        listed = np.zeros(bounds[-1], np.bool_)
-        listed[np.array(bounds[1:]) - 1] = flags
-        columns[_column(key)] = _cut(listed, bounds)
-    kinds: list[Sequence[Any]] = []
-    for key, values in ((a.OBSERVATION_VALUE, observations), (a.ACTION_VALUE, actions)):
-        if type(values[0]) is bytes:
-            joined, size = b"".join(values), len(values[0])
-            columns[_column(key)] = [joined[start * size : end * size] for start, end in spans]
-        elif values[0] is not None:
-            columns[_column(key)], narrow = _numbers(values, bounds)
-            kinds.append(narrow)
 
     def example(place: int) -> dict[str, Plain]:
         start, end = spans[place]
         return packed(_words(series, found[place], *(column[start:end] for column in series.columns))[0])
 
-    return _grouped(list(zip(*kinds, strict=True)) or [()] * len(found), columns, example)
+    return _grouped(list(zip(of_shown, of_done, strict=True)), columns, example)
 
 
 def roots(series: Series, found: Sequence[Episode]) -> Iterator[Group]:
@@ -253,13 +244,32 @@ def _column(key: str) -> str:
 
 def _cut(array: Any, bounds: Sequence[int]) -> list[bytes]:
     """An array's parts between bounds, as little-endian bytes."""
-    size = array.itemsize
     data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    return _pieces(data, array.itemsize, bounds)
+
+
+def _pieces(data: bytes, size: int, bounds: Sequence[int]) -> list[bytes]:
+    """Likewise of elements of so many bytes."""
     return [data[start * size : end * size] for start, end in pairwise(bounds)]
 
 
-def _numbers(values: Sequence[Any], bounds: Sequence[int]) -> tuple[list[bytes], list[Any]]:
-    """Likewise numbers, whole ones in the narrowest type that holds a part; and the type of each."""
+def _at_the_end(flags: Sequence[bool], bounds: Sequence[int]) -> list[bytes]:
+    """Flags of the last in each part, and false for all others, likewise."""
+    listed = np.zeros(bounds[-1], np.bool_)
+    listed[np.array(bounds[1:]) - 1] = flags
+    return _cut(listed, bounds)
+
+
+def _contents(values: Sequence[Any], bounds: Sequence[int]) -> tuple[list[bytes], list[Any]]:
+    """
+    Observations or actions, likewise, and the type of each part's.
+
+    Whole numbers are in the narrowest type that holds a part; what is not stated is nothing.
+    """
+    if values[0] is None:
+        return [b""] * (len(bounds) - 1), [None] * (len(bounds) - 1)
+    if type(values[0]) is bytes:
+        return _pieces(b"".join(values), len(values[0]), bounds), [bytes] * (len(bounds) - 1)
     array = np.array(values)
     if array.dtype.kind != "i":
         return _cut(array, bounds), [array.dtype] * (len(bounds) - 1)

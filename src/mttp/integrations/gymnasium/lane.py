@@ -1,4 +1,4 @@
-"""An episode's steps taken with the least there is to do for each: they gather, and are packed together."""
+"""Steps taken with the least there is to do for each: they gather, and are packed together."""
 
 from __future__ import annotations
 
@@ -168,9 +168,8 @@ class Lane:
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""
         step = self._open(self._claims)
-        self._unopened.open = lambda: (
-            step
-        )  # and not this lane, which has it: both would wait for the collector
+        # It gives the step and not this lane, which has it: both would wait for the garbage collector.
+        self._unopened.open = lambda: step
         self._base, self._rest, self._has_left = None, None, True
         self.start = None
 
