@@ -15,6 +15,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 import mttp
+from mttp.codec.generators import State
 from mttp.codec.transitions import Form
 from mttp.recorder import Play
 from mttp.recorder.block import Block
@@ -145,13 +146,14 @@ def test_who_asks_while_somebody_does_gets_the_same_handle(session: mttp.Session
     plays: list[Play] = []
     handles: list[Any] = []
 
-    class Policy:
+    class Asking(State):
         def __str__(self) -> str:
             if plays:
                 handles.append(plays.pop().open())
-            return "policy"
+            return super().__str__()
 
-    play = begun(session, policy=Policy())
+    play = session.setting(env="Walk-v1").play(AT, 7, Asking({}))
+    assert play is not None
     block = play.gather(FORM, AT)
     go_on(block, 2)
     plays.append(play)
