@@ -22,6 +22,7 @@ __all__ = [
     "lacking",
     "plain_ending",
     "seed",
+    "span_name",
     "total",
     "unstated",
 ]
@@ -84,6 +85,11 @@ def identity(run_id: str, episode_id: str, faults: Faults, given: Mapping[str, A
     attributes: dict[str, Plain] = {a.RUN_ID: run_id, a.EPISODE_ID: episode_id}
     _add_facts(attributes, given, faults)
     return attributes
+
+
+def span_name(stated: Mapping[str, Plain]) -> str:
+    """What the root of an episode is called of which this was stated."""
+    return f"{names.EPISODE} {stated[a.ENV_ID]}" if a.ENV_ID in stated else names.EPISODE
 
 
 def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: Faults) -> None:

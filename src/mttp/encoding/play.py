@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from mttp.codec import series
+from mttp.codec.episodes import span_name
 from mttp.codec.profiles import Profile
 from mttp.codec.series import Episode, Group, Series
 from mttp.semconv import attributes as a
@@ -28,6 +29,7 @@ class Plays(NamedTuple):
 
     def records(self, profile: Profile) -> Iterator[SpanRecord]:
         """Each span as a record, its attributes as `profile` delivers them."""
+        name = span_name(self.episodes.said)
         for episode, steps, root in series.words(self.episodes):
             yield self._record(
                 names.STEPS,
@@ -39,18 +41,13 @@ class Plays(NamedTuple):
                 attributes=profile(steps),
             )
             yield self._record(
-                self._name,
+                name,
                 trace_id=episode.id,
                 span_id=f"{episode.root_id:016x}",
                 start_time=episode.start_time,
                 end_time=episode.end_time,
                 attributes=profile(root),
             )
-
-    @property
-    def _name(self) -> str:
-        env = self.episodes.said.get(a.ENV_ID)
-        return names.EPISODE if env is None else f"{names.EPISODE} {env}"
 
     def _record(self, name: str, **facts: Any) -> SpanRecord:
         return SpanRecord(name=name, scope=self.scope, flags=_FLAGS, **facts)
@@ -68,7 +65,8 @@ class Plays(NamedTuple):
             series.steps(self.episodes, found),
         )
         started = [one.start_time for one in found]
-        roots = self._texts(self._name, found, None, parents, started, series.roots(self.episodes, found))
+        name = span_name(self.episodes.said)
+        roots = self._texts(name, found, None, parents, started, series.roots(self.episodes, found))
         for episode, *texts in zip(found, steps, roots, strict=True):
             yield episode.id, self.scope, texts
 

@@ -56,8 +56,8 @@ class LiveRoot(LightSpan):
         self.is_plain = False
         self._scalars = self._end_time = self.block = None
         self.size = 0
-        if stated is not None and a.ENV_ID in stated:
-            self._name = f"{names.EPISODE} {stated[a.ENV_ID]}"
+        if stated is not None:
+            self._name = codec.span_name(stated)
         if ambient is not None and (context := ambient.get_span_context()).is_valid:
             self._links, self._is_light = [Link(context)], False
         if start_time is None and segment.origin.observers is None:

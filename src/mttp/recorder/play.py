@@ -19,8 +19,6 @@ from mttp.recorder.open_episode import OpenEpisode, inert
 from mttp.recorder.packing import PACKED
 from mttp.recorder.played import PlayedRoot, PlayedSteps
 from mttp.recorder.segment import Segment
-from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
 
 __all__ = ["Play", "Setting"]
 
@@ -38,8 +36,7 @@ class Setting:
         self.host = host
         self.facts = {**facts, "timing": "live"}
         self.said = codec.identity(host.run_id, "", faults, self.facts)
-        env = self.said.get(a.ENV_ID)
-        self.name = names.EPISODE if env is None else f"{names.EPISODE} {env}"
+        self.name = codec.span_name(self.said)
         self.size = weight(self.said)
         is_settled = all(type(fact) in _SETTLED or fact == {} for fact in facts.values())
         self._is_plain = is_settled and not faults and host.steps == PACKED
