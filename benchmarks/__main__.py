@@ -1,7 +1,7 @@
 """
 All questions, one after the other, and the table of the goals at the end.
 
-    python benchmarks                  in under 15 minutes; --quick in under two
+    python benchmarks                  in about 15 minutes; --quick in under two
     python benchmarks --install        the peers' environments, in .bench
     python benchmarks --only NAME      one file or one question; --rounds N, --seconds S, --json FILE
 """

@@ -1,11 +1,11 @@
 """
 What recording costs a CartPole-v1 environment, whose own step takes microseconds.
 
-The same actions are played for 60,000 steps (6,000 in a quick run), episode after episode, by
+The same actions are played for 30,000 steps (3,000 in a quick run), episode after episode, by
 `gymnasium.make("CartPole-v1")` bare and instrumented: seeded random ones, whose episodes last some 22 steps,
 and those of a rule that balances, whose episodes last 500. Where each step is a span, a sixth of them is
-played. Recording goes to a file at default settings. Half as many steps are played before, so that what
-a session does once, and whatever helps it, is over and there.
+played. Recording goes to a file at default settings. As many steps are played before, so that what a
+session does once, and whatever helps it, is over and there.
 Of the figures, `wall_us` is per step with the final flush inside, `caller_us` CPU time of the playing thread
 without it, and `total_us` CPU time of everything. What was recorded is read back, and must be what was
 played.
@@ -31,7 +31,7 @@ FIGURES = {
 }
 
 
-STEPS, FEW = 60_000, 10_000
+STEPS, FEW = 30_000, 5_000
 """Steps that are played, and where they take long."""
 
 
@@ -68,7 +68,7 @@ def played(options: dict[str, Any] | None, *, balances: bool = False, most: int 
             import mttp
 
             flush = mttp.configure(f"file://{path}", **options).flush
-        _play(_made(gymnasium, flush is not None), steps // 2, balances)
+        _play(_made(gymnasium, flush is not None), steps, balances)
         assert flush is None or flush()
         env = _made(gymnasium, flush is not None)
         total, wall, caller = -cpu_seconds(), -time.perf_counter(), -time.thread_time()

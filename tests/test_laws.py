@@ -287,6 +287,15 @@ def test_recording_and_reading_import_nothing_heavy(code: str) -> None:
     assert set() == loaded_by(code) & HEAVY
 
 
+def test_a_helper_starts_without_opentelemetry() -> None:
+    """
+    Whoever trains shares a processor with it while it starts, a third of which would be these imports.
+    """
+    unneeded = HEAVY | {"opentelemetry", "pydantic", "wrapt"}
+
+    assert set() == loaded_by("import mttp.encoding.works") & unneeded
+
+
 def test_recording_loads_nothing_that_reads() -> None:
     """
     A trainer never loads the reading half.

@@ -14,7 +14,8 @@ import mttp
 from mttp.codec.profiles import full, packed
 from mttp.codec.transitions import Form
 from mttp.encoding import works
-from mttp.encoding.parcels import pack, unpack
+from mttp.encoding.parcels import pack
+from mttp.encoding.unpacking import unpack
 from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.recorder.block import Block

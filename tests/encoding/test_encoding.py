@@ -19,8 +19,8 @@ from polling import eventually
 from programs import told
 
 import mttp
-from mttp import encoding
 from mttp.codec.profiles import full, packed
+from mttp.encoding import encoder
 from mttp.encoding.helper import FAILED, Helper, HelperLostError, can_help
 from mttp.readable import record
 from mttp.wire.otlp_json import encode_records
@@ -46,10 +46,10 @@ def here(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 @pytest.fixture
-def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[encoding._Encoding]:
+def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[encoder._Encoding]:
     """Encoding with a helper that is there at once."""
-    own = encoding._Encoding()
-    monkeypatch.setattr(encoding, "_encoding", own)
+    own = encoder._Encoding()
+    monkeypatch.setattr(encoder, "_encoding", own)
     own._start()
     helper = own._helper
     assert helper is not None
@@ -58,53 +58,53 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[encoding._Encoding]:
     own.close()
 
 
-def test_lines_are_the_same(helped: encoding._Encoding) -> None:
+def test_lines_are_the_same(helped: encoder._Encoding) -> None:
     """
     Byte for byte.
     """
     spans = played()
 
-    assert here(spans) == encoding.lines(spans)
+    assert here(spans) == encoder.lines(spans)
     assert helped._spent == 0
 
 
-def test_messages_are_the_same(helped: encoding._Encoding) -> None:
+def test_messages_are_the_same(helped: encoder._Encoding) -> None:
     """
     Byte for byte.
     """
     spans = played()
 
-    assert [encode_span(record(span, full)) for span in spans] == encoding.messages(spans)
+    assert [encode_span(record(span, full)) for span in spans] == encoder.messages(spans)
 
 
-def test_few_spans_stay_here(helped: encoding._Encoding) -> None:
+def test_few_spans_stay_here(helped: encoder._Encoding) -> None:
     """
     To ask takes longer than to do it.
     """
     spans = played(steps=1)[:2]
 
-    assert here(spans) == encoding.lines(spans)
+    assert here(spans) == encoder.lines(spans)
     assert helped._spent > 0
 
 
-def test_a_value_that_can_not_travel_stays_here(helped: encoding._Encoding) -> None:
+def test_a_value_that_can_not_travel_stays_here(helped: encoder._Encoding) -> None:
     """
     The whole segment does.
     """
     spans = played()
     spans[3].values["odd"] = np.str_("x")  # type: ignore[attr-defined]
 
-    assert here(spans) == encoding.lines(spans)
+    assert here(spans) == encoder.lines(spans)
     assert helped._helper is not None
 
 
 def test_a_helper_that_dies_is_replaced_once(
-    helped: encoding._Encoding, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    helped: encoder._Encoding, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     Nothing is lost: this process goes on, and after the second death stays alone.
     """
-    monkeypatch.setattr(encoding, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
     spans, expected = played(), None
     for deaths in (1, 2):
         helper = helped._helper
@@ -112,16 +112,16 @@ def test_a_helper_that_dies_is_replaced_once(
         assert eventually(lambda helper=helper: helper.is_ready)
         os.kill(helper.pid, signal.SIGKILL)
         expected = expected or here(spans)
-        assert expected == encoding.lines(spans)
+        assert expected == encoder.lines(spans)
         assert deaths == helped._deaths
 
-    assert expected == encoding.lines(spans)
+    assert expected == encoder.lines(spans)
     assert helped._helper is None
     assert 2 == caplog.text.count("is lost, this one goes on")
 
 
 def test_an_answer_that_nobody_waited_for_is_no_other_answer(
-    helped: encoding._Encoding, monkeypatch: pytest.MonkeyPatch
+    helped: encoder._Encoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     Ctrl-C may come while the helper works: what is written next is not what was asked for before.
@@ -134,13 +134,13 @@ def test_an_answer_that_nobody_waited_for_is_no_other_answer(
     with monkeypatch.context() as patched:
         patched.setattr(Helper, "_receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            encoding.lines(before)
+            encoder.lines(before)
 
-    assert here(spans) == encoding.lines(spans)
-    assert here(before) == encoding.lines(before)
+    assert here(spans) == encoder.lines(spans)
+    assert here(before) == encoder.lines(before)
 
 
-def test_what_fails_there_fails_here_too(helped: encoding._Encoding) -> None:
+def test_what_fails_there_fails_here_too(helped: encoder._Encoding) -> None:
     """
     The helper says that it can't and goes on, and whoever asked finds out why.
     """
@@ -150,10 +150,10 @@ def test_what_fails_there_fails_here_too(helped: encoding._Encoding) -> None:
     assert helper is not None
 
     assert FAILED == helper.ask(99, b"")[0]
-    assert encoding.messages(spans) is None
+    assert encoder.messages(spans) is None
     with pytest.raises(struct.error, match="out of range"):
         encode_span(record(spans[5], full))
-    assert len(spans) - 6 == len(encoding.messages(spans[6:]) or ())
+    assert len(spans) - 6 == len(encoder.messages(spans[6:]) or ())
 
 
 def test_a_module_that_is_none_is_a_lost_helper() -> None:
@@ -171,14 +171,14 @@ def test_it_is_started_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch, tmp_
     """
     Not for a test or a notebook cell.
     """
-    own = encoding._Encoding()
-    monkeypatch.setattr(encoding, "_encoding", own)
+    own = encoder._Encoding()
+    monkeypatch.setattr(encoder, "_encoding", own)
     spans = played()
-    encoding.lines(spans)
+    encoder.lines(spans)
     assert own._helper is None
 
-    monkeypatch.setattr(encoding, "WORTH_SECONDS", 0.0)
-    encoding.lines(spans)
+    monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
+    encoder.lines(spans)
 
     assert own._helper is not None
     own.close()
@@ -188,7 +188,7 @@ def test_it_is_started_whatever_is_among_the_places_of_modules(monkeypatch: pyte
     """
     Python passes over what is no text there, and so does the helper.
     """
-    own = encoding._Encoding()
+    own = encoder._Encoding()
     monkeypatch.setattr(sys, "path", [Path("somewhere"), *sys.path])
     own._start()
     helper = own._helper
@@ -237,11 +237,11 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     Where no process may be started.
     """
     monkeypatch.setenv("MTTP_HELPER", "off")
-    monkeypatch.setattr(encoding, "WORTH_SECONDS", 0.0)
-    own = encoding._Encoding()
-    monkeypatch.setattr(encoding, "_encoding", own)
+    monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
+    own = encoder._Encoding()
+    monkeypatch.setattr(encoder, "_encoding", own)
 
-    encoding.lines(played())
+    encoder.lines(played())
 
     assert own._helper is None
 
@@ -251,8 +251,8 @@ import os, sys, time
 print("started", flush=True)
 import numpy as np
 import mttp
-from mttp import encoding
-encoding.WORTH_SECONDS = 0.0
+from mttp.encoding import encoder
+encoder.WORTH_SECONDS = 0.0
 with mttp.configure("file://runs/a.jsonl") as session:
     for number in range(40):
         with mttp.episode() as episode:
@@ -260,7 +260,7 @@ with mttp.configure("file://runs/a.jsonl") as session:
                 with episode.step() as step:
                     step.tokens(ids=np.arange(32), logprobs=np.zeros(32))
         session.flush()
-    helper = encoding._encoding._helper
+    helper = encoder._encoding._helper
     while not helper.is_ready:
         time.sleep(0.02)
     for _ in range(10):
@@ -308,7 +308,7 @@ def test_it_ends_with_whom_it_works_for(tmp_path: Path, end: str, code: int) -> 
     assert 50 == len(list(mttp.read(tmp_path / "runs")))
 
 
-def test_a_forked_child_does_without_its_parents(helped: encoding._Encoding, tmp_path: Path) -> None:
+def test_a_forked_child_does_without_its_parents(helped: encoder._Encoding, tmp_path: Path) -> None:
     """
     Both would read each other's answers.
     """
@@ -316,11 +316,11 @@ def test_a_forked_child_does_without_its_parents(helped: encoding._Encoding, tmp
     expected = here(spans)
     child = os.fork()
     if not child:
-        encoding._encoding.after_fork_in_child()  # that of the fixture is not registered
-        os._exit(0 if encoding._encoding._helper is None and encoding.lines(spans) == expected else 1)
+        encoder._encoding.after_fork_in_child()  # that of the fixture is not registered
+        os._exit(0 if encoder._encoding._helper is None and encoder.lines(spans) == expected else 1)
 
     assert 0 == os.waitpid(child, 0)[1]
-    assert expected == encoding.lines(spans)
+    assert expected == encoder.lines(spans)
     assert helped._helper is not None
 
 

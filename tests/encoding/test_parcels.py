@@ -18,8 +18,9 @@ from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp.codec.profiles import Profile, arrays, full, packed
-from mttp.encoding.parcels import pack, unpack
+from mttp.encoding.parcels import pack
 from mttp.encoding.stretch import Stretch
+from mttp.encoding.unpacking import unpack
 from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.recorder.live_root import LiveRoot

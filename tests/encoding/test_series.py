@@ -18,9 +18,10 @@ from mttp.codec.generators import State
 from mttp.codec.profiles import full, packed
 from mttp.codec.transitions import Form
 from mttp.encoding import works
-from mttp.encoding.parcels import gathered, pack, unpack
+from mttp.encoding.parcels import gathered, pack
 from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
+from mttp.encoding.unpacking import unpack
 from mttp.readable import record
 from mttp.recorder import Play
 from mttp.spans import SpanRecord

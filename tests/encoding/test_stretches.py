@@ -15,8 +15,9 @@ from otlp import Spans
 import mttp
 from mttp.codec.profiles import packed
 from mttp.encoding import works
-from mttp.encoding.parcels import gathered, pack, unpack
+from mttp.encoding.parcels import gathered, pack
 from mttp.encoding.stretch import Stretch
+from mttp.encoding.unpacking import unpack
 from mttp.readable import record
 from mttp.spans import SpanRecord
 from mttp.values import same

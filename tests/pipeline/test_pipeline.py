@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -102,7 +103,7 @@ def test_much_is_written_at_once(exporter: Exporter, monkeypatch: pytest.MonkeyP
     with mttp.configure(exporter), mttp.episode() as episode:
         for _ in range(3):
             with episode.step() as step:
-                step.observation("x" * 300_000)
+                step.observation("x" * 600_000)
 
         assert eventually(lambda: exporter.names().count("step") >= 2)
 
@@ -500,7 +501,7 @@ def test_where_no_thread_can_be_started_everything_is_written_all_the_same(
         play(2, task="flushed")
         assert session.flush()
         assert "episode" in exporter.names()
-        play(2, task="large", inputs="x" * 600_000)
+        play(2, task="large", inputs="x" * 1_200_000)
         assert eventually(lambda: exporter.names().count("episode") == 2, seconds=1)
         play(2, task="closed")
 
@@ -550,6 +551,40 @@ def test_recording_goes_on_while_a_transport_hangs(exporter: Exporter) -> None:
 
     assert (0.0, 200) == (blocked, len(mttp.read(session)))
     assert spent < 10
+
+
+def test_callers_give_way_to_a_thread_that_is_late(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It may wait for the interpreter's lock, which nobody takes from a loop that lets go of it by itself.
+    """
+    breaths: list[float] = []
+    clocks = {"monotonic": time.monotonic, "time_ns": time.time_ns}
+    monkeypatch.setattr(thread, "time", SimpleNamespace(**clocks, sleep=breaths.append))
+    monkeypatch.setattr(thread, "INTERVAL", 0.0)
+
+    def step() -> None:
+        with episode.step() as step:
+            step.reward(1.0)
+
+    with mttp.configure(exporter), mttp.episode() as episode:
+        exporter.open.clear()
+        step()
+        assert eventually(lambda: exporter.offers)
+        step()
+        in_time = list(breaths)
+        time.sleep(thread.LATE / 1e9)
+        late = time.time_ns()
+        for _ in range(20):
+            step()
+        took = time.time_ns() - late
+        exporter.open.set()
+
+    assert [] == in_time
+    assert thread.BREATH == min(breaths)
+    assert max(breaths) <= thread.BREATH * thread.BREATHS
+    assert len(breaths) <= 1 + took / thread.PACE
 
 
 def test_flushing_from_within_an_exporter_does_not_wait_for_itself(exporter: Exporter) -> None:

@@ -1,36 +1,26 @@
-"""Ended spans on their way to another process, and out of the parcel there."""
+"""Ended spans on their way to another process; `unpacking` is what is done there."""
 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
-from mttp.codec import episodes, transitions
-from mttp.codec.profiles import Profile, full, of_block
-from mttp.codec.series import Series, Whole, told
+from mttp.codec.profiles import full
+from mttp.codec.series import Whole, told
 from mttp.codec.stretches import Row
 from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
+from mttp.encoding.unpacking import FORM, Parcel
 from mttp.livespan import LiveSpan
 from mttp.readable import record
-from mttp.semconv import spans as names
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.spans import Scope, SpanRecord
 
-__all__ = ["FORM", "gathered", "pack", "unpack"]
-
-FORM = 2
-"""The form of marshal that does not look for what comes twice, which takes twice as long as the rest."""
-
-_Parcel: TypeAlias = tuple[Any, ...]
-_OF_STRETCH = len(Stretch._fields) - 1
-"""Parts of a parcel that is one, but for its scope."""
-_OF_PLAYS = len(Series._fields)
-"""Likewise."""
+__all__ = ["gathered", "pack"]
 
 
 class _Wholes(NamedTuple):
@@ -112,7 +102,7 @@ def pack(spans: Iterable[ReadableSpan]) -> bytes:
     """
     scopes = _Scopes()
     parents: dict[int, tuple[int, int, SpanContext | None]] = {}
-    parcels: list[_Parcel] = []
+    parcels: list[Parcel] = []
     for one in gathered(spans):
         if isinstance(one, Stretch):
             parcels.append((scopes.place(one.scope), *one[1:]))
@@ -125,30 +115,11 @@ def pack(spans: Iterable[ReadableSpan]) -> bytes:
     return marshal.dumps((scopes.listed, parcels), FORM)
 
 
-def unpack(data: bytes, profile: Profile) -> Iterator[Stretch | Plays | SpanRecord]:
-    """The same, in order; attributes as `profile` delivers them, but for those within stretches."""
-    scopes, parcels = marshal.loads(data)
-    known = [Scope(*parts) for parts in scopes]
-    for scope, *parcel in parcels:
-        if len(parcel) == _OF_STRETCH:
-            yield Stretch(known[scope], *parcel)
-            continue
-        if len(parcel) == _OF_PLAYS:
-            yield Plays(known[scope], Series(*parcel))
-            continue
-        *about, arrays, scalars, block = parcel
-        if type(scalars) is tuple:
-            scalars = _put_in_words(parcel[3], *scalars)
-        for key in arrays:
-            scalars[key] = _array(*scalars[key])
-        yield _record(known[scope], of_block(profile, scalars, block), *about)
-
-
 class _Scopes:
     """The scopes so far, each told once; they are told by identity, which is known for the spans' life."""
 
     def __init__(self) -> None:
-        self.listed: list[_Parcel] = []
+        self.listed: list[Parcel] = []
         self._known: dict[int, tuple[int, Scope]] = {}
 
     def place(self, scope: Scope) -> int:
@@ -160,7 +131,7 @@ class _Scopes:
         return found[0]
 
 
-def _said(span: LiveSpan) -> _Parcel:
+def _said(span: LiveSpan) -> Parcel:
     """What it has that few have, which attributes are arrays, the others, and its token block."""
     parts = span.unsaid()
     if parts is not None:
@@ -170,20 +141,13 @@ def _said(span: LiveSpan) -> _Parcel:
     return (None if whole is None else _rest(whole), *_split(dict(span.scalars)), block)
 
 
-def _put_in_words(name: str, stated: Any, rest: Any) -> dict[str, Any]:
-    """The attributes of an episode's root, or of steps in columns."""
-    known = episodes.unstated(*stated) if type(stated) is tuple else stated
-    said = transitions.said if name == names.STEPS else episodes.plain_ending
-    return {**known, **said(*rest)}
-
-
-def _other(scopes: _Scopes, whole: SpanRecord) -> _Parcel:
+def _other(scopes: _Scopes, whole: SpanRecord) -> Parcel:
     ids = int(whole.trace_id, 16), int(whole.span_id, 16), int(whole.parent_id or "0", 16)
     life = whole.name, whole.kind, whole.start_time, whole.end_time, whole.flags
     return (scopes.place(whole.scope), *ids, *life, _rest(whole), *_split(dict(whole.attributes)), None)
 
 
-def _rest(whole: SpanRecord) -> _Parcel:
+def _rest(whole: SpanRecord) -> Parcel:
     """What few spans have."""
     return (
         whole.status_code,
@@ -232,11 +196,7 @@ def _travelling(value: Any) -> Any:
     return value
 
 
-def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> Any:
-    return np.frombuffer(data, dtype).reshape(shape)
-
-
-def _scope(scope: Scope) -> _Parcel:
+def _scope(scope: Scope) -> Parcel:
     return (
         scope.name,
         scope.version,
@@ -244,39 +204,4 @@ def _scope(scope: Scope) -> _Parcel:
         dict(scope.resource),
         dict(scope.attributes),
         scope.resource_schema_url,
-    )
-
-
-def _record(
-    scope: Scope,
-    attributes: Mapping[str, Any],
-    trace_id: int,
-    span_id: int,
-    parent_id: int,
-    name: str,
-    kind: int,
-    start_time: int,
-    end_time: int,
-    flags: int,
-    rest: _Parcel | None,
-) -> SpanRecord:
-    said: dict[str, Any] = {}
-    if rest is not None:
-        code, message, events, links, state, *dropped = rest
-        said = {"status_code": code, "status_message": message, "trace_state": state}
-        said |= dict(zip(("dropped_attributes", "dropped_events", "dropped_links"), dropped, strict=True))
-        said["events"] = [SpanEvent(*event) for event in events]
-        said["links"] = [Link(*link) for link in links]
-    return SpanRecord(
-        trace_id=f"{trace_id:032x}",
-        span_id=f"{span_id:016x}",
-        parent_id=f"{parent_id:016x}" if parent_id else "",
-        name=name,
-        kind=kind,
-        start_time=start_time,
-        end_time=end_time,
-        attributes=attributes,
-        flags=flags,
-        scope=scope,
-        **said,
     )

@@ -9,9 +9,9 @@ from typing import Final
 
 from mttp.codec import stretches
 from mttp.codec.profiles import Profile, full, packed
-from mttp.encoding.parcels import FORM, unpack
 from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
+from mttp.encoding.unpacking import FORM, unpack
 from mttp.spans import SpanRecord
 from mttp.wire import otlp_json
 from mttp.wire.otlp_json import Part

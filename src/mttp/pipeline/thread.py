@@ -30,8 +30,16 @@ _log = logging.getLogger("mttp")
 
 INTERVAL = 0.2
 """Seconds that an ended span waits at most before it is written."""
-URGENT_BYTES = 512 * 1024
+URGENT_BYTES = 2**20
 """What has gathered is written at once when it reaches this."""
+LATE, LATE_IF_URGENT = 300_000_000, 100_000_000
+"""Nanoseconds after which what has gathered should have been taken by the thread that writes."""
+PACE = 10_000_000
+"""Nanoseconds between two times that a caller gives way to it while it is late."""
+NEVER = 2**63
+"""Later than any time."""
+BREATH, BREATHS = 50e-6, 10
+"""Seconds that it does so for each `URGENT_BYTES` that have gathered, once at least and so often at most."""
 
 
 class _Here(threading.local):
@@ -104,6 +112,8 @@ class Pipeline:
         self._waited: dict[int, float] = {}
         self._awake = self._closing = self._closed = False
         self._asked = self._answered = self._granted = self._given_up = 0
+        self._due = NEVER
+        """When the thread is late, in nanoseconds since the Unix epoch, as spans say when they end."""
 
     # What recording calls.
 
@@ -114,7 +124,8 @@ class Pipeline:
             return
         self._inbox.append(span)
         self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-        if (self._inbox_bytes >= self._room or not self.easy) and not self._look(span):
+        needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
+        if needs_look and not self._look(span):
             self.hold_up(span, time.monotonic())
 
     def put(self, span: Ended, *, last: bool = False) -> bool:
@@ -126,7 +137,8 @@ class Pipeline:
         if self.easy and not last:
             self._inbox.append(span)
             self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-            if self._inbox_bytes >= self._room or not self.easy:  # it may have changed by now
+            needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
+            if needs_look or not self.easy:  # which may have changed by now
                 return self._look(span)
             return True
         trace_id, last = span.trace_id, last or _here.writes
@@ -158,9 +170,30 @@ class Pipeline:
                 self._give_up()
             self._ease()
             alone = self._thread is None and not _here.writes and self._hurried()
+            is_late = self._thread is not None and not _here.writes and self._is_late()
         if alone:
             self._write()
+        elif is_late:
+            self._give_way()
         return fits
+
+    def _is_late(self) -> bool:
+        """Whether the thread should have taken what has gathered; once each time, called under the lock."""
+        now = time.time_ns()
+        if now <= self._due:
+            return False
+        self._due = now + PACE
+        return True
+
+    def _give_way(self) -> None:
+        """
+        Let the thread that writes have the interpreter's lock.
+
+        Who lets go of that often, but only for a microsecond each time, as NumPy does where it draws a random
+        number, keeps it to itself: others come too late each time, and as long as they see it change hands
+        they don't ask for it either.
+        """
+        time.sleep(BREATH * min(max(self._inbox_bytes / URGENT_BYTES, 1.0), BREATHS))
 
     def _ease(self) -> None:
         """Find out whether the next spans can be taken without a look; called under the lock."""
@@ -191,6 +224,8 @@ class Pipeline:
             return
         with self._changed:
             if not self._closed and (not self._awake or self._hurried()):
+                late = LATE if not self._awake else LATE_IF_URGENT
+                self._due = min(self._due, time.time_ns() + late)
                 self._awake = self._start()
                 self._ease()
                 self._changed.notify_all()
@@ -326,6 +361,7 @@ class Pipeline:
         with self._turn():
             with self._lock:  # ahead of looking, so that whoever wakes us from here on is heard
                 self._awake = self.easy = False
+                self._due = NEVER
             self._quietly(self._owner.mark)
             with self._changed:
                 ticket = self._asked

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote, urlencode
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp import encoding
+from mttp.encoding import encoder
 from mttp.errors import MissingExtra, TransportError
 from mttp.transports.options import byte_count, one_of, path_of, take
 from mttp.wire.streams import ends_cleanly
@@ -107,7 +107,7 @@ class FileTransport(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
-        self.append(encoding.lines(spans))
+        self.append(encoder.lines(spans))
         return SpanExportResult.SUCCESS
 
     def append(self, data: Buffer) -> None:
@@ -156,20 +156,23 @@ class FileTransport(SpanExporter):
 
     def _ready(self) -> int:
         """The open file: the next part where this one is full, a new one where it was deleted."""
-        if self._fd is not None and self._is_gone():
-            _log.warning("mttp: %s was deleted or replaced; recording goes on in a new file", self._current)
-            self._close()
-            self._number = 0
-        elif self._fd is not None and self._is_full(os.fstat(self._fd).st_size):
-            self._close()
+        if self._fd is not None:
+            found = self._stat()  # in one call: each makes whoever records and this thread change places
+            if found is None or not os.path.samestat(found, self._opened):
+                _log.warning(
+                    "mttp: %s was deleted or replaced; recording goes on in a new file", self._current
+                )
+                self._close()
+                self._number = 0
+            elif self._is_full(found.st_size):
+                self._close()
         return self._open() if self._fd is None else self._fd
 
-    def _is_gone(self) -> bool:
-        assert self._fd is not None
+    def _stat(self) -> os.stat_result | None:
         try:
-            return not os.path.samestat(self._current.stat(), os.fstat(self._fd))
+            return self._current.stat()
         except (FileNotFoundError, NotADirectoryError):
-            return True
+            return None
 
     def _is_full(self, size: int) -> bool:
         return self._max_bytes is not None and size >= self._max_bytes
@@ -182,6 +185,7 @@ class FileTransport(SpanExporter):
         is_new = not self._current.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._fd = os.open(self._current, flags, 0o644)
+        self._opened = os.fstat(self._fd)
         if self._fsync and is_new:
             _sync_directory(self._current.parent)
         if not self._is_compressed:
@@ -217,21 +221,24 @@ class FileTransport(SpanExporter):
     def _append(self, fd: int, data: Buffer) -> None:
         """Write all of `data`, or leave nothing of it."""
         with _locked(fd):
-            before, rest = os.fstat(fd).st_size, memoryview(data)
+            rest = memoryview(data)
             try:
                 while rest:
                     rest = rest[os.write(fd, rest) :]
                 if self._fsync:
                     os.fsync(fd)
             except BaseException:
-                self._withdraw(fd, before, len(data) - len(rest))
+                self._withdraw(fd, len(data) - len(rest))
                 raise
 
-    def _withdraw(self, fd: int, before: int, written: int) -> None:
+    def _withdraw(self, fd: int, written: int) -> None:
         """Take back what was written of a segment; where that can't be done, look anew how the file ends."""
+        if not written:
+            return
         try:
-            if os.fstat(fd).st_size == before + written:
-                os.ftruncate(fd, before)
+            end = os.lseek(fd, 0, os.SEEK_CUR)  # which each write leaves there
+            if os.fstat(fd).st_size == end:
+                os.ftruncate(fd, end - written)
                 return
         except OSError:
             pass

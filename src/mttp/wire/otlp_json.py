@@ -10,21 +10,24 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Status
 
 from mttp.spans import Scope, SpanRecord
 from mttp.wire.numbers import Array, as_numbers
 from mttp.wire.readable import Attributes, by_identity, flags, pairs, shown
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import Status
 
 __all__ = [
     "MAX_LINE_BYTES",
@@ -143,14 +146,15 @@ def _url(schema_url: str) -> bytes:
 
 @by_identity
 def _scope(resource: Resource, scope: InstrumentationScope | None) -> Scope:
-    scope = scope or InstrumentationScope("")
-    return Scope(
+    made = Scope(resource=dict(resource.attributes), resource_schema_url=resource.schema_url)
+    if scope is None:
+        return made
+    return replace(
+        made,
         name=scope.name,
         version=scope.version or "",
         schema_url=scope.schema_url or "",
         attributes=dict(scope.attributes or {}),
-        resource=dict(resource.attributes),
-        resource_schema_url=resource.schema_url,
     )
 
 

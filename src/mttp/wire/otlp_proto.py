@@ -13,19 +13,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from mttp.spans import Scope, SpanRecord
 from mttp.wire.numbers import Array, as_numbers
 from mttp.wire.otlp_json import decimal
 from mttp.wire.protobuf import field, items, varint
 from mttp.wire.readable import Attributes, by_identity, flags, pairs, shown
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import StatusCode
 
 __all__ = [
     "Block",
@@ -45,15 +47,6 @@ _FRAME_TAGS = 32
 _SPAN_TAG = 6
 """Likewise around one span."""
 _INT64 = range(-(2**63), 2**63)
-_CONTEXT = SpanContext(1, 1, is_remote=False)
-_NOWHERE = Resource({})
-_KINDS = {
-    SpanKind.INTERNAL: 1,
-    SpanKind.SERVER: 2,
-    SpanKind.CLIENT: 3,
-    SpanKind.PRODUCER: 4,
-    SpanKind.CONSUMER: 5,
-}
 
 _double = partial(struct.Struct("<Bd").pack, 0x21)
 _fixed32 = struct.Struct("<I").pack
@@ -111,7 +104,7 @@ def _readable(span: ReadableSpan, attributes: list[bytes]) -> bytes:
         context.span_id.to_bytes(8, "big"),
         _text(b"\x1a", context.trace_state.to_header()) if context.trace_state else b"",
         b"\x22\x08" + parent.span_id.to_bytes(8, "big") if parent else b"",
-        _life(span.name, _KINDS[span.kind], span.start_time, span.end_time),
+        _life(span.name, span.kind.value + 1, span.start_time, span.end_time),
     )
     events = [
         _event(
@@ -138,7 +131,7 @@ def _readable(span: ReadableSpan, attributes: list[bytes]) -> bytes:
 
 
 def _status(code: StatusCode, message: str | None) -> bytes:
-    if code is StatusCode.UNSET and not message:
+    if not code.value and not message:
         return b"\x7a\x00"
     return field(b"\x7a", _text(b"\x12", message or "") + _count(b"\x18", code.value))
 
@@ -381,16 +374,26 @@ def _said(value: Any) -> Any:
 
 
 def official(spans: Sequence[ReadableSpan]) -> Any:
-    """The official encoder's message; protobuf is imported where it is needed."""
+    """The official encoder's message; it and protobuf are imported where they are needed."""
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as encode
 
     return encode(spans)
 
 
+def _probe(resource: Resource | None = None, **facts: Any) -> Any:
+    """The official encoder's block of one span of which this is known."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import SpanContext
+
+    made_by = Resource({}) if resource is None else resource
+    probe = ReadableSpan("", SpanContext(1, 1, is_remote=False), resource=made_by, **facts)
+    return official([probe]).resource_spans[0]
+
+
 def _official_pair(tag: bytes, key: Any, value: Any) -> bytes:
     """The attribute as the official encoder writes it; nothing where it drops it, which it logs."""
-    probe = ReadableSpan("", _CONTEXT, resource=_NOWHERE, attributes={key: value})
-    written = official([probe]).resource_spans[0].scope_spans[0].spans[0].attributes
+    written = _probe(attributes={key: value}).scope_spans[0].spans[0].attributes
     return b"".join(field(tag, pair.SerializeToString()) for pair in written)
 
 
@@ -403,12 +406,11 @@ def _official_span(span: ReadableSpan, attributes: list[bytes]) -> bytes:
 
 @by_identity
 def _resource(resource: Resource) -> _Frame:
-    block = official([ReadableSpan("", _CONTEXT, resource=resource)]).resource_spans[0]
+    block = _probe(resource)
     return field(b"\x0a", block.resource.SerializeToString()), _text(b"\x1a", block.schema_url)
 
 
 @by_identity
 def _scope(scope: InstrumentationScope | None) -> _Frame:
-    probe = ReadableSpan("", _CONTEXT, resource=_NOWHERE, instrumentation_scope=scope)
-    block = official([probe]).resource_spans[0].scope_spans[0]
+    block = _probe(instrumentation_scope=scope).scope_spans[0]
     return field(b"\x0a", block.scope.SerializeToString()), _text(b"\x1a", block.schema_url)

@@ -1,12 +1,17 @@
-"""What both encoders ask of an OpenTelemetry span: its attributes, its flags, and who made it, once."""
+"""
+What both encoders ask of an OpenTelemetry span: its attributes, its flags, and who made it, once.
+
+They take spans and records; who has only records has no need to import OpenTelemetry.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanContext
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import SpanContext
 
 __all__ = ["Attributes", "by_identity", "flags", "pairs", "shown"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp import encoding
 from mttp.codec.profiles import full
+from mttp.encoding import encoder
 from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.refusal import Rejection
@@ -41,7 +41,7 @@ class _Piece:
         if message is not None and isinstance(span, LiveSpan):
             self.scope, self.data = span.scope, message
         else:
-            with encoding.here():
+            with encoder.here():
                 whole = record(span, full)
                 self.scope, self.data = whole.scope, encode_span(whole)
         self.size = span_bytes(self.data)
@@ -118,7 +118,7 @@ class Export:
     def run(self, spans: Sequence[ReadableSpan]) -> None:
         """Send everything; after a request that may be taken later, nothing more."""
         batch, frames = _Batch(), _Frames()
-        messages: Sequence[bytes | None] = encoding.messages(spans) or [None] * len(spans)
+        messages: Sequence[bytes | None] = encoder.messages(spans) or [None] * len(spans)
         for place, (span, written) in enumerate(zip(spans, messages, strict=True)):
             try:
                 piece = _Piece(span, frames, written)
