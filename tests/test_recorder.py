@@ -794,6 +794,22 @@ def test_an_impossible_time_is_a_fault_and_becomes_now(session: mttp.Session, gi
     assert session.stats.faults["time_invalid"] >= 4
 
 
+@pytest.mark.parametrize("given", [-1, 2**70, "x", 1.5, object()], ids=["-1", "2**70", "x", "1.5", "object"])
+def test_an_impossible_index_is_a_fault_and_becomes_the_next(session: mttp.Session, given: object) -> None:
+    """
+    The step is there all the same, and those after it are counted as ever.
+    """
+    with mttp.episode() as episode:
+        for index in (None, given, 5, None):
+            with episode.step(index=index) as step:  # type: ignore[arg-type]
+                step.reward(1.0)
+
+    read = only(session)
+    assert ([0, 1, 5, 6], 4.0) == ([step.index for step in read.steps], read.return_)
+    assert {"index_invalid": 1} == dict(session.stats.faults)
+    assert read.steps[1].faults[0].startswith("index_invalid: ")
+
+
 def test_a_time_may_be_a_float(session: mttp.Session) -> None:
     """
     `time.time() * 1e9` is what most people write.

@@ -186,6 +186,30 @@ def test_an_environment_is_called_as_its_user_calls_it(steps: str) -> None:
     assert [0, None, 0, 0] == [step.action for step in mttp.read(session).episodes[0].steps]
 
 
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_an_odd_info_says_nothing(steps: str) -> None:
+    """
+    Some environments return none, or an array, of which nobody can say whether it is true.
+    """
+
+    class Odd(gymnasium.Wrapper):  # type: ignore[type-arg]
+        count = 0
+
+        def step(self, action: Any) -> Any:
+            self.count += 1
+            *result, _ = self.env.step(action)
+            return *result[:2], self.count == 4, False, (None, np.zeros(2), [], 1)[self.count % 4]
+
+    env = Odd(cart_pole())
+    with mttp.configure(transport="memory://", steps=steps) as session, mttp.instrument(env):
+        env.reset(seed=1)
+        for _ in range(4):
+            env.step(0)
+
+    (found,) = mttp.read(session).episodes
+    assert ({}, 4, True) == (dict(session.stats.faults), len(found.steps), found.terminated)
+
+
 def test_a_span_within_a_step_is_its_child() -> None:
     """
     The step becomes a span when somebody starts one while the environment computes.

@@ -70,9 +70,20 @@ def test_a_whole_span_is_read_with_its_scope_and_resource():
                                         "name": "retry",
                                         "timeUnixNano": "7",
                                         "attributes": [{"key": "k", "value": {"boolValue": True}}],
+                                        "droppedAttributesCount": 4,
                                     }
                                 ],
-                                "links": [{"traceId": TRACE.upper(), "spanId": SPAN}],
+                                "links": [
+                                    {
+                                        "traceId": TRACE.upper(),
+                                        "spanId": SPAN,
+                                        "flags": 769,
+                                        "droppedAttributesCount": 5,
+                                    }
+                                ],
+                                "droppedAttributesCount": 1,
+                                "droppedEventsCount": 2,
+                                "droppedLinksCount": "3",
                                 "status": {"code": 2, "message": "no"},
                             }
                         ],
@@ -92,10 +103,13 @@ def test_a_whole_span_is_read_with_its_scope_and_resource():
         attributes={"n": 5},
         status_code=2,
         status_message="no",
-        events=(SpanEvent("retry", 7, {"k": True}),),
-        links=(Link(TRACE, SPAN, {}),),
+        events=(SpanEvent("retry", 7, {"k": True}, 4),),
+        links=(Link(TRACE, SPAN, {}, 769, 5),),
         trace_state="a=b",
         flags=257,
+        dropped_attributes=1,
+        dropped_events=2,
+        dropped_links=3,
         scope=Scope(
             name="mttp",
             version="0.1.0",
@@ -204,7 +218,7 @@ def test_null_is_the_default_everywhere():
     A field that is null is as good as absent.
     """
     fields = ("parentSpanId", "name", "kind", "startTimeUnixNano", "endTimeUnixNano", "attributes", "events")
-    found = decode_line(line(**dict.fromkeys((*fields, "links", "status", "traceState", "flags"))))[0]
+    found = decode_line(line(**dict.fromkeys((*fields, "links", "status", "traceState", "flags", "droppedLinksCount"))))[0]
 
     assert SpanRecord(trace_id=TRACE, span_id=SPAN, name="", kind=0) == found
 
@@ -362,6 +376,7 @@ attribute_sets = st.dictionaries(texts, values, max_size=6)
 times = st.integers(0, 2**63 - 1)
 ids = st.integers(1, 2**128 - 1).map("{:032x}".format)
 span_ids = st.integers(1, 2**64 - 1).map("{:016x}".format)
+counts = st.integers(0, 2**32 - 1)
 scopes = st.builds(
     Scope, name=texts, version=texts, schema_url=texts, resource=attribute_sets, attributes=attribute_sets
 )
@@ -377,10 +392,13 @@ records = st.builds(
     attributes=attribute_sets,
     status_code=st.integers(0, 2),
     status_message=texts,
-    events=st.lists(st.builds(SpanEvent, texts, times, attribute_sets), max_size=2).map(tuple),
-    links=st.lists(st.builds(Link, ids, span_ids, attribute_sets), max_size=2).map(tuple),
+    events=st.lists(st.builds(SpanEvent, texts, times, attribute_sets, counts), max_size=2).map(tuple),
+    links=st.lists(st.builds(Link, ids, span_ids, attribute_sets, counts, counts), max_size=2).map(tuple),
     trace_state=texts,
-    flags=st.integers(0, 2**32 - 1),
+    flags=counts,
+    dropped_attributes=counts,
+    dropped_events=counts,
+    dropped_links=counts,
     scope=scopes,
 )
 

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp.codec import rewards
-from mttp.codec.plain import Faults, flag
+from mttp.codec.plain import Faults, count, flag, scalar_text
 from mttp.episodes import Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.numbering import given, numbers
@@ -200,7 +200,7 @@ class Trajectory(Measured):
         Start the next step.
 
         `start_time` is in nanoseconds since the Unix epoch, by default now.
-        `index` is by default one after the last.
+        `index` is by default one after the last, and so it is where it is no whole number from 0 to 2**63 - 1.
         """
         indices, span = self._indices, self._span
         try:
@@ -225,10 +225,13 @@ class Trajectory(Measured):
             if self._closing:
                 return None
             self._count_one_by_one()
-            position = self._following if index is None else int(index)
+            asked = self._following if index is None else count(index)
+            position = self._following if asked is None else asked
             self._following = max(self._following, position + 1)
             self._begun += 1
             step = begin(self, position, start_time)
+            if asked is None:
+                step.fault("index_invalid", f"{scalar_text(index):.80}; the step is number {position}")
             self.open_steps.add(step)
             return step
 

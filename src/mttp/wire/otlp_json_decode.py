@@ -236,6 +236,9 @@ def _record(span: Any, scope: Scope, cut_out: _Cut, *, arrays: bool) -> SpanReco
             links=_links(span.links, cut_out) if span.links else (),
             trace_state=span.trace_state or "",
             flags=int(span.flags or 0),
+            dropped_attributes=int(span.dropped_attributes_count or 0),
+            dropped_events=int(span.dropped_events_count or 0),
+            dropped_links=int(span.dropped_links_count or 0),
             scope=scope,
         )
     )
@@ -272,7 +275,12 @@ def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
 
 def _events(events: Sequence[messages.Event], cut_out: _Cut) -> tuple[SpanEvent, ...]:
     return tuple(
-        SpanEvent(event.name or "", _time(event.time_unix_nano), _attributes(event.attributes, cut_out))
+        SpanEvent(
+            event.name or "",
+            _time(event.time_unix_nano),
+            _attributes(event.attributes, cut_out),
+            int(event.dropped_attributes_count or 0),
+        )
         for event in events
     )
 
@@ -280,7 +288,11 @@ def _events(events: Sequence[messages.Event], cut_out: _Cut) -> tuple[SpanEvent,
 def _links(links: Sequence[messages.Link], cut_out: _Cut) -> tuple[Link, ...]:
     return tuple(
         Link(
-            (link.trace_id or "").lower(), (link.span_id or "").lower(), _attributes(link.attributes, cut_out)
+            (link.trace_id or "").lower(),
+            (link.span_id or "").lower(),
+            _attributes(link.attributes, cut_out),
+            int(link.flags or 0),
+            int(link.dropped_attributes_count or 0),
         )
         for link in links
     )

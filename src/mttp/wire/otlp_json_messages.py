@@ -96,6 +96,7 @@ class Event(_Message):
     name: str | None = None
     time_unix_nano: Int64 = None
     attributes: list[KeyValue] | None = None
+    dropped_attributes_count: Int64 = None
 
 
 class Link(_Message):
@@ -104,6 +105,8 @@ class Link(_Message):
     trace_id: str | None = None
     span_id: str | None = None
     attributes: list[KeyValue] | None = None
+    flags: Int64 = None
+    dropped_attributes_count: Int64 = None
 
 
 class _BareSpan(_Message):
@@ -117,6 +120,9 @@ class _BareSpan(_Message):
     status: Status | None = None
     trace_state: str | None = None
     flags: Int64 = None
+    dropped_attributes_count: Int64 = None
+    dropped_events_count: Int64 = None
+    dropped_links_count: Int64 = None
 
 
 class Span(_BareSpan):

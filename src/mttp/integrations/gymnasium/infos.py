@@ -50,7 +50,7 @@ def _is_number(value: Any) -> bool:
 
 def outcome(info: Any) -> str | None:
     """success or failure, where the info says `is_success` or `success`, true or false; else None."""
-    if not info or not isinstance(info, Mapping):
+    if not isinstance(info, Mapping) or not info:
         return None
     for name in ("is_success", "success"):
         value = info.get(name)

@@ -265,7 +265,9 @@ class Lane:
                 is_odd = True
             rows = self._rows
             if (
-                not (terminated or truncated or is_odd or info)
+                not (terminated or truncated or is_odd)
+                and type(info) is dict
+                and not info
                 and type(observation) is _ndarray
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
@@ -288,7 +290,7 @@ class Lane:
         if self._has_left:
             return
         at = self._offset + monotonic()
-        is_odd = is_odd or bool(info and infos.is_told(info))
+        is_odd = is_odd or infos.is_told(info)
         if is_odd:
             self._owner.pay(self._entered(), reward, terminated, truncated, info, at=at)
             self._step, self._block.start_time = None, at
