@@ -69,7 +69,13 @@ def _options(files: Mapping[Path, Mapping[str, Question]]) -> argparse.Namespace
     names = [name for path, questions in files.items() for name in (path.stem, *questions)]
     parser = argparse.ArgumentParser(prog="python benchmarks")
     parser.add_argument("--quick", action="store_true", help="a first impression, in under two minutes")
-    parser.add_argument("--only", choices=sorted(set(names)), metavar="NAME", help="one file or question")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=sorted(set(names)),
+        metavar="NAME",
+        help="one file or question; may be repeated",
+    )
     parser.add_argument("--json", type=Path, help="write all figures there, too")
     parser.add_argument("--rounds", type=int, help=f"fresh processes for each case; by default {ROUNDS}")
     parser.add_argument("--seconds", type=float, help=f"how long each of them measures; by default {SECONDS}")
@@ -90,7 +96,7 @@ def _chosen(files: Mapping[Path, Mapping[str, Question]], options: argparse.Name
         (path, name, question)
         for path, questions in files.items()
         for name, question in questions.items()
-        if options.only in (None, path.stem, name)
+        if not options.only or {path.stem, name} & set(options.only)
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exporters import taken
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 import mttp
@@ -76,12 +77,25 @@ def test_an_episode_that_nobody_asks_for_is_two_spans(session: mttp.Session) -> 
     """
     Its steps and its root, in that order, and the session counts it.
     """
-    spans: list[Any] = []
-    session._share.take = spans.append
+    spans = taken(session)
     finished(session)
 
     assert [PlayedSteps, PlayedRoot] == [type(span) for span in spans]
     assert (1, 3) == (session.stats.episodes, session.stats.steps)
+
+
+def test_its_spans_are_counted_from_its_end_on(session: mttp.Session) -> None:
+    """
+    Though they are made by whoever writes.
+    """
+    (stats,) = session.stats.transports.values()
+    before = stats.recorded
+    for _ in range(3):
+        finished(session)
+    counted = stats.recorded
+    session.flush()
+
+    assert before + 6 <= counted <= stats.recorded == stats.delivered
 
 
 def test_an_episode_that_somebody_asks_for_says_the_same(session: mttp.Session) -> None:
@@ -224,12 +238,14 @@ def test_the_last_observation_counts_as_what_waits(session: mttp.Session) -> Non
     """
     sizes = []
     for final in (None, bytes(100_000)):
-        spans: list[Any] = []
-        session._share.take = spans.append
+        arrivals: list[Any] = []
+        session._share.take = arrivals.append
         play = begun(session)
         end = go_on(play.gather(FORM, AT), ends=True)
         play.conclude(None, final, end)
-        sizes.append(spans[-1].size)
+        (arrival,) = arrivals
+        assert arrival.size == sum(span.size for span in arrival.spans)
+        sizes.append(arrival.size)
 
     assert 100_000 == sizes[1] - sizes[0]
 

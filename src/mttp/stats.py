@@ -47,7 +47,8 @@ class TransportStats:
     def recorded(self) -> int:
         """Spans that the transport is to deliver."""
         with self.lock:
-            return self.taken + len(self.arrivals)
+            arrived: int = sum(each.stands_for for each in self.arrivals.copy())
+            return self.taken + arrived
 
     @property
     def pending(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from exporters import taken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
@@ -50,9 +51,8 @@ class Played(NamedTuple):
 
 def spans_of(episodes: Sequence[Played], form: Form = FLOAT32, **facts: Any) -> list[ReadableSpan]:
     """Their spans, two each."""
-    spans: list[ReadableSpan] = []
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
-        session._share.take = spans.append  # type: ignore[assignment]
+        spans = taken(session)
         setting = session.setting(**{"env": "Walk-v1", **facts})
         for at, one in enumerate(episodes, AT):
             play = setting.play(at, one.seed, one.generator)

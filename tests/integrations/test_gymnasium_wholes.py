@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exporters import taken
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 import mttp
@@ -688,9 +689,8 @@ def test_episodes_that_nobody_asks_for_have_no_handle(make: Callable[[], Any], o
     """
     They are handed on as wholes, whatever else is stated with each of them.
     """
-    spans: list[Any] = []
     with mttp.configure("memory://", steps="packed") as session:
-        session._share.take = spans.append  # type: ignore[method-assign]
+        spans = taken(session)
         session._share.mark = lambda: None  # type: ignore[method-assign]  # of an episode that takes long
         env = mttp.wrap(make(), **options)
         play(env, episodes=3)

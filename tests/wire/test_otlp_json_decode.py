@@ -218,7 +218,9 @@ def test_null_is_the_default_everywhere():
     A field that is null is as good as absent.
     """
     fields = ("parentSpanId", "name", "kind", "startTimeUnixNano", "endTimeUnixNano", "attributes", "events")
-    found = decode_line(line(**dict.fromkeys((*fields, "links", "status", "traceState", "flags", "droppedLinksCount"))))[0]
+    found = decode_line(
+        line(**dict.fromkeys((*fields, "links", "status", "traceState", "flags", "droppedLinksCount")))
+    )[0]
 
     assert SpanRecord(trace_id=TRACE, span_id=SPAN, name="", kind=0) == found
 

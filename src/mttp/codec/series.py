@@ -10,7 +10,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -83,8 +82,20 @@ class Series(NamedTuple):
     """What their observations are: `Form.parts`."""
     parts: Sequence[tuple[Any, ...]]
     """Of each what `Episode` has."""
-    columns: tuple[Sequence[Any], Sequence[Any], Sequence[float], Sequence[int]]
-    """Observations, actions, what was paid, and the ends of the steps of all."""
+    columns: tuple[bytes | Sequence[Any], Sequence[Any], Sequence[float], Sequence[int]]
+    """Observations, arrays' as bytes, actions, what was paid, and the ends of the steps of all."""
+
+    def cut(
+        self, start: int, end: int
+    ) -> tuple[Sequence[Any], Sequence[Any], Sequence[float], Sequence[int]]:
+        """Those of the steps between two places."""
+        shown, actions, paid, ends = self.columns
+        if isinstance(shown, bytes):
+            width = len(shown) // len(ends)
+            shown = [shown[place * width : (place + 1) * width] for place in range(start, end)]
+        else:
+            shown = shown[start:end]
+        return shown, actions[start:end], paid[start:end], ends[start:end]
 
 
 Group: TypeAlias = tuple[Sequence[int], Said, Sequence[Sequence[Any]]]
@@ -103,11 +114,15 @@ def told(wholes: Sequence[Whole]) -> Series | None:
     said, form = wholes[0][:2]
     if form.max_bytes is None or form.max_bytes < content.NUMBER_BYTES:
         return None
-    rows = list(chain.from_iterable([whole.rows for whole in wholes]))
-    observations, actions, rewards, ends = (list(map(itemgetter(place), rows)) for place in (0, 1, 2, -1))
-    shown = observations if form.dtype is not None else transitions.scalars(observations)
+    rows = chain.from_iterable([whole.rows for whole in wholes])
+    width, facts = (
+        len(wholes[0].rows[0]),
+        list(chain.from_iterable(rows)),
+    )  # each is looked up once: it is cold
+    observations, actions, rewards, ends = (facts[place::width] for place in (0, 1, 2, width - 1))
+    shown = b"".join(observations) if form.dtype is not None else transitions.scalars(observations)
     done, paid = transitions.scalars(actions), transitions.paid(rewards)
-    if shown is None or done is None or paid is None or max(map(abs, paid)) * len(paid) > _LARGEST:
+    if shown is None or done is None or paid is None or sum(map(abs, paid)) > _LARGEST:
         return None
     return Series(said, form.parts, [whole.parts for whole in wholes], (shown, done, paid, ends))
 
@@ -117,8 +132,7 @@ def words(series: Series) -> Iterator[tuple[Episode, dict[str, Plain], dict[str,
     first = 0
     for parts in series.parts:
         episode = Episode(*parts)
-        columns = [column[first : first + episode.length] for column in series.columns]
-        yield episode, *_words(series, episode, *columns)
+        yield episode, *_words(series, episode, *series.cut(first, first + episode.length))
         first += episode.length
 
 
@@ -185,7 +199,7 @@ def steps(series: Series, found: Sequence[Episode]) -> Iterator[Group]:
 
     def example(place: int) -> dict[str, Plain]:
         start, end = spans[place]
-        return packed(_words(series, found[place], *(column[start:end] for column in series.columns))[0])
+        return packed(_words(series, found[place], *series.cut(start, end))[0])
 
     return _grouped(list(zip(of_shown, of_done, strict=True)), columns, example)
 
@@ -260,16 +274,16 @@ def _at_the_end(flags: Sequence[bool], bounds: Sequence[int]) -> list[bytes]:
     return _cut(listed, bounds)
 
 
-def _contents(values: Sequence[Any], bounds: Sequence[int]) -> tuple[list[bytes], list[Any]]:
+def _contents(values: bytes | Sequence[Any], bounds: Sequence[int]) -> tuple[list[bytes], list[Any]]:
     """
     Observations or actions, likewise, and the type of each part's.
 
     Whole numbers are in the narrowest type that holds a part; what is not stated is nothing.
     """
+    if isinstance(values, bytes):
+        return _pieces(values, len(values) // bounds[-1], bounds), [bytes] * (len(bounds) - 1)
     if values[0] is None:
         return [b""] * (len(bounds) - 1), [None] * (len(bounds) - 1)
-    if type(values[0]) is bytes:
-        return _pieces(b"".join(values), len(values[0]), bounds), [bytes] * (len(bounds) - 1)
     array = np.array(values)
     if array.dtype.kind != "i":
         return _cut(array, bounds), [array.dtype] * (len(bounds) - 1)

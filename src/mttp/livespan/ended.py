@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
@@ -10,12 +11,14 @@ from opentelemetry.trace import SpanContext
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["Ended"]
+__all__ = ["Arrival", "Ended", "Several"]
 
 
 class Ended(ReadableSpan):
     """Any span that has ended, ours or another library's."""
 
+    stands_for: Final = 1
+    """Spans that it is."""
     trace_id: int
     """Its trace."""
     size: int
@@ -44,3 +47,27 @@ class Ended(ReadableSpan):
     def with_values(self, values: dict[str, Any]) -> Ended:
         """The same span with other attributes."""
         raise NotImplementedError
+
+
+class Several(Protocol):
+    """Spans of one trace that have ended together, on their way to whoever writes, who has them made."""
+
+    stands_for: int
+    """How many they are."""
+    size: int
+    """Roughly what they take in a file, in bytes."""
+    is_last: bool
+    """Whether the trace ends with them."""
+    _end_time: int | None
+
+    @property
+    def trace_id(self) -> int:
+        """Their trace."""
+
+    @property
+    def spans(self) -> Sequence[Ended]:
+        """They, in order, made anew each time."""
+
+
+Arrival: TypeAlias = "Ended | Several"
+"""What is taken at once."""

@@ -17,7 +17,7 @@ from typing_extensions import ParamSpec, Self
 
 from mttp.codec.plain import mapped, name_key, number, plain, text
 from mttp.episodes import Reward
-from mttp.livespan import LiveSpan, Origin, error_message, qualified_name
+from mttp.livespan import LiveSpan, Origin, Several, error_message, qualified_name
 from mttp.semconv import attributes as a
 
 __all__ = [
@@ -89,8 +89,8 @@ class Host(Protocol):
     """How steps are written, where an episode does not say: spans, packed or auto."""
 
     @property
-    def take(self) -> Callable[[LiveSpan], None]:
-        """Take an ended span."""
+    def take(self) -> Callable[[LiveSpan | Several], None]:
+        """Take an ended span, or several."""
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault and log the first of its kind."""

@@ -17,8 +17,7 @@ from mttp.recorder.block import Block, Layout, Taken
 from mttp.recorder.handle import SPAN_KEY, Host, current
 from mttp.recorder.open_episode import OpenEpisode, inert
 from mttp.recorder.packing import PACKED
-from mttp.recorder.played import PlayedRoot, PlayedSteps
-from mttp.recorder.segment import Segment
+from mttp.recorder.played import Played
 
 __all__ = ["Play", "Setting"]
 
@@ -160,26 +159,24 @@ class Play:
             self._is_over = True
         setting, block, self._block = self._setting, self._block, None
         assert block is not None  # there were transitions
-        host, taken = setting.host, Taken(block.rows, block.start_time, block.layout)
-        segment, generator = Segment(host, ids.trace_id()), self._generator
+        rows, generator = block.rows, self._generator
         parts = (
-            segment.trace_id,
+            ids.trace_id(),
             ids.span_id(),
             ids.span_id(),
             self._start_time,
             end_time,
-            taken.start_time,
+            block.start_time,
             self._index,
             self._seed,
             generator.parts if type(generator) is State else generator,
             outcome or "unknown",
-            *taken.rows[-1][3:5],
+            *rows[-1][3:5],
             final,
-            len(taken),
+            len(rows),
         )
-        root = PlayedRoot(segment, setting, parts, taken)
+        host = setting.host
         host.finished(self)
-        host.packed(len(taken))
-        segment.ended(PlayedSteps(root, parts, taken))
-        segment.ended(root)
+        host.packed(len(rows))
+        host.take(Played(setting, parts, Taken(rows, block.start_time, block.layout)))
         return True

@@ -11,8 +11,9 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import series
 from mttp.codec.series import Episode, Whole
 from mttp.codec.transitions import Form
-from mttp.livespan import SPAN_BYTES
+from mttp.livespan import SPAN_BYTES, LiveSpan
 from mttp.recorder.block import Taken
+from mttp.recorder.handle import Host
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.live_block import LiveBlock
 from mttp.recorder.live_root import ROOT_BYTES, LiveRoot
@@ -24,6 +25,9 @@ __all__ = ["PlayedRoot", "PlayedSteps"]
 class Stated(Protocol):
     """What all episodes of an environment say, as attributes."""
 
+    host: Host
+    """The session that they belong to."""
+
     @property
     def said(self) -> Mapping[str, Any]:
         """These."""
@@ -32,6 +36,35 @@ class Stated(Protocol):
     """Their roots' name."""
     size: int
     """Roughly what these take in a file, in bytes."""
+
+
+class Played:
+    """An episode that has ended as a whole, on its way to whoever writes, who makes its spans."""
+
+    __slots__ = ("_end_time", "_parts", "_setting", "_taken", "size")
+
+    stands_for, is_last = 2, True
+
+    def __init__(self, setting: Stated, parts: tuple[Any, ...], taken: Taken) -> None:
+        """`parts` are those of `Episode`, and `taken` are its steps."""
+        self._setting = setting
+        self._parts = parts
+        self._taken = taken
+        self._end_time: int | None = parts[4]
+        self.size = _BYTES + setting.size + taken.size + _size(parts)
+
+    @property
+    def trace_id(self) -> int:
+        """Its trace."""
+        return self._parts[0]  # type: ignore[no-any-return]  # what `Episode` has there
+
+    @property
+    def spans(self) -> tuple[LiveSpan, LiveSpan]:
+        """Its steps, and its root."""
+        segment = Segment(self._setting.host, self.trace_id)
+        segment.spans = self.stands_for
+        root = PlayedRoot(segment, self._setting, self._parts, self._taken)
+        return PlayedSteps(root, self._parts, self._taken), root
 
 
 class PlayedRoot(LiveRoot):
@@ -46,10 +79,10 @@ class PlayedRoot(LiveRoot):
         self._parts = parts
         self._taken = taken
         self._name = setting.name
-        _, self._span_id, _, self._start_time, self._end_time, *_, final, _ = parts
+        _, self._span_id, _, self._start_time, self._end_time, *_ = parts
         self._is_bare = self._is_light = self.is_plain = False
         self._scalars = self.block = None
-        self.size = ROOT_BYTES + setting.size + (len(final) if type(final) is bytes else 0)
+        self.size = ROOT_BYTES + setting.size + _size(parts)
 
     def _say(self) -> dict[str, Any]:
         paid, invalid = self._taken.paid()
@@ -91,4 +124,12 @@ class PlayedSteps(LiveBlock):
         return self.root.identity
 
 
+def _size(parts: tuple[Any, ...]) -> int:
+    """What the last observation takes."""
+    *_, final, _ = parts
+    return len(final) if type(final) is bytes else 0
+
+
+_BYTES = ROOT_BYTES + SPAN_BYTES
+"""What an episode's two spans take, but for its steps and what is stated of it."""
 _NOWHERE: Mapping[str, Any] = MappingProxyType({})

@@ -200,7 +200,7 @@ class Trajectory(Measured):
         Start the next step.
 
         `start_time` is in nanoseconds since the Unix epoch, by default now.
-        `index` is by default one after the last, and so it is where it is no whole number from 0 to 2**63 - 1.
+        `index` is by default one after the last, as it is where it is no whole number from 0 to 2**63 - 1.
         """
         indices, span = self._indices, self._span
         try:

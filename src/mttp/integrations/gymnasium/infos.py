@@ -39,6 +39,8 @@ def scored(info: Any) -> Any:
 
 def is_told(info: Any) -> bool:
     """Whether more is told of the reward than a number."""
+    if type(info) is dict and not info:  # as most are
+        return False
     return bool(components(info)) or scored(info) is not None
 
 
@@ -50,7 +52,7 @@ def _is_number(value: Any) -> bool:
 
 def outcome(info: Any) -> str | None:
     """success or failure, where the info says `is_success` or `success`, true or false; else None."""
-    if not isinstance(info, Mapping) or not info:
+    if (type(info) is dict and not info) or not isinstance(info, Mapping):
         return None
     for name in ("is_success", "success"):
         value = info.get(name)

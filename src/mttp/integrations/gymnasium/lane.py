@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
+from time import time_ns
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
-from mttp.clock import Clock, monotonic, offset
+from mttp.clock import Clock, monotonic
 from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
@@ -82,6 +83,47 @@ class Lane:
     Between an episode of which nobody asked for a handle and the next one it rests.
     """
 
+    # Without them its dict has too many names for the quick way to each.
+    __slots__ = (
+        "_action",
+        "_around",
+        "_at",
+        "_base",
+        "_block",
+        "_claims",
+        "_clock",
+        "_context",
+        "_dtype",
+        "_entering",
+        "_failed",
+        "_faults",
+        "_form",
+        "_has_left",
+        "_is_alike",
+        "_is_odd",
+        "_kind",
+        "_most",
+        "_nearly",
+        "_offset",
+        "_options",
+        "_owner",
+        "_play",
+        "_quick_actions",
+        "_quick_scalars",
+        "_rest",
+        "_rows",
+        "_session",
+        "_shape",
+        "_share",
+        "_shown",
+        "_source",
+        "_step",
+        "_unopened",
+        "_usual",
+        "_variable",
+        "start",
+    )
+
     _play: Play
     _block: Block
     _rows: list[Row]
@@ -116,8 +158,9 @@ class Lane:
         self._options = options
         self._kind = _kind(observation, options.max_bytes)
         self._form = _form(self._kind, options.max_bytes)
-        usual: tuple[Any, Any] = self._kind if is_quick and self._kind else _NONE
-        self._dtype, self._shape = usual
+        self._usual: tuple[Any, Any] = self._kind if is_quick and self._kind else _NONE
+        self._dtype: Any = self._usual[0]
+        self._shape: Any = self._usual[1]
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
         self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
@@ -182,8 +225,9 @@ class Lane:
 
     def _place(self) -> None:
         """Have the episode and its steps found in the environment's context."""
-        places = {SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: self._play}
-        self._context = Context({**self._around, **places})
+        step = self._unopened
+        places = {**self._around, SPAN_KEY: step, STEP_KEY: step, TRAJECTORY_KEY: self._play}
+        self._context = Context(places)
         self._offset = self._clock.offset
 
     def reset(
@@ -192,8 +236,8 @@ class Lane:
         """Around the environment's `reset`, while it rests."""
         self._base, self.start = None, None
         try:
-            self._clock.offset = offset()
-            began = self._clock.now()
+            began = time_ns()
+            self._clock.offset = began - monotonic()
             self._source.before(seed)
             token = self._variable.set(self._around)
         except Exception as error:
@@ -272,11 +316,13 @@ class Lane:
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
                 and type(reward) in _AT_ONCE
-                and 0 < len(rows) < self._nearly
+                and (count := len(rows)) < self._nearly
             ):
                 self._at = at = self._offset + monotonic()
                 rows.append((self._shown, self._action, reward, False, False, at))
                 self._shown = observation.tobytes()
+                if not count:
+                    self._play.gathers()
             else:
                 self._take(observation, reward, terminated, truncated, info, is_odd=is_odd)
         except Exception as error:
@@ -314,6 +360,8 @@ class Lane:
         """End an episode that nobody asked for, and of which there is nothing unusual to say."""
         if not self._options.observations:
             final = None
+        elif type(observation) is _ndarray and (observation.dtype, observation.shape) == self._usual:
+            final = observation.tobytes()
         elif type(observation) in self._quick_scalars:
             found = transitions.scalars((observation,))
             if found is None:

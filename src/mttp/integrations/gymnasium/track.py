@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from mttp import configuration
 from mttp.codec.plain import Faults, Written, to_json
@@ -35,8 +35,7 @@ class _Shown:
     """When it was there."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
     """The episode that goes on, and where."""
 
     play: Play
