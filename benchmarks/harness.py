@@ -157,8 +157,10 @@ def _answered(
         if question.before is not None:
             _process(path, ["--before", name, *(["--quick"] if options.quick else [])], Path(place), None)
         for number in range(1 if question.once else options.rounds):
-            for turn in turns if number % 2 == 0 else reversed(turns):
+            for turn in turns if number % 2 == 0 else reversed(present):
                 case = twice if turn == CONTROL else turn
+                if number >= (question.cases[case].rounds or options.rounds):
+                    continue
                 rounds[turn].append(_fresh(path, name, case, question.cases[case], place, options.seconds))
                 _agree(question, rounds)
     return rounds, skipped
@@ -167,6 +169,8 @@ def _answered(
 def _absent(case: Case, options: argparse.Namespace) -> str:
     if options.quick and case.thorough:
         return "left out of a quick run"
+    if case.aside and not options.only:
+        return "measured where its question is asked for by name"
     return case.absent() if case.absent else ""
 
 

@@ -74,6 +74,10 @@ class Case:
     """Why it can't be measured here; empty where it can."""
     thorough: bool = False
     """Whether a quick run leaves it out."""
+    aside: bool = False
+    """Whether it is left out unless its question is asked for by name."""
+    rounds: int | None = None
+    """How many are enough, where it takes long and nothing is compared with it; by default all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ class Question:
     It is told whether the run is a quick one.
     """
     control: bool = True
-    """Whether a case is measured twice; not where one of its own shows the noise."""
+    """Whether a case is measured twice, every second round; not where one of its own shows the noise."""
     twice: str | None = None
     """That case, where it isn't the reference, which may take long."""
     once: bool = False

@@ -15,7 +15,8 @@ best of these counts. `slower_pct` is how much longer the recording window took,
 iteration above the median bare one, `calls_pct` what the recording calls themselves took, `delivered_pct`
 what arrived of 5,000 spans for each second of the window.
 `null control` does all this and records nothing, which is what the machine's noise looks like.
-`thread alone` is ours to a file without the process that helps with encoding.
+`thread alone` is ours to a file without the process that helps with encoding; it is measured by
+`--only trainer`.
 """
 
 from __future__ import annotations
@@ -272,7 +273,7 @@ QUESTIONS = {
         {
             "null control": Case(slowed(nothing)),
             "mttp, file": Case(slowed(own)),
-            "mttp, file, thread alone": Case(slowed(own_alone), thorough=True),
+            "mttp, file, thread alone": Case(slowed(own_alone), thorough=True, aside=True),
             "SDK, official OTLP": Case(slowed(official)),
         },
         _goals("mttp, file"),

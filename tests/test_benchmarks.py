@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -40,7 +40,7 @@ main({{
     "same": Question("the same", {{"cpu_us": "CPU"}}, {{
         "theirs": case(b"output", 30.0),
         "mttp": case(b"output", 10.0),
-        "odd": case(b"another", 20.0, alike=False),
+        "odd": case(b"another", 20.0, alike=False, rounds=1),
         "missing": case(b"output", 1.0, absent=lambda: "no such thing"),
     }}, [
         Goal("1", "theirs over ours", times("theirs", "mttp", "cpu_us"), 2, 4, at_least=True),
@@ -93,7 +93,7 @@ def script(tmp_path: Path) -> Path:
 
 def test_a_question_is_answered_as_a_table_and_as_json(script: Path, tmp_path: Path) -> None:
     """
-    Each case and the control have their figures for every round; the machine is named.
+    Each case has its figures for every round, the control for every second one; the machine is named.
     """
     found = tmp_path / "found.json"
 
@@ -103,8 +103,8 @@ def test_a_question_is_answered_as_a_table_and_as_json(script: Path, tmp_path: P
     report = json.loads(found.read_text())
     answered = report["questions"]["known"]["same"]
     assert ["theirs", "mttp", "odd", "control"] == list(answered)
-    assert {"theirs": [30.0, 30.0], "mttp": [10.0, 10.0]} == {
-        case: answered[case]["cpu_us"]["rounds"] for case in ("theirs", "mttp")
+    assert {"theirs": [30.0, 30.0], "mttp": [10.0, 10.0], "odd": [20.0], "control": [30.0]} == {
+        case: figures["cpu_us"]["rounds"] for case, figures in answered.items()
     }
     assert {"processor", "processors", "python", "system", "rounds", "quick"} <= set(report["machine"])
     assert all(f"\n{case} " in done.stdout for case in answered)
@@ -127,6 +127,20 @@ def test_what_is_skipped_is_said_by_name(script: Path) -> None:
 
     assert "| 2 | missing | 2x |  |  |  |  | missing: no such thing |" in lines
     assert ["missing", "skipped:", "no", "such", "thing"] in [line.split() for line in lines]
+
+
+def test_what_stands_aside_is_measured_by_name(load: Callable[[str], ModuleType]) -> None:
+    """
+    A run of everything leaves it out, and says so.
+    """
+    case = load("questions").Case(lambda _: (b"", {}), aside=True)
+    absent = load("harness")._absent
+
+    everything, named = (SimpleNamespace(quick=False, only=only) for only in (None, ["trainer"]))
+    assert ("measured where its question is asked for by name", "") == (
+        absent(case, everything),
+        absent(case, named),
+    )
 
 
 def test_another_output_fails_the_question_by_name(script: Path) -> None:
