@@ -31,7 +31,7 @@ from questions import Case, Environment, Question
 __all__ = ["main", "run"]
 
 CONTROL = "control"
-ROUNDS, SECONDS = 7, 0.25
+ROUNDS, SECONDS = 7, 0.22
 QUICK_ROUNDS, QUICK_SECONDS = 1, 0.15
 
 Figures: TypeAlias = dict[str, list[dict[str, Any]]]

@@ -8,7 +8,7 @@ of a reward, 256 token ids and 256 log probabilities, all numpy arrays, and thei
 file, where arrays are packed, at default settings; the SDK's official exporter goes to an OTLP receiver in
 another process, with a queue that loses nothing.
 
-A window is 0.5 seconds of iterations (0.3 in a quick run). After two in which it records, so that whatever
+A window is 0.44 seconds of iterations (0.3 in a quick run). After two in which it records, so that whatever
 helps it has started, bare, recording and bare windows follow each other, and everything is flushed before the
 second bare one; if the bare ones are more than 5 % apart it is all done again, up to twice in all, and the
 best of these counts. `slower_pct` is how much longer the recording window took, `stall_ms` its longest
@@ -274,7 +274,7 @@ QUESTIONS = {
             "null control": Case(slowed(nothing)),
             "mttp, file": Case(slowed(own)),
             "mttp, file, thread alone": Case(slowed(own_alone), thorough=True, aside=True),
-            "SDK, official OTLP": Case(slowed(official)),
+            "SDK, official OTLP": Case(slowed(official), rounds=3),
         },
         _goals("mttp, file"),
         own="mttp, file",
