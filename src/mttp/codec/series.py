@@ -115,10 +115,8 @@ def told(wholes: Sequence[Whole]) -> Series | None:
     if form.max_bytes is None or form.max_bytes < content.NUMBER_BYTES:
         return None
     rows = chain.from_iterable([whole.rows for whole in wholes])
-    width, facts = (
-        len(wholes[0].rows[0]),
-        list(chain.from_iterable(rows)),
-    )  # each is looked up once: it is cold
+    facts = list(chain.from_iterable(rows))  # in one go: each row has to come from memory
+    width = len(wholes[0].rows[0])
     observations, actions, rewards, ends = (facts[place::width] for place in (0, 1, 2, width - 1))
     shown = b"".join(observations) if form.dtype is not None else transitions.scalars(observations)
     done, paid = transitions.scalars(actions), transitions.paid(rewards)

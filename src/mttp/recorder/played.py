@@ -1,4 +1,4 @@
-"""The two spans of an episode that was handed on as a whole."""
+"""An episode that was handed on as a whole, and its two spans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mttp.recorder.live_block import LiveBlock
 from mttp.recorder.live_root import ROOT_BYTES, LiveRoot
 from mttp.recorder.segment import Segment
 
-__all__ = ["PlayedRoot", "PlayedSteps"]
+__all__ = ["Played", "PlayedRoot", "PlayedSteps"]
 
 
 class Stated(Protocol):
