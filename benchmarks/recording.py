@@ -289,7 +289,7 @@ LENGTHS_ASKED = Question(
     FIGURES,
     {
         f"{steps} step{'s' * (steps > 1)}": Case(
-            recorded(own, steps=steps, block=max(2048 // steps, 1)), thorough=steps == 1_000
+            recorded(own, steps=steps, block=max(2048 // steps, 1)), aside=steps == 1_000
         )
         for steps in LENGTHS
     },
@@ -308,7 +308,7 @@ THREADS_ASKED = Question(
     "the caller's time per step by the number of threads that record, ndarrays",
     FIGURES,
     {
-        f"{threads} thread{'s' * (threads > 1)}": Case(recorded(own, threads=threads), thorough=threads == 4)
+        f"{threads} thread{'s' * (threads > 1)}": Case(recorded(own, threads=threads), aside=threads == 4)
         for threads in THREADS
     },
     [
