@@ -29,7 +29,7 @@ class TransportStats:
     taken: int = 0
     """Spans that the transport is to deliver, but for those in `arrivals`."""
     arrivals: deque[Any] = field(default_factory=deque, repr=False, compare=False)
-    """Spans that ended just now, and were not looked at yet."""
+    """What ended just now, a span or several at once, and was not looked at yet."""
     delivered: int = 0
     """Spans that it took."""
     lost: Counter[str] = field(default_factory=Counter)

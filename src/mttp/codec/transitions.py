@@ -73,7 +73,7 @@ def paid(rewards: Sequence[Any]) -> list[float] | None:
     if len(kinds) != 1 or not kinds <= _PAYING:
         return None
     try:
-        found = [*rewards] if kinds == {float} else list(map(float, rewards))
+        found = list(map(float, rewards))
     except OverflowError:  # an integer beyond them
         return None
     return found if all(map(math.isfinite, found)) else None

@@ -319,16 +319,18 @@ class Pipeline:
     def _gather(self) -> None:
         """Sort what came in; a signal's handler may have it written at any time."""
         next_arrival, stats = self._inbox.popleft, self._stats
-        with suppress(IndexError):  # such a handler took the rest
-            for _ in range(len(self._inbox)):
+        for _ in range(len(self._inbox)):
+            try:
                 arrival = next_arrival()
-                stats.taken += arrival.stands_for
-                self._inbox_bytes -= arrival.size
-                if isinstance(arrival, Ended):
-                    self._gathered.add(arrival)
-                else:
-                    for span in arrival.spans:
-                        self._gathered.add(span)
+            except IndexError:  # such a handler took the rest
+                break
+            stats.taken += arrival.stands_for
+            self._inbox_bytes -= arrival.size
+            if isinstance(arrival, Ended):
+                self._gathered.add(arrival)
+            else:
+                for span in arrival.spans:
+                    self._gathered.add(span)
         if not self._inbox:
             self._inbox_bytes = 0
 

@@ -61,9 +61,7 @@ class Played:
     @property
     def spans(self) -> tuple[LiveSpan, LiveSpan]:
         """Its steps, and its root."""
-        segment = Segment(self._setting.host, self.trace_id)
-        segment.spans = self.stands_for
-        root = PlayedRoot(segment, self._setting, self._parts, self._taken)
+        root = PlayedRoot(Segment(self._setting.host, self.trace_id), self._setting, self._parts, self._taken)
         return PlayedSteps(root, self._parts, self._taken), root
 
 

@@ -221,19 +221,19 @@ class Trajectory(Measured):
             return None
         if self._block is not None:
             self.write()
+        asked = count(index)
         with self._lock:
             if self._closing:
                 return None
             self._count_one_by_one()
-            asked = self._following if index is None else count(index)
             position = self._following if asked is None else asked
             self._following = max(self._following, position + 1)
             self._begun += 1
             step = begin(self, position, start_time)
-            if asked is None:
-                step.fault("index_invalid", f"{scalar_text(index):.80}; the step is number {position}")
             self.open_steps.add(step)
-            return step
+        if asked is None and index is not None:
+            step.fault("index_invalid", f"{scalar_text(index):.80}; the step is number {position}")
+        return step
 
     @quiet
     def reward(

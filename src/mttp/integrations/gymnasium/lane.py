@@ -6,14 +6,13 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
-from time import time_ns
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
-from mttp.clock import Clock, monotonic
+from mttp.clock import Clock, monotonic, offset
 from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
@@ -119,7 +118,6 @@ class Lane:
         "_source",
         "_step",
         "_unopened",
-        "_usual",
         "_variable",
         "start",
     )
@@ -158,9 +156,8 @@ class Lane:
         self._options = options
         self._kind = _kind(observation, options.max_bytes)
         self._form = _form(self._kind, options.max_bytes)
-        self._usual: tuple[Any, Any] = self._kind if is_quick and self._kind else _NONE
-        self._dtype: Any = self._usual[0]
-        self._shape: Any = self._usual[1]
+        usual: tuple[Any, Any] = self._kind if is_quick and self._kind else _NONE
+        self._dtype, self._shape = usual
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
         self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
@@ -236,8 +233,8 @@ class Lane:
         """Around the environment's `reset`, while it rests."""
         self._base, self.start = None, None
         try:
-            began = time_ns()
-            self._clock.offset = began - monotonic()
+            self._clock.offset = offset()
+            began = self._clock.now()
             self._source.before(seed)
             token = self._variable.set(self._around)
         except Exception as error:
@@ -360,15 +357,13 @@ class Lane:
         """End an episode that nobody asked for, and of which there is nothing unusual to say."""
         if not self._options.observations:
             final = None
-        elif type(observation) is _ndarray and (observation.dtype, observation.shape) == self._usual:
+        elif self._is_usual(observation):
             final = observation.tobytes()
         elif type(observation) in self._quick_scalars:
             found = transitions.scalars((observation,))
             if found is None:
                 return False
             (final,) = found
-        elif _kind(observation, self._options.max_bytes) == (self._dtype, self._shape):
-            final = observation.tobytes()
         else:
             return False
         if not self._owner.conclude(info, final, at=at):
@@ -379,12 +374,16 @@ class Lane:
 
     # Observations and actions.
 
+    def _is_usual(self, observation: Any) -> bool:
+        """Whether it needs but a copy of its elements."""
+        is_array = type(observation) is _ndarray
+        return is_array and observation.dtype == self._dtype and observation.shape == self._shape
+
     def _show(self, observation: Any) -> None:
         """Begin the next step with an observation."""
-        kind = type(observation)
-        if kind is _ndarray and observation.dtype == self._dtype and observation.shape == self._shape:
+        if self._is_usual(observation):
             self._shown, self._is_alike = observation.tobytes(), True
-        elif kind in self._quick_scalars:
+        elif type(observation) in self._quick_scalars:
             self._shown, self._is_alike = observation, True
         else:
             faults: Faults = []

@@ -30,11 +30,9 @@ class Source:
 
     def before(self, seed: Any = None) -> None:
         """A reset is about to be made, with this seed."""
-        self._seed, self._digest, self._was_bare = _as_seed(seed), None, False
-        if self._seed is None and self._base is not None:
-            generator = getattr(self._base, "_np_random", None)
-            self._was_bare = generator is None
-            self._digest = _digest(generator)
+        self._seed = _as_seed(seed)
+        self._was_bare = self._seed is None and self._is_bare()
+        self._digest = None if self._base is None or self._seed is not None else digest(self._base)
 
     def after(self) -> dict[str, Any]:
         """The reset was made: the seed, or else the digest of what the generator was before."""
@@ -62,11 +60,7 @@ def digest(base: Any) -> State | str | None:
 
     Two episodes with the same digest began from the same state.
     """
-    return _digest(getattr(base, "_np_random", None))
-
-
-def _digest(generator: Any) -> State | str | None:
-    bits = getattr(generator, "bit_generator", None)
+    bits = getattr(getattr(base, "_np_random", None), "bit_generator", None)
     state = getattr(bits, "state", None)
     if state is None:
         return None
