@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Status, StatusCode
+from polling import eventually
 
 import mttp
 from mttp import clock
@@ -444,6 +445,6 @@ def test_episodes_do_not_wait_for_the_garbage_collector(steps: str, tmp_path: Pa
         gc.disable()
         try:
             del episode, step
-            assert [None, None] == [each() for each in known]
+            assert eventually(lambda: [each() for each in known] == [None, None])
         finally:
             gc.enable()

@@ -269,9 +269,9 @@ def test_nothing_of_an_episode_is_left_once_it_is_written(asks: bool, tmp_path: 
         del block
         session.flush()
 
-        assert paid() is None
+        assert eventually(lambda: paid() is None)  # whoever writes lets go of it a moment after the flush
         del play
-        assert known() is None
+        assert eventually(lambda: known() is None)
 
 
 def test_threads_may_ask_while_episodes_end(session: mttp.Session) -> None:

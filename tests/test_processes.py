@@ -65,7 +65,7 @@ class Program:
     def killed(self, how: signal.Signals) -> list[str]:
         """What it printed until it was killed."""
         self.process.send_signal(how)
-        out, _ = self.process.communicate()
+        out, _ = self.process.communicate(timeout=2 * SECONDS)
         return out.splitlines()
 
 
@@ -542,6 +542,7 @@ def test_an_interrupt_ends_the_run_as_aborted(tmp_path: Path) -> None:
     program = Program(
         tmp_path,
         """
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests may ignore it
         with mttp.configure("file://runs/"), mttp.episode(task="long") as episode:
             while True:
                 with episode.step():
