@@ -59,6 +59,8 @@ class Lane:
     """What it is given at once."""
     close_timeout: float = CLOSE_TIMEOUT
     """Seconds that the last spans may take."""
+    takes_several: bool = False
+    """Whether it takes what stands for several spans as that."""
     owned: bool = True
     """Whether it is released with the session."""
 
@@ -82,6 +84,7 @@ class Lane:
                 "patience",
                 "segment_bytes",
                 "close_timeout",
+                "takes_several",
             )
             if hasattr(transport, name)
         }

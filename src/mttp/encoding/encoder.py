@@ -25,6 +25,7 @@ from mttp.encoding.parcels import gathered, pack
 from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
 from mttp.encoding.works import LINES, MESSAGES
+from mttp.livespan import Several
 from mttp.readable import record
 
 __all__ = ["HELPER_VARIABLE", "here", "lines", "messages"]
@@ -43,7 +44,7 @@ DEATHS = 2
 _OFF = ("off", "0", "false")
 
 
-def lines(spans: Sequence[ReadableSpan]) -> bytes:
+def lines(spans: Sequence[ReadableSpan | Several]) -> bytes:
     """OTLP JSON lines, arrays packed; raises ValueError for a span that has no context."""
     found = _encoding.by_helper(LINES, spans)
     if found is None:
@@ -93,7 +94,7 @@ class _Encoding:
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
-    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+    def by_helper(self, work: int, spans: Sequence[ReadableSpan | Several]) -> bytes | None:
         """The helper's answer; None where there is no helper, or it can't."""
         if len(spans) < FEW:
             return None
@@ -108,7 +109,7 @@ class _Encoding:
                 pass
         return None
 
-    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan | Several]) -> bytes | None:
         status, answer = helper.ask(work, pack(spans))
         return answer if status == DONE else None
 

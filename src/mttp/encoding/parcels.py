@@ -16,7 +16,7 @@ from mttp.codec.stretches import Row
 from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
 from mttp.encoding.unpacking import FORM, Parcel
-from mttp.livespan import LiveSpan
+from mttp.livespan import Arrival, LiveSpan, Several, spans_of
 from mttp.readable import record
 from mttp.spans import Scope, SpanRecord
 
@@ -28,16 +28,16 @@ class _Wholes(NamedTuple):
 
     scope: Scope
     wholes: list[Whole]
-    spans: list[ReadableSpan]
+    spans: list[Arrival]
 
     @property
     def settled(self) -> list[Plays | ReadableSpan]:
         """The episodes together; their spans where that can't be."""
         found = told(self.wholes)
-        return [*self.spans] if found is None else [Plays(self.scope, found)]
+        return [*spans_of(self.spans)] if found is None else [Plays(self.scope, found)]
 
 
-def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | Plays | ReadableSpan]:
+def gathered(spans: Iterable[ReadableSpan | Several]) -> list[Stretch | Plays | ReadableSpan]:
     """
     The spans in order, those together of which nothing unusual was said.
 
@@ -52,17 +52,19 @@ def gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | Plays | ReadableSp
     return found
 
 
-def _gathered(spans: Iterable[ReadableSpan]) -> list[Stretch | _Wholes | ReadableSpan]:
+def _gathered(spans: Iterable[ReadableSpan | Several]) -> list[Stretch | _Wholes | ReadableSpan]:
     found: list[Stretch | _Wholes | ReadableSpan] = []
     whose: object = None
     rows: list[Row] = []
     parents: dict[int, tuple[int, int, SpanContext | None]] = {}
     for span in spans:
         # to ask `isinstance` takes longer than the rest
-        plain = span.row() if getattr(span, "is_plain", False) else None  # type: ignore[attr-defined]
+        plain = span.row() if getattr(span, "is_plain", False) else None  # type: ignore[union-attr]
         if plain is None:
             whose = None
-            if not getattr(span, "is_whole", False) or not _is_whole(cast(LiveSpan, span), found):
+            if not isinstance(span, ReadableSpan):
+                _join(found, span.scope, span.whole, span)
+            elif not getattr(span, "is_whole", False) or not _is_whole(cast(LiveSpan, span), found):
                 found.append(span)
             continue
         owner, row = plain
@@ -79,22 +81,26 @@ def _is_whole(root: LiveSpan, found: list[Stretch | _Wholes | ReadableSpan]) -> 
     whole = root.whole(found[-1]) if found else None
     if whole is None:
         return False
-    steps = cast(LiveSpan, found.pop())
-    last = found[-1] if found else None
-    if (
-        not isinstance(last, _Wholes)
-        or last.scope is not root.scope
-        or last.wholes[0].said is not whole.said
-        or last.wholes[0].form != whole.form
-    ):
-        last = _Wholes(root.scope, [], [])
-        found.append(last)
-    last.wholes.append(whole)
-    last.spans.extend((steps, root))
+    _join(found, root.scope, whole, cast(LiveSpan, found.pop()), root)
     return True
 
 
-def pack(spans: Iterable[ReadableSpan]) -> bytes:
+def _join(found: list[Stretch | _Wholes | ReadableSpan], scope: Scope, whole: Whole, *spans: Arrival) -> None:
+    """Put an episode together with those before it, where they are of one kind."""
+    last = found[-1] if found else None
+    if (
+        not isinstance(last, _Wholes)
+        or last.scope is not scope
+        or last.wholes[0].said is not whole.said
+        or last.wholes[0].form != whole.form
+    ):
+        last = _Wholes(scope, [], [])
+        found.append(last)
+    last.wholes.append(whole)
+    last.spans.extend(spans)
+
+
+def pack(spans: Iterable[ReadableSpan | Several]) -> bytes:
     """
     The spans as bytes, for a process of the same interpreter, token blocks as they were handed over.
 

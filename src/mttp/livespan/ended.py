@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
+from mttp.codec.series import Whole
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.spans import Scope
 
-__all__ = ["Arrival", "Ended", "Several"]
+__all__ = ["Arrival", "Ended", "Several", "spans_of"]
 
 
 class Ended(ReadableSpan):
@@ -50,7 +52,7 @@ class Ended(ReadableSpan):
 
 
 class Several(Protocol):
-    """Spans of one trace that have ended together, on their way to whoever writes, who has them made."""
+    """An episode that was handed on as a whole, and stands for its spans until somebody needs these."""
 
     stands_for: int
     """How many they are."""
@@ -65,9 +67,28 @@ class Several(Protocol):
         """Their trace."""
 
     @property
+    def scope(self) -> Scope:
+        """Who made them."""
+
+    @property
+    def whole(self) -> Whole:
+        """All that they say."""
+
+    @property
     def spans(self) -> Sequence[Ended]:
         """They, in order, made anew each time."""
 
 
 Arrival: TypeAlias = "Ended | Several"
 """What is taken at once."""
+
+
+def spans_of(arrivals: Iterable[Arrival]) -> list[Ended]:
+    """The spans that these are, or stand for, in order."""
+    found: list[Ended] = []
+    for arrival in arrivals:
+        if isinstance(arrival, Ended):
+            found.append(arrival)
+        else:
+            found += arrival.spans
+    return found

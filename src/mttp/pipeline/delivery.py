@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.lane import Lane
-from mttp.livespan import Ended
+from mttp.livespan import Arrival, Ended, spans_of
 from mttp.pipeline.backlog import Backlog
 from mttp.pipeline.losses import LOG_SECONDS, Losses
 from mttp.refusal import Refused, Rejection
@@ -29,7 +30,7 @@ REFUSALS = 3
 class _Answer:
     """What became of a segment: it was delivered but for what is `kept` and what was rejected."""
 
-    kept: Sequence[Ended] = ()
+    kept: Sequence[Arrival] = ()
     rejections: Sequence[Rejection] = ()
     error: Exception | None = None
     retry_after: float = 0.0
@@ -74,19 +75,21 @@ class Delivery:
             return False
         with self._lock:
             segment = self.waiting.take(self._lane.segment_bytes, traces=1 if self.failing else None)
+            if not self._lane.takes_several:
+                segment.expand()
             self._segment = segment
-        answer = _Answer(kept=segment.spans, error=InterruptedError("writing was interrupted"))
+        offered = segment.arrivals
+        answer = _Answer(kept=offered, error=InterruptedError("writing was interrupted"))
         try:
-            answer = self._export(segment.spans)
+            answer = self._export(offered)
         finally:
             with self._lock:
-                count = len(segment.spans)
                 if segment is self._segment:  # else it took so long that it was given up
                     self._segment = Backlog()
-                    self._settle(segment, count, answer)
+                    self._settle(segment, offered, answer)
                 self.failing = not answer.taken
         self.not_before = time.monotonic() + answer.retry_after
-        self._log(answer, count)
+        self._log(answer, offered)
         return answer.taken
 
     def give_up(self) -> Backlog:
@@ -105,13 +108,14 @@ class Delivery:
         if shutdown is not None and self._lane.owned and not released:
             shutdown()
 
-    def _export(self, spans: Sequence[Ended]) -> _Answer:
+    def _export(self, offered: Sequence[Arrival]) -> _Answer:
+        spans = cast("Sequence[Ended]", offered)  # but for a transport that takes more
         try:
             taken = self._lane.transport.export(spans) is SpanExportResult.SUCCESS
         except Refused as refused:
             named = set(map(id, refused.kept))
             kept = [span for span in spans if id(span) in named]
-            rejections = tuple(_at_most(len(spans) - len(kept), refused.rejections))
+            rejections = tuple(_at_most(_count(spans) - _count(kept), refused.rejections))
             return _Answer(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
             return _Answer(kept=spans, error=error)
@@ -121,21 +125,21 @@ class Delivery:
             return _Answer(kept=spans, error=RuntimeError(repr(error)))
         return _Answer() if taken else _Answer(kept=spans, error=RuntimeError("the transport refused them"))
 
-    def _settle(self, segment: Backlog, count: int, answer: _Answer) -> None:
+    def _settle(self, segment: Backlog, offered: Sequence[Arrival], answer: _Answer) -> None:
         if answer.rejections:
             again = set(map(id, answer.kept))
-            gone = [span for span in segment.spans if id(span) not in again]
+            gone = spans_of(arrival for arrival in offered if id(arrival) not in again)
             for rejection in answer.rejections:
                 self._losses.reject(rejection, gone)
         rejected = sum(rejection.spans for rejection in answer.rejections)
-        self._stats.delivered += count - len(answer.kept) - rejected
+        self._stats.delivered += _count(offered) - _count(answer.kept) - rejected
         if answer.taken:
             for trace_id in segment.traces if self._refusals else ():
                 self._refusals.pop(trace_id, None)
             return
         kept = Backlog()
-        for span in answer.kept:
-            kept.add(span)
+        for arrival in answer.kept:
+            kept.add(arrival)
         if len(kept) == 1 and not isinstance(answer.error, (OSError, Refused)):
             self._refused(kept)
         for trace_id in kept.traces:
@@ -154,15 +158,14 @@ class Delivery:
             del self._refusals[trace_id]
             self._losses.add(trace_id, segment.drop(trace_id) + self.waiting.drop(trace_id), "refused")
 
-    def _log(self, answer: _Answer, count: int) -> None:
+    def _log(self, answer: _Answer, offered: Sequence[Arrival]) -> None:
         now, name = time.monotonic(), self._lane.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._in_trouble = now, True
             what = "were turned down by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
-            _log.warning(
-                "mttp: %d spans %s %s%s: %s", len(answer.kept) or count, what, name, rest, self._why(answer)
-            )
+            count = _count(answer.kept or offered)
+            _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._why(answer))
         elif answer.error is None and self._in_trouble:
             self._in_trouble = False
             _log.warning("mttp: writing to %s works again", name)
@@ -173,6 +176,10 @@ class Delivery:
         return (
             str(error).removeprefix(f"{self._lane.address}: ") if isinstance(error, Refused) else repr(error)
         )
+
+
+def _count(arrivals: Iterable[Arrival]) -> int:
+    return sum([arrival.stands_for for arrival in arrivals])
 
 
 def _at_most(count: int, rejections: Sequence[Rejection]) -> Iterator[Rejection]:

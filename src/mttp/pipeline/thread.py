@@ -326,11 +326,7 @@ class Pipeline:
                 break
             stats.taken += arrival.stands_for
             self._inbox_bytes -= arrival.size
-            if isinstance(arrival, Ended):
-                self._gathered.add(arrival)
-            else:
-                for span in arrival.spans:
-                    self._gathered.add(span)
+            self._gathered.add(arrival)
         if not self._inbox:
             self._inbox_bytes = 0
 

@@ -171,8 +171,8 @@ class LiveStep(OpenStep, LightSpan):
                 and type(logprobs) is _ndarray
                 and ids.dtype is _IDS
                 and logprobs.dtype is _LOGPROBS
-                and ids.ndim == 1
-                and ids.shape == logprobs.shape
+                and ids.ndim == 1 == logprobs.ndim
+                and len(ids) == len(logprobs)
                 and not facts
             ):
                 self._ids, self._logprobs, self._kinds = ids.tobytes(), logprobs.tobytes(), tokens.USUAL

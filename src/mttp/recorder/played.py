@@ -18,6 +18,7 @@ from mttp.recorder.ledger import Ledger
 from mttp.recorder.live_block import LiveBlock
 from mttp.recorder.live_root import ROOT_BYTES, LiveRoot
 from mttp.recorder.segment import Segment
+from mttp.spans import Scope
 
 __all__ = ["Played", "PlayedRoot", "PlayedSteps"]
 
@@ -39,7 +40,7 @@ class Stated(Protocol):
 
 
 class Played:
-    """An episode that has ended as a whole, on its way to whoever writes, who makes its spans."""
+    """An episode that has ended as a whole; its two spans are made where somebody needs them."""
 
     __slots__ = ("_end_time", "_parts", "_setting", "_taken", "size")
 
@@ -57,6 +58,17 @@ class Played:
     def trace_id(self) -> int:
         """Its trace."""
         return self._parts[0]  # type: ignore[no-any-return]  # what `Episode` has there
+
+    @property
+    def scope(self) -> Scope:
+        """Who made it."""
+        return self._setting.host.origin.record
+
+    @property
+    def whole(self) -> Whole:
+        """All that it says."""
+        taken = self._taken
+        return Whole(self._setting.said, cast(Form, taken.layout), self._parts, taken.rows)
 
     @property
     def spans(self) -> tuple[LiveSpan, LiveSpan]:

@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.encoding import encoder
 from mttp.errors import MissingExtra, TransportError
+from mttp.livespan import Several
 from mttp.transports.options import byte_count, one_of, path_of, take
 from mttp.wire.streams import ends_cleanly
 
@@ -71,6 +72,7 @@ class FileTransport(SpanExporter):
     """
 
     name = "file"
+    takes_several = True
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class FileTransport(SpanExporter):
         path = f"file://{quote(str(self.path))}{'/' if self.directory else ''}"
         return f"{path}?{urlencode(options)}" if options else path
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    def export(self, spans: Sequence[ReadableSpan | Several]) -> SpanExportResult:
         """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
         self.append(encoder.lines(spans))
         return SpanExportResult.SUCCESS
