@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-
-import numpy as np
+from functools import cache
 
 __all__ = ["keep_freed"]
 
@@ -12,14 +11,15 @@ _BYTES = 32 * 2**20 - 2**16
 """The largest piece that it learns from, but for what it adds."""
 
 
+@cache
 def keep_freed() -> None:
     """
     Have the C library keep what is freed for the next time, up to some 64 MB, as numerical programs make it.
 
-    Copies of long arrays are freed by the thread that writes, much at once. glibc gives that back, and has
-    each page of the next copies anew from the system, which takes several times as long as the copying. How
-    much is worth keeping it learns from the largest piece that was freed so far: so one is, that nobody ever
-    touched. Where its own variables say how much, as where the C library is another, nothing changes.
+    Copies of long arrays, and the texts of spans, are freed many at once. glibc gives that back, and has each
+    page of the next ones anew from the system, which takes several times as long as the copying. How much is
+    worth keeping it learns from the largest piece that was freed so far: so one is, that nobody ever touched.
+    Where its own variables say how much, as where the C library is another, nothing changes.
     """
     with suppress(MemoryError):
-        np.empty(_BYTES, np.uint8)
+        bytes(_BYTES)  # zeros, which the system has without anybody writing them

@@ -11,7 +11,8 @@ from typing import Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp import allocator, ids, provenance
+from mttp import ids, provenance
+from mttp.allocator import keep_freed
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
@@ -81,7 +82,7 @@ def open_session(
     chosen = _sampling(sampling)
     own = _lanes(routes, content=content, redact=redact, close_timeout=close_timeout)
     lanes = own if apart is None else apart.with_others(own)
-    allocator.keep_freed()
+    keep_freed()
     session = Session(
         lanes,
         run_id=identity,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
+from mttp.allocator import keep_freed
 from mttp.spans import Scope, SpanRecord
 from mttp.wire.numbers import Array, as_numbers
 from mttp.wire.readable import Attributes, by_identity, flags, pairs, shown
@@ -75,6 +76,7 @@ def encode_spans(
 
 def lines(spans: Iterable[Part], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """Likewise, of spans that are written already."""
+    keep_freed()
     line = _Line(Scope(), max_bytes)
     for _, group in groupby(spans, key=itemgetter(0)):
         trace = list(group)

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from mttp.allocator import keep_freed
 from mttp.errors import MissingExtra
 
 __all__ = ["Cut", "Line", "Share", "ends_cleanly", "is_compressed", "read_lines", "shares"]
@@ -85,6 +86,7 @@ def read_lines(
 
     Of a `share` the lines in it, numbered from 1.
     """
+    keep_freed()
     path = Path(path)
     with BufferedReader(FileIO(path), _BUFFER) as file:
         if _compression(file) is None:
