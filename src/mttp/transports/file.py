@@ -72,7 +72,8 @@ class FileTransport(SpanExporter):
     """
 
     name = "file"
-    takes_several = True
+    takes_several = False
+    """Whether a session may give it what stands for several spans: who derives from it expects spans."""
 
     def __init__(
         self,
@@ -284,4 +285,6 @@ def open(address: str, options: Mapping[str, object]) -> FileTransport:
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
     parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
-    return FileTransport(path, directory=path.endswith("/"), **parsed)
+    transport = FileTransport(path, directory=path.endswith("/"), **parsed)
+    transport.takes_several = True
+    return transport
