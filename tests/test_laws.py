@@ -18,6 +18,7 @@ VOCABULARY = {
     "errors": 0,
     "semconv": 0,
     "numbering": 0,
+    "allocator": 0,
     "ids": 1,
     "clock": 0,
     "spans": 0,
