@@ -358,6 +358,29 @@ def test_who_takes_them_as_wholes_is_given_them_again_as_such(takes_several: boo
     assert ([3] * 20, []) == ([each.length for each in recording.episodes], recording.problems)
 
 
+def test_those_that_can_not_be_written_together_are_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    Should the shorter way fail, nothing is lost by it.
+    """
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("mttp.encoding.play.Plays.parts", fails)
+    monkeypatch.setattr("mttp.codec.stretches.packed", fails)
+    with mttp.configure(f"file://{tmp_path}/a.jsonl", steps="packed") as session:
+        finished(session)
+        with mttp.episode(steps="spans") as episode, episode.step() as step:
+            step.tokens(ids=[1, 2], logprobs=[-0.5, -1.0])
+        finished(session)
+
+    recording = mttp.read(tmp_path / "a.jsonl")
+    assert ([1, 3, 3], []) == (sorted([each.length for each in recording.episodes]), recording.problems)
+    assert {} == dict(session.stats.lost)
+
+
 @pytest.mark.parametrize("takes_several", [True, False])
 def test_what_is_lost_of_them_is_counted_in_spans(takes_several: bool, tmp_path: Path) -> None:
     """

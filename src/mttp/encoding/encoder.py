@@ -25,7 +25,7 @@ from mttp.encoding.parcels import gathered, pack
 from mttp.encoding.play import Plays
 from mttp.encoding.stretch import Stretch
 from mttp.encoding.works import LINES, MESSAGES
-from mttp.livespan import Several
+from mttp.livespan import Several, spans_of
 from mttp.readable import record
 
 __all__ = ["HELPER_VARIABLE", "here", "lines", "messages"]
@@ -49,10 +49,19 @@ def lines(spans: Sequence[ReadableSpan | Several]) -> bytes:
     found = _encoding.by_helper(LINES, spans)
     if found is None:
         with _encoding:
-            found = works.lines(
-                one if isinstance(one, (Stretch, Plays)) else record(one, packed) for one in gathered(spans)
-            )
+            found = _lines(spans)
     return found
+
+
+def _lines(spans: Sequence[ReadableSpan | Several]) -> bytes:
+    """Likewise, by this process; where what is written together can't be, one by one."""
+    try:
+        return works.lines(
+            one if isinstance(one, (Stretch, Plays)) else record(one, packed) for one in gathered(spans)
+        )
+    except Exception as error:
+        _log.info("mttp: spans can't be written together, and are one by one: %r", error)
+        return works.lines([record(one, packed) for one in spans_of(spans)])
 
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:

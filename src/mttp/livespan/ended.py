@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
@@ -79,15 +79,16 @@ class Several(Protocol):
         """They, in order, made anew each time."""
 
 
+_Span = TypeVar("_Span", bound=ReadableSpan)
 Arrival: TypeAlias = "Ended | Several"
 """What is taken at once."""
 
 
-def spans_of(arrivals: Iterable[Arrival]) -> list[Ended]:
+def spans_of(arrivals: Iterable[_Span | Several]) -> list[_Span | Ended]:
     """The spans that these are, or stand for, in order."""
-    found: list[Ended] = []
+    found: list[_Span | Ended] = []
     for arrival in arrivals:
-        if isinstance(arrival, Ended):
+        if isinstance(arrival, ReadableSpan):
             found.append(arrival)
         else:
             found += arrival.spans
