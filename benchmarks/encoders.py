@@ -240,7 +240,7 @@ QUESTIONS = {
             )
         ],
     ),
-    "scalars": Question("OTLP protobuf, scalars alone", FIGURES, _protobuf_cases(0)),
+    "scalars": Question("OTLP protobuf, scalars alone", FIGURES, _protobuf_cases(0), rounds=3),
     "json": Question(
         f"OTLP JSON lines, {TOKENS} ids and logprobs per step",
         FIGURES,

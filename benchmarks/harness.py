@@ -156,7 +156,7 @@ def _answered(
     with tempfile.TemporaryDirectory(prefix="mttp-bench-") as place:
         if question.before is not None:
             _process(path, ["--before", name, *(["--quick"] if options.quick else [])], Path(place), None)
-        for number in range(1 if question.once else options.rounds):
+        for number in range(_rounds(question, options)):
             for turn in turns if number % 2 == 0 else reversed(present):
                 case = twice if turn == CONTROL else turn
                 if number >= (question.cases[case].rounds or options.rounds):
@@ -164,6 +164,11 @@ def _answered(
                 rounds[turn].append(_fresh(path, name, case, question.cases[case], place, options.seconds))
                 _agree(question, rounds)
     return rounds, skipped
+
+
+def _rounds(question: Question, options: argparse.Namespace) -> int:
+    asked: int = options.rounds
+    return 1 if question.once else min(asked, question.rounds or asked)
 
 
 def _absent(case: Case, options: argparse.Namespace) -> str:

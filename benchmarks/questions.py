@@ -104,6 +104,8 @@ class Question:
     """Whether a case is measured twice, every second round; not where one of its own shows the noise."""
     twice: str | None = None
     """That case, where it isn't the reference, which may take long."""
+    rounds: int | None = None
+    """How many are enough, where nothing that must be reached hangs on it; by default all."""
     once: bool = False
     """Whether one round is enough, since nothing is timed; then there is no control."""
 

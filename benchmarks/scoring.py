@@ -136,6 +136,7 @@ QUESTIONS = {
             Goal("13", "the same as a share of the bare functions", share("mttp", "functions", "cpu_us")),
             Goal("13", "the same, recorded in an episode each", above("recorded"), unit="µs"),
         ],
+        rounds=3,
     ),
     "isolation": Question(
         "a call of a component in a worker, beside one here",
@@ -145,6 +146,7 @@ QUESTIONS = {
             "mttp": Case(worked(isolated("process"), told, SAMPLES)),
         },
         [Goal("13", "a call in a worker", figure("mttp", "wall_us"), unit="µs")],
+        rounds=3,
     ),
 }
 

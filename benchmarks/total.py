@@ -172,6 +172,7 @@ QUESTIONS = {
         FIGURES,
         {"SDK and official": Case(sent(sdk_sent)), "mttp": Case(sent(own_sent))},
         [Goal("2", _SENT, _TIMES, at_least=True)],
+        rounds=3,
     ),
 }
 

@@ -48,6 +48,8 @@ class Recorder(NamedTuple):
     """What arrived so far, in order; asked once, early on."""
     apart: Sequence[int] = ()
     """Processes that don't count, such as a receiver."""
+    warm_up: float = 0.1
+    """Seconds until what it does once is over: it records that long before anything is measured."""
 
 
 def episodes(count: int, *, steps: int = STEPS, tokens: int = TOKENS, lists: bool = False) -> list[Steps]:
@@ -90,7 +92,7 @@ def recorded(
 
     Figures are per step, in µs: `caller_us` is CPU time of the threads that record, `wall_us` the time that
     recording takes them, `total_us` CPU time of all threads and children with the flush included.
-    Two episodes are recorded ahead, and must arrive.
+    Two episodes are recorded ahead, and must arrive; then it records until what it does once is over.
     """
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
@@ -100,8 +102,7 @@ def recorded(
         arrived = recorder.kept()
         assert len(arrived) == 2 * STEPS, f"{len(arrived)} steps arrived, not {2 * STEPS}"
         given = episodes(block, steps=steps, tokens=tokens, lists=lists)
-        recorder.record(given[: max(block // 8, 1)])
-        recorder.flush()
+        _warm_up(recorder, given[: max(block // 8, 1)])
         caller = wall = total = 0.0
         blocks, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds or not blocks:
@@ -115,6 +116,13 @@ def recorded(
         return saying(arrived), {**figures, "peak_mb": peak_mb(recorder.apart)}
 
     return measure
+
+
+def _warm_up(recorder: Recorder, given: Episodes) -> None:
+    start = time.perf_counter()
+    while time.perf_counter() - start < recorder.warm_up:
+        recorder.record(given)
+        recorder.flush()
 
 
 def _by_threads(record: Callable[[Episodes], None], given: Episodes, threads: int) -> tuple[float, float]:
