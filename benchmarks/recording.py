@@ -9,7 +9,6 @@ alone the SDK sets twelve facts and four rewards in two calls, and no arrays. Bl
 recorded at full speed, and each is flushed before the next one: `caller_us` is CPU time of the recording
 thread without the flush, `wall_us` the time that it takes it, writer beside it, and `total_us` all CPU time
 of all threads and children, flush included.
-Ahead of that each records for a tenth of a second, and ours for 0.6: it starts a process that helps, once.
 """
 
 from __future__ import annotations

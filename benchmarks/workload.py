@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 POOL, STEPS, TOKENS, VOCABULARY = 64, 8, 256, 150_000
+WARM_UP = 0.1
+"""Seconds that are recorded before anything is measured: a process's first steps have new memory."""
 
 Steps: TypeAlias = Sequence[tuple[float, Any, Any]]
 """Of each step the reward, the token ids, and the log probabilities."""
@@ -48,8 +50,6 @@ class Recorder(NamedTuple):
     """What arrived so far, in order; asked once, early on."""
     apart: Sequence[int] = ()
     """Processes that don't count, such as a receiver."""
-    warm_up: float = 0.1
-    """Seconds until what it does once is over: it records that long before anything is measured."""
 
 
 def episodes(count: int, *, steps: int = STEPS, tokens: int = TOKENS, lists: bool = False) -> list[Steps]:
@@ -92,7 +92,7 @@ def recorded(
 
     Figures are per step, in µs: `caller_us` is CPU time of the threads that record, `wall_us` the time that
     recording takes them, `total_us` CPU time of all threads and children with the flush included.
-    Two episodes are recorded ahead, and must arrive; then it records until what it does once is over.
+    Two episodes are recorded ahead, and must arrive; then it records for a tenth of a second.
     """
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
@@ -120,7 +120,7 @@ def recorded(
 
 def _warm_up(recorder: Recorder, given: Episodes) -> None:
     start = time.perf_counter()
-    while time.perf_counter() - start < recorder.warm_up:
+    while time.perf_counter() - start < WARM_UP:
         recorder.record(given)
         recorder.flush()
 
