@@ -31,8 +31,6 @@ __all__ = [
 ]
 
 POOL, STEPS, TOKENS, VOCABULARY = 64, 8, 256, 150_000
-WARM_UP = 0.1
-"""Seconds that are recorded before anything is measured: a process's first steps have new memory."""
 
 Steps: TypeAlias = Sequence[tuple[float, Any, Any]]
 """Of each step the reward, the token ids, and the log probabilities."""
@@ -85,6 +83,7 @@ def recorded(
     steps: int = STEPS,
     tokens: int = TOKENS,
     threads: int = 1,
+    warm_up: float = 0.1,
     saying: Callable[[Iterable[tuple[Any, Any, Any]]], bytes] = told,
 ) -> Measure:
     """
@@ -92,7 +91,7 @@ def recorded(
 
     Figures are per step, in µs: `caller_us` is CPU time of the threads that record, `wall_us` the time that
     recording takes them, `total_us` CPU time of all threads and children with the flush included.
-    Two episodes are recorded ahead, and must arrive; then it records for a tenth of a second.
+    Two episodes are recorded ahead, and must arrive; then it records for `warm_up` seconds.
     """
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
@@ -102,7 +101,7 @@ def recorded(
         arrived = recorder.kept()
         assert len(arrived) == 2 * STEPS, f"{len(arrived)} steps arrived, not {2 * STEPS}"
         given = episodes(block, steps=steps, tokens=tokens, lists=lists)
-        _warm_up(recorder, given[: max(block // 8, 1)])
+        _warm_up(recorder, given[: max(block // 8, 1)], warm_up)
         caller = wall = total = 0.0
         blocks, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds or not blocks:
@@ -118,9 +117,9 @@ def recorded(
     return measure
 
 
-def _warm_up(recorder: Recorder, given: Episodes) -> None:
+def _warm_up(recorder: Recorder, given: Episodes, seconds: float) -> None:
     start = time.perf_counter()
-    while time.perf_counter() - start < WARM_UP:
+    while time.perf_counter() - start < seconds:
         recorder.record(given)
         recorder.flush()
 
