@@ -91,7 +91,8 @@ def recorded(
 
     Figures are per step, in µs: `caller_us` is CPU time of the threads that record, `wall_us` the time that
     recording takes them, `total_us` CPU time of all threads and children with the flush included.
-    Two episodes are recorded ahead, and must arrive; then it records for `warm_up` seconds.
+    Two episodes are recorded ahead, and must arrive; then it records for `warm_up` seconds,
+    or as long as four windows.
     """
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
@@ -101,7 +102,7 @@ def recorded(
         arrived = recorder.kept()
         assert len(arrived) == 2 * STEPS, f"{len(arrived)} steps arrived, not {2 * STEPS}"
         given = episodes(block, steps=steps, tokens=tokens, lists=lists)
-        _warm_up(recorder, given[: max(block // 8, 1)], warm_up)
+        _warm_up(recorder, given[: max(block // 8, 1)], min(warm_up, 4 * seconds))
         caller = wall = total = 0.0
         blocks, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds or not blocks:
