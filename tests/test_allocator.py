@@ -59,7 +59,7 @@ def test_a_process_that_may_have_no_more_memory_goes_on() -> None:
         import json, resource
         from mttp import allocator
 
-        limit = 8 * 2**20 + 4096 * int(open("/proc/self/statm").read().split()[0])
+        limit = 8 * 2**20 + resource.getpagesize() * int(open("/proc/self/statm").read().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         allocator.keep_freed()
         print(json.dumps([]))
