@@ -134,6 +134,8 @@ class LiveStep(OpenStep, LightSpan):
                 self.size = size if block is None else size + block[2]
             else:
                 self.size = size + len(self._ids) + len(self._logprobs)
+            if kinds is not None and not owner.in_spans:
+                owner.has_tokens()  # most have, and a first look at the block would be a detour
             if owner.in_spans:
                 segment.spans += 1
                 take = segment.host.take  # a name first, as in `begin`

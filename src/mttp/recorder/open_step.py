@@ -63,6 +63,9 @@ class Owner(Protocol):
     def step_ended(self, step: OpenStep) -> bool:
         """Enter what a step paid; False where another thread does, or did."""
 
+    def has_tokens(self) -> None:
+        """Take note of a step's token block."""
+
     def hand_on(self, step: LiveSpan) -> None:
         """Have a step that has ended written, as a span or with others."""
 

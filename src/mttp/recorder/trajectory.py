@@ -320,10 +320,15 @@ class Trajectory(Measured):
 
     def hand_on(self, step: LiveSpan) -> None:
         """Have a step that has ended written, as a span of its own or with others."""
-        if step.block is not None and self._steps_are == AUTO:
-            self.in_spans = True
+        if step.block is not None:
+            self.has_tokens()
         if self.in_spans or not self._gathers(step):
             self.segment.ended(step)
+
+    def has_tokens(self) -> None:
+        """Take note of a token block: unless told how to write steps, each is a span from here on."""
+        if self._steps_are == AUTO:
+            self.in_spans = True
 
     def _gathers(self, step: LiveSpan) -> bool:
         can_be = can_be_packed(step)
