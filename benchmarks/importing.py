@@ -1,7 +1,7 @@
 """
 What mttp costs where it does nothing: its import, and its calls while recording is off.
 
-An import is timed within a fresh interpreter, five of them for each measurement, of which the median
+An import is timed within a fresh interpreter, three of them for each measurement, of which the median
 counts. `mttp, ready to record` is `import mttp` with `configure`, `episode` and `current_step` looked up,
 since `import mttp` alone defers nearly everything. The SDK is what one imports to set it up: `sdk.trace`
 and `sdk.trace.export`. Calls are timed 100,000 times each, after `OTEL_SDK_DISABLED=true`, and after a
@@ -32,9 +32,8 @@ def importing(statement: str) -> Measure:
     start, end = ("time.perf_counter(), time.process_time()",) * 2
     program = f"import time\na, b = {start}\n{statement}\nc, d = {end}\nprint(c - a, d - b)"
 
-    def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
-        count = 5 if seconds > 0.2 else 3
-        walls, cpus = zip(*(_imported(program) for _ in range(count)), strict=True)
+    def measure(_: float) -> tuple[bytes, dict[str, float]]:
+        walls, cpus = zip(*(_imported(program) for _ in range(3)), strict=True)
         return b"", {"wall_ms": 1e3 * median(walls), "cpu_ms": 1e3 * median(cpus)}
 
     return measure

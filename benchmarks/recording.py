@@ -11,8 +11,9 @@ SDK sets twelve facts and four rewards of a step in two calls, and no arrays. Bl
 recorded at full speed, and each is flushed before the next one: `caller_us` is CPU time of the recording
 thread without the flush, `wall_us` the time that it takes it, writer beside it, and `total_us` all CPU time
 of all threads and children, flush included.
-Before its windows each records for a tenth of a second, and for 0.8 in the first question: by then the
-process that helps ours has started, which a session pays once, and every process's first memory is there.
+Before its windows each records for a tenth of a second, by as many threads, and for 0.8 in the first
+question and in that about threads: by then the process that helps ours has started, which a session pays
+once, and each thread's first memory is there.
 """
 
 from __future__ import annotations
@@ -358,7 +359,9 @@ THREADS_ASKED = Question(
     "the caller's time per step by the number of threads that record, ndarrays",
     FIGURES,
     {
-        f"{threads} thread{'s' * (threads > 1)}": Case(recorded(own, threads=threads), aside=threads == 4)
+        f"{threads} thread{'s' * (threads > 1)}": Case(
+            recorded(own, threads=threads, warm_up=STEADY), aside=threads == 4
+        )
         for threads in THREADS
     },
     [

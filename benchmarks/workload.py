@@ -92,7 +92,8 @@ def recorded(
     Figures are per step, in µs: `caller_us` is CPU time of the threads that record, `wall_us` the time that
     recording takes them, `total_us` CPU time of all threads and children with the flush included.
     Two episodes are recorded ahead, and must arrive; then it records for `warm_up` seconds,
-    or as long as four windows.
+    or as long as four windows: an eighth of a block each time, or where there are several threads, each of
+    which has memory of its own, whole ones.
     """
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
@@ -102,7 +103,8 @@ def recorded(
         arrived = recorder.kept()
         assert len(arrived) == 2 * STEPS, f"{len(arrived)} steps arrived, not {2 * STEPS}"
         given = episodes(block, steps=steps, tokens=tokens, lists=lists)
-        _warm_up(recorder, given[: max(block // 8, 1)], min(warm_up, 4 * seconds))
+        ahead = given if threads > 1 else given[: max(block // 8, 1)]
+        _warm_up(recorder, ahead, min(warm_up, 4 * seconds), threads)
         caller = wall = total = 0.0
         blocks, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds or not blocks:
@@ -118,10 +120,10 @@ def recorded(
     return measure
 
 
-def _warm_up(recorder: Recorder, given: Episodes, seconds: float) -> None:
+def _warm_up(recorder: Recorder, given: Episodes, seconds: float, threads: int) -> None:
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
-        recorder.record(given)
+        _by_threads(recorder.record, given, threads)
         recorder.flush()
 
 
