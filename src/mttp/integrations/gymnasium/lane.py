@@ -222,9 +222,11 @@ class Lane:
 
     def _place(self) -> None:
         """Have the episode and its steps found in the environment's context."""
-        step = self._unopened
-        places = {**self._around, SPAN_KEY: step, STEP_KEY: step, TRAJECTORY_KEY: self._play}
-        self._context = Context(places)
+        # OpenTelemetry only reads it: a copy of its own type would cost as much again.
+        places: Any = self._around.copy()
+        places[SPAN_KEY] = places[STEP_KEY] = self._unopened
+        places[TRAJECTORY_KEY] = self._play
+        self._context = places
         self._offset = self._clock.offset
 
     def reset(
