@@ -360,7 +360,7 @@ THREADS_ASKED = Question(
     FIGURES,
     {
         f"{threads} thread{'s' * (threads > 1)}": Case(
-            recorded(own, threads=threads, warm_up=STEADY), aside=threads == 4
+            recorded(own, threads=threads, warm_up=STEADY, whole=True), aside=threads == 4
         )
         for threads in THREADS
     },
@@ -378,11 +378,14 @@ THREADS_ASKED = Question(
 _BLOCK = 64
 """Episodes that every peer's queue holds at its default length."""
 
+_SLOW = "agent-lightning"
+"""It takes ten seconds before it records anything."""
+
 _PEERS: dict[str, Case] = {
     "SDK, OTLP exporter": _case(sdk_otlp, block=_BLOCK),
     "SDK, JSON file exporter": Case(recorded(sdk_file, lists=True, block=_BLOCK), JSON_FILE),
     **{
-        name: Case(recorded(make, lists=True, block=_BLOCK), environment)
+        name: Case(recorded(make, lists=True, block=_BLOCK), environment, thorough=name == _SLOW)
         for name, (environment, make) in PEERS.items()
     },
 }

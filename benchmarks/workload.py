@@ -84,6 +84,7 @@ def recorded(
     tokens: int = TOKENS,
     threads: int = 1,
     warm_up: float = 0.1,
+    whole: bool = False,
     saying: Callable[[Iterable[tuple[Any, Any, Any]]], bytes] = told,
 ) -> Measure:
     """
@@ -92,8 +93,8 @@ def recorded(
     Figures are per step, in µs: `caller_us` is CPU time of the threads that record, `wall_us` the time that
     recording takes them, `total_us` CPU time of all threads and children with the flush included.
     Two episodes are recorded ahead, and must arrive; then it records for `warm_up` seconds,
-    or as long as four windows: an eighth of a block each time, or where there are several threads, each of
-    which has memory of its own, whole ones.
+    or as long as four windows: an eighth of a block each time, or `whole` ones, so that all the memory is
+    there that a block needs.
     """
 
     def measure(seconds: float) -> tuple[bytes, dict[str, float]]:
@@ -103,7 +104,7 @@ def recorded(
         arrived = recorder.kept()
         assert len(arrived) == 2 * STEPS, f"{len(arrived)} steps arrived, not {2 * STEPS}"
         given = episodes(block, steps=steps, tokens=tokens, lists=lists)
-        ahead = given if threads > 1 else given[: max(block // 8, 1)]
+        ahead = given if whole else given[: max(block // 8, 1)]
         _warm_up(recorder, ahead, min(warm_up, 4 * seconds), threads)
         caller = wall = total = 0.0
         blocks, start = 0, time.perf_counter()
