@@ -5,7 +5,7 @@ An episode is one root and 8 steps unless said; a step is a reward, 256 token id
 Ours writes to a file with the session's own writer, at default settings. The SDK has a BatchSpanProcessor
 whose queue is long enough, over an exporter that does nothing, and limits that cut nothing. Ours is given
 lists or numpy arrays as they are; the SDK takes no arrays, so it is given `.tolist()` of them. It is told
-what ours says of a step and of an episode by itself, six facts and eleven, but for the mean of the log
+what ours says of a step and of an episode by itself, five facts and twelve, but for the mean of the log
 probabilities, which ours works out later; the loops of both are otherwise the same. With scalars alone the
 SDK sets twelve facts and four rewards of a step in two calls, and no arrays. Blocks of 256 episodes are
 recorded at full speed, and each is flushed before the next one: `caller_us` is CPU time of the recording
@@ -163,7 +163,7 @@ def _episode(identity: dict[str, str], index: int, length: int, paid: float) -> 
 
 
 def sdk_record_scalars(tracer: Any) -> Callable[[Episodes], None]:
-    """Twelve facts and four rewards."""
+    """Twelve facts and four rewards of a step, and what is said of an episode."""
 
     def record(given: Episodes) -> None:
         for number, steps in enumerate(given):
