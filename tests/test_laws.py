@@ -21,7 +21,7 @@ VOCABULARY = {
     "allocator": 0,
     "ids": 1,
     "clock": 0,
-    "spans": 0,
+    "spans": 1,
     "stats": 2,
     "values": 0,
     "scorings": 1,

@@ -141,8 +141,10 @@ class _Tally:
 
     def _take(self, count: int, mean: float, low: float, high: float) -> None:
         self.count += count
-        self.min = min(self.min, low)
-        self.max = max(self.max, high)
+        if low < self.min:
+            self.min = low
+        if high > self.max:
+            self.max = high
         share = count / self.count
         step = (mean - self.mean) * share
         if math.isinf(step):  # of finite numbers that are too far apart

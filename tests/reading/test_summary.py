@@ -16,7 +16,8 @@ from reading.traces import START, episode, foreign, lines, run, span_id, trace_i
 
 import mttp
 from mttp.errors import ReadError
-from mttp.reading.summary import Component, Returns, Summary
+from mttp.gradings import GraderHealth
+from mttp.reading.summary import Returns, Summary
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
@@ -35,6 +36,11 @@ def many(count: int) -> list[SpanRecord]:
             made = made[1:]
         spans += made
     return spans
+
+
+def by_component(summary: Summary) -> dict[str, GraderHealth]:
+    """The health of each component of one grader of episodes; the total is ``."""
+    return {one.component: one for one in summary.graders}
 
 
 def figures(summary: Summary) -> dict[str, Any]:
@@ -98,7 +104,7 @@ def test_files_of_others_are_summed_up(name: str):
 
 def test_components_are_those_of_the_last_scoring():
     """
-    Per component: how many episodes have it, and its mean, lowest and highest score.
+    Per component: how many valid scores it has, and their mean, lowest and highest.
     """
     spans = many(20)
     path = write("a.jsonl", spans)
@@ -106,11 +112,13 @@ def test_components_are_those_of_the_last_scoring():
     scored = [one.reward.components for one in mttp.read(path)]
     correct = [scores["correct"] for scores in scored if "correct" in scores]
 
-    assert ["correct", "format"] == list(summary.components)
-    found = summary.components["correct"]
+    components = by_component(summary)
+
+    assert ["", "correct", "format"] == list(components)
+    found = components["correct"]
     assert (len(correct), min(correct), max(correct)) == (found.count, found.min, found.max)
     assert found.mean == pytest.approx(sum(correct) / len(correct))
-    assert summary.components["format"].mean == 0.5
+    assert components["format"].mean == 0.5
 
 
 def test_only_the_last_of_several_scorings_counts():
@@ -122,7 +130,9 @@ def test_only_the_last_of_several_scorings_counts():
     root = replace(first[-1], attributes={**first[-1].attributes, a.EPISODE_SPAN_COUNT: 5})
     summary = mttp.summarize(write("a.jsonl", [*first[:-2], again, first[-2], root]))
 
-    assert {"correct": Component(1, 1.0, 1.0, 1.0)} == summary.components
+    found = by_component(summary)["correct"]
+
+    assert (1, 1, 1.0, 1.0, 1.0) == (found.gradings, found.count, found.mean, found.min, found.max)
 
 
 def test_components_beyond_one_span_are_found(session: mttp.Session):
@@ -134,7 +144,9 @@ def test_components_beyond_one_span_are_found(session: mttp.Session):
         opened.reward(1.0, components=components)
     summary = mttp.summarize(session)
 
-    assert components == {name: component.mean for name, component in summary.components.items()}
+    found = {name: one.mean for name, one in by_component(summary).items() if name}
+
+    assert components == found
 
 
 def test_tokens_are_counted(session: mttp.Session):
@@ -178,7 +190,7 @@ def test_returns_are_told_by_environment():
     ]
     summary = mttp.summarize(write("a.jsonl", spans))
 
-    assert {"a": Returns(3, 3.0), "b": Returns(1, 1.0), "c": Returns(1, None)} == summary.envs.returns()
+    assert {"a": Returns(3, 2, 3.0), "b": Returns(1, 1, 1.0), "c": Returns(1, 0, None)} == summary.envs.returns()
     assert ["a", "b", "c"] == list(summary.envs.returns())
 
 
@@ -206,7 +218,7 @@ def test_duplicates_count_once():
     spans = episode(0, components={"correct": 1.0})
     summary = mttp.summarize(write("a.jsonl", [spans[0], *spans, *spans, foreign(1), foreign(1)]))
 
-    assert (1, 5, 1) == (len(summary), summary.duplicates, summary.components["correct"].count)
+    assert (1, 5, 1) == (len(summary), summary.duplicates, by_component(summary)["correct"].count)
 
 
 def test_runs_are_named():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 from rich.console import Console
@@ -16,18 +16,24 @@ from mttp.errors import ConfigureError
 from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
 from mttp.reading.sources import size
+from mttp.report.words import count
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
     from mttp.transports.otlp import OtlpTransport
 
 __all__ = [
+    "FAIL_ON",
     "Json",
     "SpecFile",
     "Sources",
     "Strict",
+    "StrictHealth",
     "Trust",
     "console",
+    "fail",
+    "fail_on",
+    "failures",
     "finish",
     "print_json",
     "progress",
@@ -39,6 +45,10 @@ Sources = Annotated[
     typer.Argument(
         metavar="PATH...", help="Recordings: files (their rotated parts are included), globs or directories."
     ),
+]
+StrictHealth = Annotated[
+    bool,
+    typer.Option("--strict", help="Exit with 1 on failed gradings, recorded faults and problems."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if the recording has problems.")]
 SpecFile = Annotated[
@@ -108,8 +118,45 @@ def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | No
     return cast("OtlpTransport", transports.open(url, **options))
 
 
+FAIL_ON: Final = ("gradings", "faults", "problems")
+"""What `--fail-on` may name of every recording: failed gradings, recorded faults, problems of the files."""
+
+
+def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> frozenset[str]:
+    """
+    The words of `--fail-on`, separated by commas; `none` alone is no word, and `strict` adds `FAIL_ON`.
+
+    Raises typer.BadParameter for a word that is none of these nor of `others`.
+    """
+    words = [word.strip() for word in given.split(",")]
+    known = (*others, *FAIL_ON, "none")
+    for word in words:
+        if word not in known:
+            said = f"{word!r} is none of {', '.join(known)}"
+            raise typer.BadParameter(said, param_hint="--fail-on")
+    if "none" in words and len(words) > 1:
+        raise typer.BadParameter("none stands alone", param_hint="--fail-on")
+    return frozenset(words) - {"none"} | frozenset(FAIL_ON if strict else ())
+
+
+def failures(words: Collection[str], *, gradings: int, faults: int, problems: Sequence[Problem]) -> list[str]:
+    """Why the command fails, a sentence for each of `words` that applies."""
+    reasons = {
+        "gradings": f"{count(gradings, 'grading')} failed" if gradings else "",
+        "faults": f"{count(faults, 'fault')} recorded" if faults else "",
+        "problems": f"the recording has problems, first: {problems[0]}" if problems else "",
+    }
+    return [reason for word, reason in reasons.items() if reason and word in words]
+
+
+def fail(reasons: Sequence[str]) -> None:
+    """Say why on standard error and exit with 1, where there is a reason."""
+    for reason in reasons:
+        print(f"mttp: {reason}", file=sys.stderr)
+    if reasons:
+        raise typer.Exit(1)
+
+
 def finish(problems: Sequence[Problem], *, strict: bool) -> None:
     """Exit with 1 where there are problems and that was asked for."""
-    if strict and problems:
-        print(f"mttp: the recording has problems, first: {problems[0]}", file=sys.stderr)
-        raise typer.Exit(1)
+    fail(failures(["problems"] if strict else [], gradings=0, faults=0, problems=problems))

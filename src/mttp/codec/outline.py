@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mttp.codec import kinds, templates
+from mttp.codec import kinds
+from mttp.gradings import Grading
+from mttp.scorings import INVALID_VALUE
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -15,26 +18,37 @@ __all__ = [
     "OTHER",
     "Ending",
     "Gap",
+    "Graded",
     "Played",
     "Scored",
+    "Statement",
+    "Updated",
     "closing",
     "counts",
     "ending",
     "env",
     "evaluation",
+    "fault_kind",
+    "faults",
     "gap",
-    "grade",
+    "graded",
     "indices",
     "is_own",
     "is_root",
     "kind",
     "played",
+    "run",
     "scored",
-    "scores_whole",
+    "statement",
+    "task",
+    "updated",
+    "with_grades",
 ]
 
 CALL = "call"
 OTHER = "other"
+_SCORE, _SCORE_STATUS = f"{a.REWARD_SCORE}.", f"{a.REWARD_SCORE_STATUS}."
+_FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
 
 _OF_EPISODES = frozenset(
     {names.EPISODE, names.EPISODE_START, names.SEGMENT, names.SEGMENT_START, names.AGENT}
@@ -45,9 +59,12 @@ _OF_EPISODES = frozenset(
 class Ending(NamedTuple):
     """What an episode's root says about the whole."""
 
+    run: str
+    """The run's id."""
     status: str
     outcome: str
     env: str
+    task: str
     spec: str
     """Name and version of the reward spec that paid; empty where none did."""
     return_: float | None
@@ -55,6 +72,7 @@ class Ending(NamedTuple):
     """episode, steps, or empty where nothing was paid."""
     length: int
     span_count: int
+    cost_usd: float | None = None
 
 
 class Scored(NamedTuple):
@@ -70,7 +88,53 @@ class Scored(NamedTuple):
     """Whether it says what was paid, if only that it can't be known."""
     value: float | None
     spec: str
-    scores: dict[str, float]
+    gradings: tuple[Grading, ...]
+    """Its total, and the components that it states itself."""
+    agent: str | None = None
+    """The agent that was scored, if it was one as a whole."""
+
+    @property
+    def scope(self) -> str:
+        """What was scored: episode, agent or step; late where it was done apart from the recording."""
+        return self.gradings[0].scope
+
+
+class Graded(NamedTuple):
+    """What the span of one component says."""
+
+    parent: str
+    """The scoring's span, or the one of the component that it is a part of."""
+    span: str
+    """Its own span."""
+    is_graded: bool
+    """Whether a reward spec graded it; else it is a score for which the scoring's span had no room."""
+    grading: Grading
+    """What it says, as if it were not a part of anything."""
+
+
+class Statement(NamedTuple):
+    """What an annotation states, as far as it changes figures."""
+
+    episode: str
+    """The trace id of the episode that it is about."""
+    step_span: str
+    """The span of the step that it is about, or of the episode's root; may be empty."""
+    is_of_step: bool
+    """Whether it names the step by its index."""
+    order: tuple[int, int, str]
+    """The highest wins."""
+    outcome: object
+    """The outcome that it states."""
+
+
+class Updated(NamedTuple):
+    """What an update says."""
+
+    order: tuple[int, str]
+    """Updates are in this order."""
+    loss: float | None
+    kl: float | None
+    entropy: float | None
 
 
 class Played(NamedTuple):
@@ -128,6 +192,8 @@ def _apart(record: SpanRecord) -> str:
         return record.name
     if kinds.is_evaluation(record):
         return names.EVAL_RUN
+    if record.name.partition(" ")[0] == names.GRADE:
+        return names.GRADE
     return names.RUN if kinds.is_run(record) else ""
 
 
@@ -135,15 +201,23 @@ def ending(record: SpanRecord) -> Ending:
     """What the episode's root says."""
     found = record.attributes
     return Ending(
+        run=run(record),
         status=str(found.get(a.EPISODE_STATUS, "completed")),
         outcome=str(found.get(a.EPISODE_OUTCOME, "unknown")),
         env=env(record),
+        task=task(record),
         spec=_spec(record),
         return_=_number(record, a.EPISODE_RETURN),
         return_basis=str(found.get(a.EPISODE_RETURN_BASIS, "")),
         length=_count(record, a.EPISODE_LENGTH),
         span_count=_count(record, a.EPISODE_SPAN_COUNT),
+        cost_usd=_number(record, a.USAGE_COST_USD),
     )
+
+
+def run(record: SpanRecord) -> str:
+    """The run's id."""
+    return str(record.attributes.get(a.RUN_ID, ""))
 
 
 def _spec(record: SpanRecord) -> str:
@@ -164,6 +238,11 @@ def closing(record: SpanRecord) -> int:
 def env(record: SpanRecord) -> str:
     """The environment's id, as root and start marker say it."""
     return str(record.attributes.get(a.ENV_ID, ""))
+
+
+def task(record: SpanRecord) -> str:
+    """The task's id, as root and start marker say it."""
+    return str(record.attributes.get(a.TASK_ID, ""))
 
 
 def played(record: SpanRecord) -> Played:
@@ -194,22 +273,167 @@ def indices(record: SpanRecord) -> range:
     return range(first, first + _count(record, a.STEPS_COUNT))
 
 
-def scores_whole(record: SpanRecord) -> bool:
-    """Whether a scoring is of the episode, and not of a step or an agent, as far as it says so itself."""
-    return a.STEP_INDEX not in record.attributes and a.AGENT_ID not in record.attributes
-
-
 def scored(record: SpanRecord) -> Scored:
     """What a scoring says."""
+    found = record.attributes
+    value = _number(record, a.REWARD_VALUE)
+    if a.STEP_INDEX in found:
+        return _scored(record, "step", value)
+    if a.AGENT_ID in found:
+        return _scored(record, "agent", value, str(found[a.AGENT_ID]))
+    return _scored(record, "episode", value)
+
+
+def _scored(record: SpanRecord, scope: str, value: float | None, agent: str | None = None) -> Scored:
+    found = record.attributes
+    status = found.get(a.REWARD_STATUS, "missing")
+    if value is not None and status == "missing":
+        status = "ok"
+    spec = _spec(record)
+    grader = spec or str(found.get(a.GRADER_NAME, ""))
+    total = _grading(found, scope, grader, "", str(status), value)
     return Scored(
-        when=(record.start_time, record.end_time),
+        (record.start_time, record.end_time),
+        record.parent_id,
+        record.span_id,
+        value is not None or status == "error",
+        value,
+        spec,
+        (total, *_components(found, scope, grader)),
+        agent,
+    )
+
+
+def _components(found: Mapping[str, Any], scope: str, grader: str) -> list[Grading]:
+    """The components that a scoring's own span states."""
+    is_relative = bool(found.get(a.GRADER_RELATIVE))
+    gradings = []
+    for key, score in found.items():
+        if key.startswith(_SCORE):
+            if isinstance(score, (int, float)):
+                value = None if is_relative else float(score)
+                gradings.append(Grading(scope, grader, key[len(_SCORE) :], "ok", None, value))
+        elif key.startswith(_SCORE_STATUS) and _SCORE + key[len(_SCORE_STATUS) :] not in found:
+            error_type = INVALID_VALUE if score == "error" else None
+            gradings.append(Grading(scope, grader, key[len(_SCORE_STATUS) :], str(score), error_type))
+    return gradings
+
+
+def _grading(
+    found: Mapping[str, Any], scope: str, grader: str, component: str, status: str, value: float | None
+) -> Grading:
+    error_type, verdict = found.get(a.REWARD_ERROR_TYPE), found.get(a.REWARD_VERDICT)
+    checks = found.get(a.REWARD_FAILED_CHECKS)
+    return Grading(
+        scope,
+        grader,
+        component,
+        status,
+        None if error_type is None else str(error_type),
+        None if found.get(a.GRADER_RELATIVE) else value,
+        None if verdict is None else str(verdict),
+        tuple(map(str, checks)) if isinstance(checks, (list, tuple)) else (),
+    )
+
+
+def graded(record: SpanRecord) -> Graded:
+    """What the span of a component says."""
+    found = record.attributes
+    name = str(found.get(a.GRADER_NAME, found.get(a.COMPONENT_NAME, "")))
+    return Graded(
         parent=record.parent_id,
         span=record.span_id,
-        states_total=record.attributes.get(a.REWARD_STATUS) in ("ok", "error"),
-        value=_number(record, a.REWARD_VALUE),
-        spec=_spec(record),
-        scores=_scores(record),
+        is_graded=a.COMPONENT_NAME in found,
+        grading=_grading(
+            found, "", "", name, str(found.get(a.REWARD_STATUS, "missing")), _number(record, a.REWARD_VALUE)
+        ),
     )
+
+
+def with_grades(scoring: Scored, grades: Sequence[Graded]) -> Scored:
+    """
+    The scoring with the components that have spans of their own, among `grades`.
+
+    Where a reward spec graded the components, what the scoring's own span says of them is left out.
+    """
+    if not grades:
+        return scoring
+    below: dict[str, list[Graded]] = {}
+    for one in grades:
+        below.setdefault(one.parent, []).append(one)
+    mine = below.get(scoring.span, [])
+    if not mine:
+        return scoring
+    total, *stated = scoring.gradings
+    if any(one.is_graded for one in mine):
+        stated, mine = [], [one for one in mine if one.is_graded]
+    found = (part for one in mine for part in _parts(one, below, total, ""))
+    return scoring._replace(gradings=(total, *stated, *found))
+
+
+def _parts(
+    graded: Graded, below: Mapping[str, Sequence[Graded]], total: Grading, above: str
+) -> Iterator[Grading]:
+    """The grading of a component, and those of its parts by their path."""
+    grading = graded.grading
+    name = f"{above}{grading.component}"
+    error_type = grading.error_type
+    if not graded.is_graded and grading.status == "error":
+        error_type = INVALID_VALUE
+    yield grading._replace(scope=total.scope, grader=total.grader, component=name, error_type=error_type)
+    if graded.is_graded:
+        for part in below.get(graded.span, ()):
+            if part.is_graded:
+                yield from _parts(part, below, total, f"{name}.")
+
+
+def statement(record: SpanRecord) -> tuple[Statement | None, Scored | None]:
+    """What an annotation states: an outcome, or a score."""
+    found = record.attributes
+    kind = found.get(a.ANNOTATION_KIND)
+    if kind == "score":
+        value = _number(record, a.REWARD_VALUE if a.REWARD_VALUE in found else a.ANNOTATION_VALUE)
+        return None, _scored(record, "late", value)
+    if kind != "outcome":
+        return None, None
+    return Statement(
+        episode=str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")),
+        step_span=str(found.get(a.ANNOTATION_TARGET_SPAN_ID, "")),
+        is_of_step=a.STEP_INDEX in found,
+        order=(_count(record, a.ANNOTATION_REVISION), record.start_time, record.span_id),
+        outcome=found.get(a.ANNOTATION_VALUE),
+    ), None
+
+
+def updated(record: SpanRecord) -> Updated:
+    """What an update says."""
+    return Updated(
+        (record.start_time, record.span_id),
+        _number(record, a.UPDATE_LOSS),
+        _number(record, a.UPDATE_KL),
+        _number(record, a.UPDATE_ENTROPY),
+    )
+
+
+def faults(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """The kind of each fault that a span states, of a block of steps those of its steps."""
+    for fault in attributes.get(a.FAULTS) or ():
+        yield fault_kind(fault)
+    stated = attributes.get(_FAULTS_OF_STEPS)
+    if stated:
+        times = 1
+        for key, _, _, which in json.loads(attributes.get(a.STEPS_LAYOUT) or "[]"):
+            if key == a.FAULTS and which == "same":
+                times = _number_of(attributes.get(a.STEPS_COUNT))
+        for listed in stated:
+            for fault in listed or ():
+                for _ in range(times):
+                    yield fault_kind(fault)
+
+
+def fault_kind(fault: object) -> str:
+    """The kind of a fault, of `kind: detail`."""
+    return str(fault).partition(":")[0][:80]
 
 
 def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
@@ -219,23 +443,6 @@ def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
     else:
         given, sampled = a.TOKEN_PROMPT_COUNT, a.TOKEN_COUNT
     return _number_of(attributes.get(given)), _number_of(attributes.get(sampled))
-
-
-def _scores(record: SpanRecord) -> dict[str, float]:
-    """Each component's score that means something beyond its group."""
-    if record.attributes.get(a.GRADER_RELATIVE):
-        return {}
-    found = templates.decode(a.REWARD_SCORE, record.attributes)
-    return {name: float(score) for name, score in found.items() if isinstance(score, (int, float))}
-
-
-def grade(record: SpanRecord) -> dict[str, float]:
-    """The score of a component that has a span of its own, if it means something beyond its group."""
-    if record.attributes.get(a.GRADER_RELATIVE):
-        return {}
-    score = _number(record, a.REWARD_VALUE)
-    name = record.attributes.get(a.COMPONENT_NAME, record.attributes.get(a.GRADER_NAME, ""))
-    return {} if score is None else {str(name): score}
 
 
 def gap(record: SpanRecord) -> Gap | None:

@@ -28,6 +28,7 @@ from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
+    from mttp.reading.summary import Summary
     from mttp.reading.tables import Tables
 
 __all__ = ["Recording", "read"]
@@ -87,6 +88,27 @@ class Recording:
         shown = ", ".join(episode.trace_id for episode in found[:3]) + (", …" if len(found) > 3 else "")
         raise ReadError(
             f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}"
+        )
+
+    def summary(self) -> Summary:
+        """
+        The figures of these episodes, as `summarize` has them of files.
+
+        It counts what values hold: a call outside of steps, such as a judge's, is known to `summarize` alone.
+        """
+        from mttp.reading.counting import counted
+        from mttp.reading.summary import summed
+
+        aggregate = counted(
+            self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations
+        )
+        return summed(
+            aggregate,
+            self.runs,
+            evals=len(self.evals),
+            problems=self.problems,
+            sources=self.sources,
+            duplicates=self.duplicates,
         )
 
     @cached_property

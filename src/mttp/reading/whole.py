@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mttp.codec import outline
+from mttp.reading.aggregate import Counts
 from mttp.reading.ended import Ended, IsOpen
-from mttp.reading.ongoing import Counts, Ongoing
+from mttp.reading.ongoing import Ongoing
 from mttp.semconv import spans as names
 from mttp.spans import Scope
 from mttp.wire.otlp_json_decode import Block, as_record, scalars, span_id

@@ -16,6 +16,7 @@ __all__ = [
     "duration",
     "moment",
     "number",
+    "of",
     "printed",
     "shares",
     "shortened",
@@ -63,6 +64,11 @@ def moment(time: int | None) -> str:
     if time is None:
         return NOTHING
     return datetime.fromtimestamp(time // 1_000_000_000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def of(items: int, whole: int) -> str:
+    """`n = 30` where it is all of them, else `25 of 30`."""
+    return f"n = {items:,}" if items == whole else f"{items:,} of {whole:,}"
 
 
 def shares(counts: Mapping[str, int]) -> str:
