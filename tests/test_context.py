@@ -741,8 +741,9 @@ def test_a_summary_of_parts_says_what_the_values_say(session: mttp.Session) -> N
         assert sorted(map(str, recording.problems)) == sorted(map(str, summary.problems))
         assert recording.duplicates == summary.duplicates
         scores = [episode.reward.components for episode in recording]
-        counts = {name: sum(name in one for one in scores) for name in summary.components}
-        assert counts == {name: found.count for name, found in summary.components.items()}
+        graders = {one.component: one for one in summary.graders if one.component and one.scope == "episode"}
+        counts = {name: sum(name in one for one in scores) for name in graders}
+        assert counts == {name: found.count for name, found in graders.items()}
 
 
 # Threads and tasks of one process.

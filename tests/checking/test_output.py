@@ -41,6 +41,10 @@ def test_the_specimen_has_no_findings(transport: str):
     assert findings.spans > 20
 
 
+STATED = ("recorded_fault", "grading_failed", "total_includes_failed_component")
+"""Findings about what an episode says went wrong, not about how it is recorded."""
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes())
 def test_no_episode_has_findings(value: mttp.Episode):
@@ -49,7 +53,9 @@ def test_no_episode_has_findings(value: mttp.Episode):
     """
     with TemporaryDirectory() as directory:
         for transport in ("memory://", f"file://{directory}/a.jsonl"):
-            assert [] == recorded(transport, value).all
+            findings = recorded(transport, value)
+
+            assert [] == [one for one in findings if one.id not in STATED]
 
 
 def imported(program: Path) -> set[str]:

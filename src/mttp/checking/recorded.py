@@ -34,7 +34,8 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
 
 
 def _faults(record: SpanRecord) -> Iterator[Issue]:
-    texts = record.attributes.get(a.FAULTS) or ()
+    stated = record.attributes.get(a.FAULTS)
+    texts = stated if isinstance(stated, (list, tuple)) else ()
     for fault in texts:
         yield _fault(outline.fault_kind(fault), fault)
     for kind in outline.faults({key: value for key, value in record.attributes.items() if key != a.FAULTS}):

@@ -48,6 +48,8 @@ __all__ = [
 CALL = "call"
 OTHER = "other"
 _SCORE, _SCORE_STATUS = f"{a.REWARD_SCORE}.", f"{a.REWARD_SCORE_STATUS}."
+_MAX_STEPS = 1000
+"""Steps that one block takes at most."""
 _FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
 
 _OF_EPISODES = frozenset(
@@ -417,18 +419,25 @@ def updated(record: SpanRecord) -> Updated:
 
 def faults(attributes: Mapping[str, Any]) -> Iterator[str]:
     """The kind of each fault that a span states, of a block of steps those of its steps."""
-    for fault in attributes.get(a.FAULTS) or ():
-        yield fault_kind(fault)
-    stated = attributes.get(_FAULTS_OF_STEPS)
+    yield from map(fault_kind, _listed(attributes.get(a.FAULTS)))
+    stated = _listed(attributes.get(_FAULTS_OF_STEPS))
     if stated:
-        times = 1
-        for key, _, _, which in json.loads(attributes.get(a.STEPS_LAYOUT) or "[]"):
-            if key == a.FAULTS and which == "same":
-                times = _number_of(attributes.get(a.STEPS_COUNT))
-        for listed in stated:
-            for fault in listed or ():
-                for _ in range(times):
-                    yield fault_kind(fault)
+        times = _number_of(attributes.get(a.STEPS_COUNT)) if _is_same_for_all(attributes) else 1
+        for fault in (fault for listed in stated for fault in _listed(listed)):
+            yield from (fault_kind(fault) for _ in range(min(times, _MAX_STEPS)))
+
+
+def _is_same_for_all(attributes: Mapping[str, Any]) -> bool:
+    """Whether one entry stands for the faults of all steps of a block."""
+    try:
+        layout = json.loads(attributes.get(a.STEPS_LAYOUT) or "[]")
+        return any(key == a.FAULTS and which == "same" for key, _, _, which in layout)
+    except (TypeError, ValueError):
+        return False
+
+
+def _listed(value: object) -> list[Any] | tuple[Any, ...]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def fault_kind(fault: object) -> str:

@@ -50,7 +50,7 @@ def _run(id_: str, summary: Summary) -> dict[str, Any]:
         "id": id_,
         "name": first and first.name,
         "kind": first and first.kind,
-        "status": next((run.status for run in reversed(runs) if run.status is not None), None),
+        "run_status": next((run.status for run in reversed(runs) if run.status is not None), None),
         "complete": bool(runs) and all(run.complete for run in runs),
         "processes": len(runs),
         "seconds": _seconds(runs),
@@ -154,7 +154,7 @@ def _sections(facts: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _title(run: Mapping[str, Any]) -> str:
     named = f"{run['name']} ({run['id']})" if run["name"] else run["id"]
-    what = ", ".join(word for word in (run["kind"], run["status"]) if word)
+    what = ", ".join(word for word in (run["kind"], run["run_status"]) if word)
     episodes = f"{count(run['episodes'], 'episode')}, {count(run['steps'], 'step')}"
     return f"run {named}{f', {what}' if what else ''}: {episodes}"
 
