@@ -920,7 +920,7 @@ def test_a_part_of_a_scoring_that_makes_no_sense_costs_itself(
 
     assert (1.0, 0.5, 0.25) == (read.return_, read.agents[0].return_, read.steps[0].reward)
     assert {fault.partition(":")[0]: 3} == dict(session.stats.faults)
-    assert {} == mttp.check(session).ids
+    assert {"recorded_fault": 3} == mttp.check(session).ids
 
 
 def test_parts_of_a_scoring_come_from_any_library(session: mttp.Session) -> None:
@@ -934,7 +934,7 @@ def test_parts_of_a_scoring_come_from_any_library(session: mttp.Session) -> None
     reward = only(session).reward
 
     assert ((0.0, 1.0), True, ("format",)) == (reward.range, reward.relative, reward.failed_checks)
-    assert {} == mttp.check(session).ids
+    assert {"recorded_fault": 3} == mttp.check(session).ids
 
 
 def test_a_malformed_range_in_a_recording_costs_itself(session: mttp.Session) -> None:
@@ -1033,3 +1033,28 @@ def test_a_reward_keeps_the_type_of_its_error(tmp_path):
 
     assert ("error", "TimeoutError") == (raised.status, raised.error_type)
     assert ("error", "invalid_value", "nan") == (invalid.status, invalid.error_type, invalid.raw)
+
+
+def test_a_fault_is_logged_once_for_each_place(caplog: pytest.LogCaptureFixture):
+    """
+    Another component, or another grader, that fails in the same way is a line of its own; all are counted.
+    """
+    with mttp.configure(transport="memory://") as session:
+        for _ in range(3):
+            with mttp.episode() as opened:
+                opened.reward(1.0, components={"x": math.nan, "y": math.nan})
+                opened.reward(math.nan, grader="judge")
+                opened.reward(math.nan, grader="other")
+        for number in range(300):
+            with mttp.episode() as opened:
+                opened.reward(1.0, components={f"c{number}": math.nan})
+    logged = [record.getMessage() for record in caplog.records]
+
+    assert [1, 1] == [sum(f"component_invalid: {name} is nan" in line for line in logged) for name in "xy"]
+    assert 1 == sum("reward_invalid: judge is nan" in line for line in logged)
+    assert 1 == sum("reward_invalid: other is nan" in line for line in logged)
+    assert 100 == sum("component_invalid" in line for line in logged)
+    assert (306, 6) == (
+        session.stats.faults["component_invalid"],
+        session.stats.faults["reward_invalid"],
+    )

@@ -30,6 +30,8 @@ from mttp.stats import Stats
 __all__ = ["Plan", "Share"]
 
 _log = logging.getLogger("mttp")
+_OF_PLACES = frozenset({"component_invalid", "reward_invalid", "metric_invalid"})
+"""Faults whose detail begins with what they are about."""
 
 _DETECTION_SECONDS = 10.0
 _FORK_SECONDS = 1.0
@@ -160,10 +162,10 @@ class Share:
             )
 
     def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault, and log the first of its kind."""
+        """Count a fault, and log the first of its kind at each place: a grader, a component, a metric."""
         if self._heir is not None:
             self._heir.fault(kind, detail)
-        elif self.stats.fault(kind):
+        elif self.stats.fault(kind, _place(kind, detail)):
             _log.warning("mttp: %s: %s (counted in session.stats.faults; not logged again)", kind, detail)
 
     def opened(self, episode: Markable) -> int:
@@ -393,6 +395,12 @@ class Share:
         self.take, self.stepped = self.ended, self.stats.stepped.__next__
         self._heir = Share(self._plan, forked=True)
         return self._heir
+
+
+def _place(kind: str, detail: str) -> str:
+    """What a fault is about, where its detail is `NAME is VALUE`; empty otherwise."""
+    name, is_named, _ = detail.partition(" is ")
+    return name[:80] if is_named and kind in _OF_PLACES else ""
 
 
 def _documents(documents: Sequence[str], faults: Faults) -> dict[str, Any]:

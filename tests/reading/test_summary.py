@@ -8,16 +8,22 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from reading.traces import START, episode, foreign, lines, run, span_id, trace_id, write, write_bytes
+from specimen import episodes as any_episodes
 
 import mttp
 from mttp.errors import ReadError
 from mttp.gradings import GraderHealth
+from mttp.reading.aggregate import Course
 from mttp.reading.summary import Returns, Summary
+from mttp.report.summary import document
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
@@ -332,3 +338,87 @@ def test_trace_ids_are_what_they_seem():
 
     assert [("incomplete_episode", trace_id(3))] == [(p.kind, p.trace_id) for p in summary.problems]
     assert f"episode {trace_id(3)} lacks spans: 2 of 3 were found" == str(summary.problems[0])
+
+
+def plain_document(summary: Summary) -> dict[str, Any]:
+    """A summary as a document, with means that do not hang on the order of additions."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.9g}")
+        if isinstance(value, dict):
+            return {key: rounded(item) for key, item in value.items()}
+        return [rounded(item) for item in value] if isinstance(value, list) else value
+
+    facts = {key: item for key, item in document(summary).items() if key != "problems"}
+    return rounded(facts) | {
+        "problems": sorted(problem.kind for problem in summary.problems),
+        "returns": repr(summary.returns.tolist()),
+    }
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(any_episodes(), min_size=1, max_size=2))
+def test_a_recording_s_summary_is_that_of_its_file(values: list[mttp.Episode]):
+    """
+    Whatever episodes say, `Recording.summary` and `summarize` agree, by spans and by packed blocks.
+    """
+    with TemporaryDirectory() as directory:
+        path = f"{directory}/a.jsonl"
+        with mttp.configure(transport=f"file://{path}") as session:
+            for value in values:
+                session.record(value)
+
+        assert plain_document(mttp.summarize(path)) == plain_document(mttp.read(path).summary())
+
+
+def test_failed_gradings_of_all_kinds_are_counted_alike(session: mttp.Session):
+    """
+    Episodes, steps and agents, late scores and outcomes, faults, updates and cost.
+    """
+    for number in range(5):
+        with mttp.episode(env="toy", task=str(number)) as opened:
+            with opened.step() as step:
+                step.reward(math.nan if number == 1 else 1.0, components={"a": 1.0, "b": math.nan})
+            opened.reward(5.0, components={"x": 1.0, "y": math.nan}, grader="hand")
+            opened.end(cost_usd=0.5 if number else None)
+    recording = mttp.read(session)
+    mttp.score(recording.episodes[0], 0.5, grader="late")
+    mttp.annotate(recording.episodes[1], "outcome", "success")
+    mttp.update(loss=1.0)
+    mttp.update(loss=math.nan, kl=0.5)
+    summary, found = mttp.summarize(session), mttp.read(session).summary()
+    graders = {(one.scope, one.grader, one.component): one for one in summary.graders}
+
+    assert plain_document(summary) == plain_document(found)
+    assert (5, 0) == (graders["episode", "hand", ""].partial, graders["episode", "hand", ""].count)
+    assert 5 == graders["episode", "hand", "y"].invalid
+    assert (1, 4) == (graders["step", "", ""].invalid, graders["step", "", ""].partial)
+    assert (1, 0.5) == (graders["late", "late", ""].count, graders["late", "late", ""].mean)
+    assert (2.0, 4) == (summary.cost_usd, summary.cost_count)
+    assert {"success": 1, "unknown": 4} == summary.outcomes.counts()
+    assert (2, Course(1, 1.0, 1.0, 1.0)) == (summary.updates, summary.loss)
+    assert 10 == summary.faults["component_invalid"]
+
+
+def test_two_runs_are_shown_as_two():
+    """
+    Each has its own figures, and what is said of both together are totals.
+    """
+    paths = []
+    for name, paid in (("first", 1.0), ("second", 3.0)):
+        with mttp.configure(transport=f"file://{name}.jsonl", run_id=name):
+            for _ in range(2):
+                with mttp.episode() as opened:
+                    opened.reward(paid)
+        paths.append(f"{name}.jsonl")
+    facts = document(mttp.summarize(paths))
+
+    assert [("first", 2, 1.0), ("second", 2, 3.0)] == [
+        (run["id"], run["episodes"], run["return"]["mean"]) for run in facts["runs"]
+    ]
+    assert (4, 2.0, None) == (
+        facts["totals"]["episodes"],
+        facts["totals"]["return"]["mean"],
+        facts["totals"]["return"]["interval"],
+    )

@@ -136,7 +136,8 @@ def make(
         raw = repr(found) if found is not None else raw
         found, assessed = None, str(status)
     if assessed == "error":
-        faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
+        by = f"{text(str(facts['grader']), [])} is " if facts.get("grader") is not None else ""
+        faults.append(f"reward_invalid: {by}{raw if raw is not None else scalar_text(error)}")
     scores, statuses = _components(named(mapped("components", components, faults), faults), faults)
     if assessed == "ok" and "error" in statuses.values():
         assessed = "partial"

@@ -183,6 +183,7 @@ class Row(NamedTuple):
     """One episode's figures."""
 
     run: str
+    trace_id: str
     start_time: int
     duration: float
     return_: float
@@ -198,6 +199,8 @@ class Aggregate:
     """The columns of all episodes, and the counts of each run."""
 
     def __init__(self) -> None:
+        self.traces = array("Q")
+        """The first 16 digits of the trace ids, which order episodes that started at one time."""
         self.start_times = array("q")
         self.durations = array("d")
         self.returns = array("d")
@@ -222,6 +225,7 @@ class Aggregate:
 
     def add(self, row: Row) -> None:
         """Add an episode."""
+        self.traces.append(int(row.trace_id[:16] or "0", 16))
         self.start_times.append(row.start_time)
         self.durations.append(row.duration)
         self.returns.append(row.return_)

@@ -54,6 +54,7 @@ def _add(aggregate: Aggregate, episode: Episode) -> None:
     aggregate.add(
         Row(
             run=episode.run_id,
+            trace_id=episode.trace_id,
             start_time=episode.start_time or 0,
             duration=math.nan if episode.duration is None else episode.duration,
             return_=math.nan if episode.return_ is None else episode.return_,

@@ -215,6 +215,7 @@ class Tally:
         self.aggregate.add(
             Row(
                 run=ending.run,
+                trace_id=trace_id,
                 start_time=place.start,
                 duration=(place.end - place.start) / 1e9 if episode.ending else math.nan,
                 return_=math.nan if ending.return_ is None else ending.return_,
