@@ -11,10 +11,11 @@ from rich.console import Console
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.reading import Recording, read
 from mttp.reading.jsonable import jsonable
+from mttp.report import graders
 from mttp.report.episodes import document, episodes_table, runs_table, sorted_by
 from mttp.report.problems import problem_lines
 from mttp.report.tree import tree
-from mttp.report.words import counted
+from mttp.report.words import counted, printed, shares
 
 __all__ = ["show"]
 
@@ -82,10 +83,13 @@ def _show_one(recording: Recording, prefix: str, *, limit: int | None, json: boo
 
 def _show_all(recording: Recording, sort: str, *, reverse: bool, limit: int | None, json: bool) -> None:
     episodes = sorted_by(recording.episodes, sort, reverse=reverse)
+    summary = recording.summary()
+    health = graders.documents(summary.graders, len(summary))
     if json:
         shown = [document(episode) for episode in episodes[: limit or None]]
         names = ("runs", "groups", "updates", "annotations", "evals")
         facts = {name: getattr(recording, name) for name in names}
+        facts |= {"graders": health, "faults": summary.faults}
         print_json(facts | {"episodes": shown, "problems": recording.problems})
         return
     out = console()
@@ -96,6 +100,10 @@ def _show_all(recording: Recording, sort: str, *, reverse: bool, limit: int | No
     apart |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
     if counts := counted(apart):
         out.print("", ", ".join(counts), sep="\n")
+    if summary.failed_gradings:
+        out.print("", graders.table(health), sep="\n")
+    if summary.faults:
+        out.print("", printed(f"faults: {shares(summary.faults)}", style="red"), sep="\n")
     _print_problems(out, recording)
 
 
