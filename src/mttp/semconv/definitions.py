@@ -192,6 +192,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.eval.delta",
                 "mttp.eval.id",
                 "mttp.eval.outcome",
+                "mttp.eval.sample_index",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.faults",
@@ -290,6 +291,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.episode.index",
                 "mttp.episode.timing",
                 "mttp.eval.id",
+                "mttp.eval.sample_index",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.faults",
@@ -1063,6 +1065,7 @@ SPANS: Final[dict[str, Span]] = {
         },
         attributes=frozenset(
             {
+                "mttp.eval.baseline_count",
                 "mttp.eval.baseline_score",
                 "mttp.eval.count",
                 "mttp.eval.delta",
@@ -1070,6 +1073,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.eval.is_baseline",
                 "mttp.eval.pass_rate",
                 "mttp.eval.result_count",
+                "mttp.eval.samples",
                 "mttp.eval.status",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
@@ -1110,8 +1114,10 @@ SPANS: Final[dict[str, Span]] = {
         conditional={},
         attributes=frozenset(
             {
+                "mttp.eval.baseline_count",
                 "mttp.eval.id",
                 "mttp.eval.is_baseline",
+                "mttp.eval.samples",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.eval.tags",
@@ -1176,6 +1182,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.eval.id",
                 "mttp.eval.outcome",
                 "mttp.eval.revision",
+                "mttp.eval.sample_index",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.faults",
@@ -1277,6 +1284,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
         {
             "scored",
             "skipped",
+            "abstained",
             "errored",
             "timed_out",
         }
