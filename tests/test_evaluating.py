@@ -130,7 +130,7 @@ def test_outcomes_are_kept_apart(session: mttp.Session):
         summary.delta,
         summary.duration,
     )
-    assert (2, 0.75, 1, 1) == (summary.compared, summary.baseline_mean, summary.better, summary.worse)
+    assert (2, 0.75, 1, 1) == (summary.compared, summary.baseline_mean, summary.higher, summary.lower)
     assert read(session).summary() == summary
 
 
@@ -329,8 +329,8 @@ def test_tasks_are_names_or_have_ids(session: mttp.Session):
             run.result(task, 1)
 
     assert tasks == seen
-    assert ["a", "2", "three", "four", "5"] == list(run.results)
-    assert ("hard",) == run.results["5"].slices
+    assert ["a", "2", "three", "four", "5"] == [task for task, _ in run.results]
+    assert ("hard",) == run.results["5", 0].slices
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_each_task_is_done_once(session: mttp.Session, *, is_async: bool, concur
         "d": ("completed", "success"),
         "e": ("completed", "failure"),
     } == said
-    assert {task: (result,) for task, result in recording.evals[0].latest().items()} == {
+    assert {result.task: (result,) for result in recording.evals[0].latest().values()} == {
         episode.task: episode.results for episode in recording
     }
     assert [] == recording.problems
@@ -526,7 +526,7 @@ def test_an_evaluation_that_is_cancelled_is_aborted(session: mttp.Session):
 
     asyncio.run(main())
     found = read(session)
-    assert ("aborted", ["a"], 2) == (found.status, [*found.latest()], found.summary().pending)
+    assert ("aborted", ["a"], 2) == (found.status, [*found.scores()], found.summary().pending)
     assert {"a": "completed", "b": "aborted"} == {
         episode.task: episode.status for episode in mttp.read(session)
     }
@@ -582,7 +582,7 @@ def test_a_foreign_result_is_understood(session: mttp.Session):
     with mttp.eval_run("gsm", tasks=[*answers]) as run:
         results = run.map(answers.__getitem__)
 
-    assert ["skipped", "errored", "scored", "errored", "errored"] == [result.outcome for result in results]
+    assert ["abstained", "errored", "scored", "errored", "errored"] == [result.outcome for result in results]
     assert ("judge is down", 2.0) == (results[1].error, results[2].duration)
     assert {"argument_unknown", "score_invalid"} == set(session.stats.faults)
 

@@ -32,6 +32,7 @@ def results(draw: st.DrawFn) -> TaskResult:
     is_scored = outcome == "scored"
     return TaskResult(
         task=draw(texts),
+        sample=draw(st.integers(0, 2)),
         outcome=outcome,
         score=draw(finite) if is_scored else None,
         passed=draw(optional(st.booleans())) if is_scored else None,
@@ -56,7 +57,9 @@ def evaluations(draw: st.DrawFn) -> Evaluation:
         run_id=draw(texts),
         run_name=draw(optional(texts)),
         tasks=tuple(draw(st.lists(texts, max_size=3))),
+        samples=draw(st.integers(1, 3)),
         is_baseline=draw(st.booleans()),
+        baseline_counts=draw(st.dictionaries(st.sampled_from(OUTCOMES), st.integers(1, 9), max_size=2)),
         tags=draw(st.dictionaries(names, texts, max_size=3)),
         spec=draw(optional(st.builds(Spec, name=texts, version=optional(texts), sha256=optional(texts)))),
         policy=draw(optional(texts)),
@@ -317,7 +320,7 @@ def test_old_messages_read():
     )
     tags = {"reward.spec": "gsm-exact", "reward.spec_version": "1.2.0", "seed": "17"}
     assert tags | {"infer_url": "http://127.0.0.1:8600"} == found.tags
-    result = found.latest()["t1"]
+    result = found.latest()["t1", 0]
     assert ("scored", 0.95, True, 0.8, 0.15, 0.12) == (
         result.outcome,
         result.score,
@@ -349,7 +352,7 @@ def test_a_result_belongs_to_the_last_evaluation_of_its_suite():
         ("gsm", {"a": 0.25}),
         ("other", {}),
         ("gsm", {"a": 0.5, "b": None}),
-    ] == [(one.suite, {task: result.score for task, result in one.latest().items()}) for one in found]
+    ] == [(one.suite, {found.task: found.score for found in one.latest().values()}) for one in found]
     assert 4 == len({one.id for one in found})
 
 

@@ -21,10 +21,23 @@ __all__ = ["found", "said", "seconds", "whole"]
 
 _PARTS = ("score", "passed", "outcome", "error", "duration", "episode")
 """What a function may say of a task in a mapping."""
+_VERDICTS = (bool, np.bool_, type(None))
+_WORDS = {
+    RewardStatus.ERROR: "the reward is an error",
+    RewardStatus.ABSTAINED: "the grader abstained",
+    RewardStatus.MISSING: "the reward is missing",
+    "partial": "a component of the reward has no value",
+}
+"""Why a reward is no score, by its status, where it does not say so itself."""
 
 
 def found(
-    faults: Faults, score: object = None, passed: object = None, error: object = None, outcome: object = None
+    faults: Faults,
+    score: object = None,
+    passed: object = None,
+    error: object = None,
+    outcome: object = None,
+    error_type: str | None = None,
 ) -> dict[str, Any]:
     """
     Outcome, score, verdict and error of a task, under the names that `TaskResult` has.
@@ -35,7 +48,9 @@ def found(
     verdict = flag("passed", passed, faults)
     if raw is not None:
         faults.append(f"score_invalid: {raw:.80}")
-        error = f"the score is {raw:.200}, which is no finite number" if error is None else error
+        if error is None:
+            error = f"the score is {raw:.200}, which is no finite number"
+            error_type = "invalid_value"
     if value is None and status == "missing" and verdict is not None:
         value = float(verdict)
     what = _outcome(outcome, faults) or _implied(value, error)
@@ -45,7 +60,7 @@ def found(
         return {"outcome": what, "score": value, "passed": verdict}
     if score is not None and value is not None:
         faults.append(f"score_unused: {value!r}, and the task is {what}")
-    return {"outcome": what} | _error(error, faults)
+    return {"outcome": what} | ({"error_type": error_type} if error_type else {}) | _error(error, faults)
 
 
 def _outcome(given: object, faults: Faults) -> str | None:
@@ -75,17 +90,27 @@ def said(value: Any, faults: Faults) -> dict[str, Any]:
     """
     What a function's result says of the task, as arguments of `result`.
 
-    None skips it. A number is its score, True or False its verdict, a pair both; a reward, or whatever has a
-    `value` like one, may have a verdict and an error, and a mapping names whatever `result` takes.
+    None skips it. A number is its score, True or False its verdict, a pair both, an exception its error; a
+    reward, or whatever has a `value` like one, may have a verdict and a status, and a mapping names whatever
+    `result` takes. One that raises when it is looked at is an error.
     """
+    try:
+        return _said(value, faults)
+    except Exception as error:
+        return {"error": error}
+
+
+def _said(value: Any, faults: Faults) -> dict[str, Any]:
     if value is None:
         return {"outcome": Outcome.SKIPPED}
+    if isinstance(value, BaseException):
+        return {"error": value}
     if isinstance(value, (bool, np.bool_)):
         return {"passed": bool(value)}
     if isinstance(value, Mapping):
         faults.extend(f"argument_unknown: result has no {name}" for name in value if name not in _PARTS)
         return {name: value[name] for name in _PARTS if name in value}
-    if isinstance(value, (tuple, list)) and len(value) == 2:
+    if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[1], _VERDICTS):
         return {"score": value[0], "passed": value[1]}
     if hasattr(value, "value") and number(value) is None:
         return _rewarded(value)
@@ -93,18 +118,17 @@ def said(value: Any, faults: Faults) -> dict[str, Any]:
 
 
 def _rewarded(reward: Any) -> dict[str, Any]:
-    """What a scoring says; one without a value says why."""
-    verdict = getattr(reward, "verdict", None)
-    told: dict[str, Any] = {"score": reward.value}
-    if verdict is not None:
-        told["passed"] = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
+    """What a scoring says; only one whose status is ok has a score, whatever was paid."""
     status = getattr(reward, "status", RewardStatus.OK)
-    if status in (RewardStatus.ABSTAINED, RewardStatus.MISSING):
-        return {"outcome": Outcome.SKIPPED, "error": getattr(reward, "error", None)}
-    if status == RewardStatus.ERROR:
-        said = getattr(reward, "error", None) or getattr(reward, "raw", None)
-        return {"error": said or "the reward is an error"}
-    return told
+    if status == RewardStatus.OK:
+        verdict = getattr(reward, "verdict", None)
+        passed = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
+        return {"outcome": Outcome.SCORED, "score": reward.value, "passed": passed}
+    said = getattr(reward, "error", None) or getattr(reward, "raw", None) or _WORDS.get(status, status)
+    paid = "" if reward.value is None else f"; {reward.value:g} was paid, which is no score"
+    if status == RewardStatus.ABSTAINED:
+        return {"outcome": Outcome.ABSTAINED, "error": f"{said}{paid}"}
+    return {"error": f"{said}{paid}", "error_type": getattr(reward, "error_type", None) or status}
 
 
 def whole(episode: object, faults: Faults) -> Target | None:
