@@ -345,7 +345,11 @@ class Evaluation(Value):
         judged = [passes for passes in verdicts if passes]
         sizes = sizes or (sample_sizes(self.samples) if self.samples > 1 else ())
         return EvalSummary(
-            **{name: counts[name] for name in OUTCOMES},
+            scored=counts["scored"],
+            abstained=counts["abstained"],
+            skipped=counts["skipped"],
+            errored=counts["errored"],
+            timed_out=counts["timed_out"],
             **self._tasks(by_task),
             errors=_error_types(results),
             mean=mean(result.score for result in scored),

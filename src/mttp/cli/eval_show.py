@@ -66,7 +66,7 @@ def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     compared, errors = [], []
     for evaluation in evals:
         try:
-            compared.append(evaluation.against(chosen(there, evaluation, where=baseline).scores()))
+            compared.append(evaluation.against(chosen(there, evaluation, where=baseline)))
         except ReadError as error:
             errors.append(error)
             compared.append(evaluation.against({}))

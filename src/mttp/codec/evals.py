@@ -62,8 +62,8 @@ _OF_RESULT = {
 _TEXTS = frozenset({"outcome", "task", "error", "episode"})
 KEYS = frozenset(
     {*_IDENTITY.values(), *_FACTS.values(), *_FIGURES.values(), *rewards.SPEC_KEYS, a.EVAL_TASKS}
-    | {a.EVAL_SAMPLES, a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT, a.GEN_AI_EVALUATION_NAME}
-    | {a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
+    | {a.EVAL_SAMPLES, a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT}
+    | {a.GEN_AI_EVALUATION_NAME, a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
 )
 """Every attribute of an evaluation, but for the templates."""
 _TEMPLATES = (a.METRIC, a.METADATA, a.EVAL_COUNT, a.EVAL_BASELINE_COUNT)

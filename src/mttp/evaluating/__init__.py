@@ -70,8 +70,9 @@ def eval_run(
     `baseline` is what each score is compared with: an earlier recording (a path, a list, a session, or what
     `mttp.read` returns), one evaluation of it, or a mapping from task to score. True says that others are to
     be compared with this one.
-    `resume` leaves out the samples of tasks that an interrupted evaluation has scored or skipped: True for one that is where this
-    session writes, else a path to it. It must be of the same suite, version, spec, policy and run.
+    `resume` keeps what an interrupted evaluation has, but for failures: True for one that is where this
+    session writes, else a path to it. It must be of the same suite, version, spec, policy and run, and may
+    have taken fewer samples.
 
     `concurrency` is how many tasks or samples `map` and `amap` do at once, and `timeout` how many seconds one
     of these may take.

@@ -89,7 +89,7 @@ def goes_on(
     stated: Evaluation, resume: Resumable, session: Session | None
 ) -> tuple[Evaluation, dict[tuple[str, int], TaskResult]]:
     """
-    The evaluation with the id of the one that it goes on from, and the results that stand, by task and sample.
+    The evaluation with the id of the one that it goes on from, and the results that stand.
 
     What was scored, abstained or skipped stands; what failed or took too long is done again. Raises
     ConfigureError where the earlier one took more samples of each task.

@@ -14,6 +14,7 @@ from mttp.evaluations import OUTCOMES
 from mttp.livespan import error_message, qualified_name
 from mttp.recorder import OpenEpisode
 from mttp.recorder.targets import Target, target
+from mttp.scorings import INVALID_VALUE
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.semconv.values import RewardStatus, RewardVerdict
 
@@ -25,8 +26,7 @@ _VERDICTS = (bool, np.bool_, type(None))
 _WORDS = {
     RewardStatus.ERROR: "the reward is an error",
     RewardStatus.ABSTAINED: "the grader abstained",
-    RewardStatus.MISSING: "the reward is missing",
-    "partial": "a component of the reward has no value",
+    RewardStatus.PARTIAL: "a component of the reward has no value",
 }
 """Why a reward is no score, by its status, where it does not say so itself."""
 
@@ -50,7 +50,7 @@ def found(
         faults.append(f"score_invalid: {raw:.80}")
         if error is None:
             error = f"the score is {raw:.200}, which is no finite number"
-            error_type = "invalid_value"
+            error_type = INVALID_VALUE
     if value is None and status == "missing" and verdict is not None:
         value = float(verdict)
     what = _outcome(outcome, faults) or _implied(value, error)
@@ -124,11 +124,16 @@ def _rewarded(reward: Any) -> dict[str, Any]:
         verdict = getattr(reward, "verdict", None)
         passed = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
         return {"outcome": Outcome.SCORED, "score": reward.value, "passed": passed}
-    said = getattr(reward, "error", None) or getattr(reward, "raw", None) or _WORDS.get(status, status)
+    said = getattr(reward, "error", None) or getattr(reward, "raw", None) or _why(reward, status)
     paid = "" if reward.value is None else f"; {reward.value:g} was paid, which is no score"
     if status == RewardStatus.ABSTAINED:
         return {"outcome": Outcome.ABSTAINED, "error": f"{said}{paid}"}
     return {"error": f"{said}{paid}", "error_type": getattr(reward, "error_type", None) or status}
+
+
+def _why(reward: Any, status: str) -> str:
+    failed = ", ".join(getattr(reward, "component_statuses", ()))
+    return f"no value of {failed}" if failed else _WORDS.get(status, f"the reward is {status}")
 
 
 def whole(episode: object, faults: Faults) -> Target | None:

@@ -19,7 +19,7 @@ __all__ = ["document", "evals_table", "headline", "tasks_table"]
 
 _STYLES = {"completed": "green", "error": "red", "errored": "red"}
 _STYLES |= dict.fromkeys(("aborted", "unfinished", "timed_out"), "yellow")
-_RIGHT = {"tasks", *OUTCOMES, "pending", "score", "baseline", "mean", "delta", "duration"}
+_RIGHT = {"tasks", "sample", *OUTCOMES, "pending", "score", "baseline", "mean", "delta", "duration"}
 _SHRINKING = {"suite", "run", "spec", "task", "error"}
 _ID_DIGITS = 8
 
@@ -74,26 +74,33 @@ def _delta(delta: float | None, *, of: EvalSummary | None = None) -> Text:
     if delta is None:
         return printed(NOTHING)
     mark, style = ("▲", "green") if delta > 0 else ("▼", "red") if delta < 0 else ("=", "")
-    counts = "" if of is None else f" ({of.better}▲ {of.worse}▼ of {of.compared:,})"
+    counts = "" if of is None else f" ({of.higher}▲ {of.lower}▼ of {of.compared:,})"
     return printed(f"{delta:+.4g} {mark}{counts}", style=style)
 
 
 def tasks_table(evaluation: Evaluation) -> Table:
     """One row per task, with the result that counts; those that have none come last."""
     latest = evaluation.latest()
-    rows = [_task(result) for result in latest.values()]
+    rows = [_task(result, evaluation) for result in latest.values()]
     rows += [
-        {"task": printed(task), "outcome": printed("pending")}
+        {"task": printed(task), "sample": _sample(sample, evaluation), "outcome": printed("pending")}
         for task in evaluation.tasks
-        if task not in latest
+        for sample in range(evaluation.samples)
+        if (task, sample) not in latest
     ]
     return _table(rows, notes={})
 
 
-def _task(result: TaskResult) -> dict[str, Text]:
+def _sample(sample: int, evaluation: Evaluation) -> Text:
+    """Which sample it is, where there are several."""
+    return printed(number(sample) if evaluation.samples > 1 or sample else NOTHING)
+
+
+def _task(result: TaskResult, evaluation: Evaluation) -> dict[str, Text]:
     verdict = {None: NOTHING, True: "pass", False: "fail"}[result.passed]
     return {
         "task": printed(result.task, shrinks=True),
+        "sample": _sample(result.sample, evaluation),
         "outcome": printed(result.outcome, style=_STYLES.get(result.outcome, "")),
         "score": printed(number(result.score)),
         "passed": printed(verdict),

@@ -153,6 +153,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -213,6 +214,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -268,6 +270,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -311,6 +314,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -405,6 +409,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -551,6 +556,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -578,6 +584,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -698,6 +705,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -715,6 +723,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.omissions",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -761,6 +770,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -780,6 +790,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.contribution",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.late",
                 "mttp.reward.range",
@@ -958,6 +969,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -1012,6 +1024,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.omissions",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -1325,6 +1338,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.reward.status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",
@@ -1360,6 +1374,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.step.reward_status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",
