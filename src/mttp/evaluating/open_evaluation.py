@@ -313,6 +313,7 @@ class OpenEvaluation(Measured):
                 grader_version=self._stated.suite_version,
                 spec=self._stated.spec,
                 verdict=None if result.passed is None else "pass" if result.passed else "fail",
+                status=result.outcome if result.outcome == Outcome.ABSTAINED else None,
                 error=result.error,
                 revision=result.revision,
             )
