@@ -19,6 +19,7 @@ VOCABULARY = {
     "semconv": 0,
     "numbering": 0,
     "allocator": 0,
+    "estimates": 0,
     "ids": 1,
     "clock": 0,
     "spans": 0,

@@ -1,11 +1,10 @@
-"""Estimates from evaluations: pass@k, means of clustered samples and their intervals, quantiles of times."""
+"""Estimates from evaluations: pass@k, means and their intervals, quantiles of times."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 __all__ = [
     "INSTALL_SCIPY",
@@ -23,8 +22,8 @@ __all__ = [
 
 INSTALL_SCIPY = "pip install 'mttp[study]'"
 """What makes intervals available."""
-_FEWEST_ALIKE = 6
-"""How many equal differences an interval of width zero needs: fewer have one sign by chance in over 5 %."""
+_FEWEST_EQUAL = 6
+"""How many equal values an interval of width zero needs: fewer have one sign by chance in over 5 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +63,15 @@ def pass_hat_k(n: int, c: int, k: int) -> float | None:
 
 
 def pass_estimates(counts: Iterable[tuple[int, int]], sizes: Iterable[int]) -> tuple[PassEstimate, ...]:
-    """The estimates for each k among `sizes`; `counts` has samples and passes of each task."""
-    known = list(counts)
+    """
+    The estimates for each k among `sizes`; `counts` has samples and passes of each task.
+
+    Raises ValueError for a k below 1.
+    """
+    known, sizes = list(counts), list(sizes)
+    for k in sizes:
+        if k < 1:
+            raise ValueError(f"k={k} is no number of samples; give 1 or more")
     return tuple(_pass_estimate([(n, c) for n, c in known if n >= k], k) for k in sizes)
 
 
@@ -92,42 +98,39 @@ def mean(values: Iterable[float | None]) -> float | None:
         return math.fsum(value / len(known) for value in known)
 
 
-def standard_error(clusters: Sequence[Sequence[float]]) -> float | None:
+def standard_error(values: Sequence[float]) -> float | None:
     """
-    The standard error of the mean over all clusters' numbers, which depend on each other within a cluster.
+    The standard error of the mean, s / sqrt(n); None for fewer than two values, and beyond a float.
 
-    sqrt(C / (C - 1) * sum over clusters of (sum of deviations)^2) / n, for C clusters of n numbers together;
-    with one number in each it is s / sqrt(n). None for fewer than two clusters, and beyond a float.
+    Samples of one task depend on each other: give one value per task, the mean of its samples.
     """
-    numbers = list(chain.from_iterable(clusters))
-    center = mean(numbers)
-    if center is None or len(clusters) < 2:
+    center = mean(values)
+    if center is None or len(values) < 2:
         return None
-    sums = [sum(number - center for number in cluster) for cluster in clusters]
-    largest = max(map(abs, sums))
+    deviations = [value - center for value in values]
+    largest = max(map(abs, deviations))
     if not math.isfinite(largest):
         return None
-    if largest <= 1e-12 * max(map(abs, numbers)):
+    if largest <= 1e-12 * max(map(abs, values)):
         return 0.0
-    spread = math.sqrt(math.fsum((found / largest) ** 2 for found in sums))
-    found = largest * spread * math.sqrt(len(clusters) / (len(clusters) - 1)) / len(numbers)
-    return found if math.isfinite(found) else None
+    spread = math.sqrt(math.fsum((found / largest) ** 2 for found in deviations) / (len(values) - 1))
+    return largest / math.sqrt(len(values)) * spread
 
 
-def t_interval(center: float, error: float | None, clusters: int) -> tuple[float, float] | None:
+def t_interval(center: float, error: float | None, count: int) -> tuple[float, float] | None:
     """
-    The 95 % interval by Student's t with as many degrees of freedom as clusters less one.
+    The 95 % interval by Student's t for the mean of `count` values with this standard error.
 
-    None without a standard error, where scipy is not installed, and for fewer than six clusters that are
-    all alike: an interval of width zero would claim more than they show.
+    None without a standard error, where scipy is not installed, and for fewer than six values that are all
+    equal: an interval of width zero would claim more than they show.
     """
-    if error is None or clusters < 2 or (error == 0 and clusters < _FEWEST_ALIKE):
+    if error is None or count < 2 or (error == 0 and count < _FEWEST_EQUAL):
         return None
     try:
-        from scipy.special import stdtrit
+        from scipy.special import stdtrit  # scipy.stats takes several times as long to import
     except ImportError:
         return None
-    half = float(stdtrit(clusters - 1, 0.975)) * error
+    half = float(stdtrit(count - 1, 0.975)) * error
     low, high = center - half, center + half
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 

@@ -23,12 +23,14 @@ from mttp.estimates import (
 from mttp.scorings import Spec
 from mttp.values import Value
 
-__all__ = ["FAILED", "OTHER_ERROR", "OUTCOMES", "EvalSummary", "Evaluation", "TaskResult"]
+__all__ = ["DELTA_INTERVAL", "FAILED", "OTHER_ERROR", "OUTCOMES", "EvalSummary", "Evaluation", "TaskResult"]
 
 OUTCOMES = ("scored", "abstained", "skipped", "errored", "timed_out")
 """What can become of a task."""
 FAILED = ("errored", "timed_out")
 """The outcomes of a task that was run and could not be scored."""
+DELTA_INTERVAL = "Student t, 95 %, paired by task"
+"""How the interval of a delta is made."""
 OTHER_ERROR = "_OTHER"
 """The error type of an error that was only stated in words, as OpenTelemetry names it."""
 
@@ -124,13 +126,17 @@ class EvalSummary:
     extra: tuple[str, ...] = ()
     """Those that have a result and were not to be done."""
     mean: float | None = None
-    """Mean of the scores; None where nothing was scored."""
+    """Mean over the tasks of the mean score of their samples; None where nothing was scored."""
     judged: int = 0
     """How many of the scored say whether they passed."""
+    judged_tasks: int = 0
+    """How many tasks these are of."""
     passed: int = 0
     """How many of these did."""
+    pass_rate: float | None = None
+    """Mean over these tasks of the share of their samples that passed, from 0 to 1: pass@1."""
     pass_error: float | None = None
-    """Standard error of the pass rate, clustered by task; None where a task has one sample."""
+    """Standard error of the pass rate; None for fewer than two tasks."""
     pass_estimates: tuple[PassEstimate, ...] = ()
     """pass@k and pass^k; by default for several samples only."""
     compared: int = 0
@@ -158,11 +164,6 @@ class EvalSummary:
     def results(self) -> int:
         """How many results there should be and are: the sum of all outcomes and the pending."""
         return sum(getattr(self, name) for name in (*OUTCOMES, "pending"))
-
-    @property
-    def pass_rate(self) -> float | None:
-        """Share that passed, from 0 to 1, of those scored that say whether they did; None where none does."""
-        return self.passed / self.judged if self.judged else None
 
     @property
     def coverage(self) -> float | None:
@@ -208,7 +209,7 @@ class EvalSummary:
         parts += _figure("pass rate", self.pass_rate, self.judged, self.results)
         if self.abstained:
             parts += _figure("coverage", self.coverage, self.scored, self.scored + self.abstained)
-        for found in self.pass_estimates:
+        for found in (one for one in self.pass_estimates if one.k > 1):
             parts += _figure(f"pass@{found.k}", found.pass_at_k, found.tasks, self.tasks)
             parts += _figure(f"pass^{found.k}", found.pass_hat_k, found.tasks, self.tasks)
         tasks = f"{self.tasks} task{'' if self.tasks == 1 else 's'}"
@@ -239,7 +240,7 @@ def _figure(name: str, value: float | None, of: int, among: int) -> list[str]:
 def _method(summary: EvalSummary) -> str:
     """How the interval of the delta is made, or why there is none."""
     if summary.delta_interval is not None:
-        return "Student t, 95 %, paired by task"
+        return DELTA_INTERVAL
     if summary.compared < 2:
         return "no interval of one task"
     if not summary.delta_error:
@@ -337,12 +338,12 @@ class Evaluation(Value):
         by_task = self._by_task()
         results = [result for _, found in by_task for result in found]
         counts = Counter(result.outcome for result in results)
-        scored = [result for result in results if result.score is not None]
         verdicts = [
-            [float(found.passed) for found in of_task if found.score is not None and found.passed is not None]
+            [found.passed for found in of_task if found.score is not None and found.passed is not None]
             for _, of_task in by_task
         ]
-        judged = [passes for passes in verdicts if passes]
+        passes = [(len(found), sum(found)) for found in verdicts if found]
+        rates = [passed / judged for judged, passed in passes]
         sizes = sizes or (sample_sizes(self.samples) if self.samples > 1 else ())
         return EvalSummary(
             scored=counts["scored"],
@@ -352,11 +353,13 @@ class Evaluation(Value):
             timed_out=counts["timed_out"],
             **self._tasks(by_task),
             errors=_error_types(results),
-            mean=mean(result.score for result in scored),
-            judged=sum(map(len, judged)),
-            passed=round(sum(map(sum, judged))),
-            pass_error=standard_error(judged) if any(len(passes) > 1 for passes in judged) else None,
-            pass_estimates=pass_estimates(((len(found), round(sum(found))) for found in judged), sizes),
+            mean=mean(mean(found.score for found in of_task) for _, of_task in by_task),
+            judged=sum(judged for judged, _ in passes),
+            judged_tasks=len(passes),
+            passed=sum(passed for _, passed in passes),
+            pass_rate=mean(rates),
+            pass_error=standard_error(rates),
+            pass_estimates=pass_estimates(passes, sizes),
             **self._comparison(by_task),
             duration=sum(result.duration or 0.0 for result in results),
             first_token_time=time_quantiles(t for found in results for t in found.first_token_times),
@@ -405,7 +408,7 @@ class Evaluation(Value):
             else None,
             "baseline_mean": mean(score for _, score in pairs),
             "delta": mean(deltas),
-            "delta_error": standard_error([[delta] for delta in deltas]),
+            "delta_error": standard_error(deltas),
             "higher": sum(delta > 0 for delta in deltas),
             "lower": sum(delta < 0 for delta in deltas),
         }

@@ -10,7 +10,8 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from mttp.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.estimates import t_interval
+from mttp.evaluations import DELTA_INTERVAL, OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.reading.jsonable import jsonable
 from mttp.report.figures import SHARE_INTERVAL, share_interval
 from mttp.report.words import NOTHING, count, duration, moment, number, printed
@@ -22,16 +23,53 @@ _STYLES |= dict.fromkeys(("aborted", "unfinished", "timed_out"), "yellow")
 _RIGHT = {"tasks", "sample", *OUTCOMES, "pending", "score", "baseline", "mean", "delta", "duration"}
 _SHRINKING = {"suite", "run", "spec", "task", "error"}
 _ID_DIGITS = 8
+CLUSTERED_INTERVAL = "Student t, 95 %, clustered by task"
+"""How the interval of a pass rate is made where tasks have several samples."""
 
 
-def document(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation as an object of plain data, with its summary and the result that counts of each task."""
+def document(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> dict[str, Any]:
+    """
+    An evaluation as an object of plain data: its summary, that of each slice, and the results that count.
+
+    `sizes` says for which k pass@k and pass^k are estimated.
+    """
     found: dict[str, Any] = jsonable(evaluation)
-    summary = evaluation.summary()
-    interval = share_interval(summary.passed, summary.judged)
-    shown = jsonable(asdict(summary)) | {"pass_rate": summary.pass_rate}
-    shown["pass_rate_interval"] = None if interval is None else {"low": interval[0], "high": interval[1]}
-    return found | {"summary": shown, "results": jsonable(list(evaluation.latest().values()))}
+    found["summary"] = _summary(evaluation.summary(sizes=sizes))
+    found["slices"] = {name: _summary(of) for name, of in evaluation.by_slice(sizes=sizes).items()}
+    return found | {"results": jsonable(list(evaluation.latest().values()))}
+
+
+def _summary(summary: EvalSummary) -> dict[str, Any]:
+    """A summary as plain data, with what follows from it and how each interval is made."""
+    found: dict[str, Any] = jsonable(asdict(summary))
+    low_high, method = _rate_interval(summary)
+    return found | {
+        "pass_rate_interval": _interval(low_high, method, summary.judged_tasks),
+        "coverage": summary.coverage,
+        "delta_interval": _interval(summary.delta_interval, DELTA_INTERVAL, summary.compared),
+        "comparison": summary.comparison,
+        "bias": summary.bias,
+    }
+
+
+def _interval(found: tuple[float, float] | None, method: str, tasks: int) -> dict[str, Any] | None:
+    return found and {"low": found[0], "high": found[1], "method": method, "tasks": tasks}
+
+
+def _rate_interval(summary: EvalSummary) -> tuple[tuple[float, float] | None, str]:
+    """
+    The interval of the pass rate, and how it is made.
+
+    Samples of one task depend on each other: what counts is how many tasks there are. Where these are all
+    alike their spread says nothing, and the interval is that of one sample of each.
+    """
+    rate, tasks = summary.pass_rate, summary.judged_tasks
+    if rate is None:
+        return None, SHARE_INTERVAL
+    if summary.judged == tasks or not summary.pass_error:
+        return share_interval(round(rate * tasks), tasks), SHARE_INTERVAL
+    found = t_interval(rate, summary.pass_error, tasks)
+    return found and (max(found[0], 0.0), min(found[1], 1.0)), CLUSTERED_INTERVAL
 
 
 def evals_table(evals: Sequence[Evaluation]) -> Table:
@@ -64,7 +102,7 @@ def _rate(summary: EvalSummary) -> str:
     """The share that passed, and its interval."""
     if summary.pass_rate is None:
         return NOTHING
-    interval = share_interval(summary.passed, summary.judged)
+    interval, _ = _rate_interval(summary)
     shown = f"{summary.pass_rate:.1%}"
     return shown if interval is None else f"{shown} [{interval[0]:.1%}, {interval[1]:.1%}]"
 
