@@ -1,4 +1,4 @@
-"""Estimates from evaluations: closed forms against published figures and exact counting, intervals by scipy."""
+"""Estimates from evaluations: closed forms against published figures and counting, intervals by scipy."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_no_samples_can_not_be_drawn(k: int):
     """
     A k below 1 is an error of the program.
     """
-    with pytest.raises(ValueError, match="k=.* is no number of samples"):
+    with pytest.raises(ValueError, match=r"k=.* is no number of samples"):
         pass_estimates([(4, 1)], [k])
 
 

@@ -1,4 +1,4 @@
-"""What evaluations come to: summaries of results by outcome, of samples, of slices, and against a baseline."""
+"""What evaluations come to: summaries by outcome, of samples, of slices, and against a baseline."""
 
 from __future__ import annotations
 
@@ -217,7 +217,9 @@ def test_errors_on_either_side_are_said_to_bias():
     """
     How many there are here and there, and how many tasks are compared of how many.
     """
-    before = evaluated(passes("a", True), passes("b", False), passes("c", "timed_out"), passes("x", "errored"))
+    before = evaluated(
+        passes("a", True), passes("b", False), passes("c", "timed_out"), passes("x", "errored")
+    )
     after = evaluated(passes("a", True), passes("b", "errored"), passes("c", True), passes("d", True))
     summary = after.against(before).summary()
 
