@@ -226,8 +226,8 @@ def test_errors_on_either_side_are_said_to_bias():
     assert (1, 1) == (summary.compared, summary.baseline_failed)
     assert "errors may bias it: 1 here, 1 in the baseline" == summary.bias
     assert (
-        "delta +0: inconclusive, 1 of 4 tasks compared (no interval of one task); "
-        "errors may bias it: 1 here, 1 in the baseline" == summary.delta_text()
+        "delta +0: inconclusive, 1 of 4 tasks compared, 0 higher and 0 lower "
+        "(no interval of one task); errors may bias it: 1 here, 1 in the baseline" == summary.delta_text()
     )
 
 

@@ -226,7 +226,7 @@ class EvalSummary:
         if interval is not None:
             shown += f" [{interval[0]:+.4g}, {interval[1]:+.4g}]"
         shown += f": {self.comparison}, {self.compared} of {self.tasks} tasks compared"
-        shown += f" ({_method(self)})"
+        shown += f", {self.higher} higher and {self.lower} lower ({_method(self)})"
         return shown if self.bias is None else f"{shown}; {self.bias}"
 
 
