@@ -231,6 +231,19 @@ def test_errors_on_either_side_are_said_to_bias():
     )
 
 
+def test_a_difference_beyond_a_float_is_not_compared():
+    """
+    That of the task counts, whose samples may each be too far from the baseline.
+    """
+    samples = tuple(
+        TaskResult(task="a", sample=place, score=score) for place, score in enumerate((1e308, -1e308))
+    )
+    found = Evaluation(tasks=("a",), samples=2, results=samples)
+
+    assert -1e308 == found.against({"a": 1e308}).summary().delta
+    assert Evaluation(results=samples[:1]).against({"a": -1e308}).summary().delta is None
+
+
 def test_errors_of_bare_scores_are_unknown():
     """
     A mapping does not say what failed there.

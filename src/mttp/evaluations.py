@@ -395,23 +395,28 @@ class Evaluation(Value):
 
     def _comparison(self, by_task: Sequence[tuple[str, Sequence[TaskResult]]]) -> dict[str, Any]:
         """The differences to the baseline, one per task."""
-        pairs = [
-            (delta, mean(found.baseline_score for found in of_task))
-            for _, of_task in by_task
-            if (delta := mean(found.delta for found in of_task)) is not None
-        ]
-        deltas = [delta for delta, _ in pairs]
+        pairs = [pair for _, of_task in by_task if (pair := _pair(of_task)) is not None]
+        deltas = [score - baseline for score, baseline in pairs]
         return {
             "compared": len(deltas),
             "baseline_failed": sum(self.baseline_counts.get(name, 0) for name in FAILED)
             if self.baseline_counts
             else None,
-            "baseline_mean": mean(score for _, score in pairs),
+            "baseline_mean": mean(baseline for _, baseline in pairs),
             "delta": mean(deltas),
             "delta_error": standard_error(deltas),
             "higher": sum(delta > 0 for delta in deltas),
             "lower": sum(delta < 0 for delta in deltas),
         }
+
+
+def _pair(results: Iterable[TaskResult]) -> tuple[float, float] | None:
+    """A task's mean score and its baseline's; None where one is unknown, or their difference too large."""
+    both = [found for found in results if found.score is not None and found.baseline_score is not None]
+    score, baseline = mean(found.score for found in both), mean(found.baseline_score for found in both)
+    if score is None or baseline is None or not math.isfinite(score - baseline):
+        return None
+    return score, baseline
 
 
 def _error_types(results: Iterable[TaskResult]) -> dict[str, int]:

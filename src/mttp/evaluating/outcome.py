@@ -109,12 +109,18 @@ def _said(value: Any, faults: Faults) -> dict[str, Any]:
         return {"passed": bool(value)}
     if isinstance(value, Mapping):
         faults.extend(f"argument_unknown: result has no {name}" for name in value if name not in _PARTS)
-        return {name: value[name] for name in _PARTS if name in value}
+        stated = {name: value[name] for name in _PARTS if value.get(name) is not None}
+        return _scored(stated.pop("score", None), faults) | stated
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[1], _VERDICTS):
-        return {"score": value[0], "passed": value[1]}
+        return _scored(value[0], faults) | ({} if value[1] is None else {"passed": value[1]})
     if hasattr(value, "value") and number(value) is None:
         return _rewarded(value)
     return {"score": value}
+
+
+def _scored(score: Any, faults: Faults) -> dict[str, Any]:
+    """What the score of a mapping or a pair says; None says nothing."""
+    return {} if score is None else _said(score, faults)
 
 
 def _rewarded(reward: Any) -> dict[str, Any]:
