@@ -9,8 +9,10 @@ from opentelemetry import trace
 from reading.traces import write
 
 import mttp
+from mttp.reading.call_times import StreamedCalls
 from mttp.reading.evals import evaluations
 from mttp.reading.tables import EVALS, Tables
+from mttp.spans import SpanRecord
 
 
 @pytest.fixture
@@ -193,6 +195,20 @@ def test_times_are_read_without_the_episodes(streamed: mttp.Session):
     assert [(one.first_token_times, one.output_token_times) for one in whole.results] == [
         (one.first_token_times, one.output_token_times) for one in alone.results
     ]
+
+
+def test_a_circle_of_parents_ends():
+    """
+    Spans of others may say anything; a call below them is nobody's.
+    """
+    trace_id = "ab" * 16
+    streamed = {"gen_ai.operation.name": "chat", "gen_ai.response.time_to_first_chunk": 0.5}
+    calls = StreamedCalls()
+    for span_id, parent_id, attributes in (("1", "2", {}), ("2", "1", {}), ("3", "1", streamed)):
+        ids = {"trace_id": trace_id, "span_id": span_id, "parent_id": parent_id}
+        calls.add(SpanRecord(**ids, name="x", attributes=attributes))
+
+    assert [] == calls.of(trace_id)
 
 
 def test_parquet_holds_them(path: str):

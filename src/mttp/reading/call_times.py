@@ -30,7 +30,11 @@ def _timed(result: TaskResult, calls_of: Callable[[str], Iterable[Call]]) -> Tas
 
 
 class StreamedCalls:
-    """Of the spans of a recording the policy's calls whose first piece is timed, without their episodes."""
+    """
+    Of the spans of a recording the policy's calls whose first piece is timed, without their episodes.
+
+    Of an episode without such calls nothing is kept once its root is there, which is written last.
+    """
 
     def __init__(self) -> None:
         self._calls: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
@@ -47,6 +51,8 @@ class StreamedCalls:
             self._parents[record.trace_id][record.span_id] = record.parent_id
         elif not episodes.is_step(record):
             self._parents[record.trace_id][record.span_id] = None
+        if not record.parent_id and record.trace_id not in self._calls:
+            self._parents.pop(record.trace_id, None)
 
     def of(self, trace_id: str) -> Sequence[Call]:
         """The policy's calls within the steps of a trace, in order of start."""
@@ -54,8 +60,10 @@ class StreamedCalls:
         return [calls.decode(record) for record in sorted(found, key=lambda record: record.start_time)]
 
     def _is_policys(self, record: SpanRecord) -> bool:
-        parents = self._parents[record.trace_id]
+        parents = self._parents.get(record.trace_id, {})
         above: str | None = record.parent_id
-        while above in parents:
+        for _ in parents:  # a broken recording may have a circle of parents
+            if above not in parents:
+                break
             above = parents[above]
-        return bool(above)
+        return bool(above) and above not in parents
