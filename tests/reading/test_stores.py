@@ -19,6 +19,7 @@ import mttp
 from mttp import configuration
 from mttp.errors import ReadError
 from mttp.reading import stores
+from mttp.reading.stores import tempo
 from mttp.reading.stores.address import Address
 from mttp.spans import SpanRecord
 from mttp.testing import assert_same
@@ -360,7 +361,8 @@ def test_a_run_is_asked_for_whatever_its_id_looks_like(scheme: str, run: str, as
         return answered({"data": [{"trace_id": "1", "attributes": attributes}] if not asked else []})
 
     with serving(answer) as place, pytest.raises(ReadError, match="no trace"):
-        mttp.read(f"{scheme}://{place}?{urlencode({'run': run})}")
+        wait = "&wait=0" if scheme == "tempo" else ""
+        mttp.read(f"{scheme}://{place}?{urlencode({'run': run})}{wait}")
 
     (question,) = questions
     said = json.loads(question.body)["filter"] if question.body else question.query
@@ -562,3 +564,119 @@ def test_what_names_no_store_is_a_path() -> None:
     Only the known schemes are addresses.
     """
     assert [True, False, False] == [stores.is_address(given) for given in ("tempo://x", "tempo", "s3://x")]
+
+
+class LateTempo(TempoServer):
+    """Its search finds a trace only when it was asked so often, as Tempo's does some seconds late."""
+
+    def __init__(self, *, whole_after: int) -> None:
+        super().__init__()
+        self.searches = 0
+        self.whole_after = whole_after
+
+    def of_run(self, run: str | None) -> dict[str, list[SpanRecord]]:
+        found = super().of_run(run)
+        self.searches += 1
+        if self.searches > self.whole_after:
+            return found
+        episodes = [key for key, spans in found.items() if any(one.name.startswith("run") for one in spans)]
+        return {key: found[key] for key in episodes[: self.searches - 1]}
+
+
+def test_a_run_that_the_search_does_not_find_whole_yet_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Nothing at first, then the run alone, then everything: the reader waits, and says that it does.
+    """
+    monkeypatch.setattr(tempo, "_PAUSE_SECONDS", 0.01)
+    with serving(LateTempo(whole_after=2)) as place:
+        sent(place, profile="tempo")
+        found = mttp.read(f"tempo://{place}?run={RUN}")
+
+    assert (2, set()) == (len(found), kinds(found) - {"store_loss"})
+    assert not [problem for problem in found.problems if "episodes of run" in problem.message]
+    assert "Tempo's search has 0 traces of run a-run so far" in caplog.text
+
+
+def test_a_part_of_a_run_is_a_problem() -> None:
+    """
+    Where the time to wait is over, what was found is read, and the rest is missed.
+    """
+    with serving(LateTempo(whole_after=100)) as place:
+        sent(place, profile="tempo")
+        with pytest.raises(ReadError, match="no trace was found"):
+            mttp.read(f"tempo://{place}?run={RUN}&wait=0")
+        found = mttp.read(f"tempo://{place}?run={RUN}&wait=0")
+
+    assert 0 == len(found)
+    assert ["0 of 2 episodes of run a-run were found; the others are not there yet, or are lost"] == [
+        problem.message for problem in found.problems
+    ]
+
+
+def test_every_store_misses_the_episodes_that_a_run_states() -> None:
+    """
+    A run's end says how many episodes it began, also where a store answers at once.
+    """
+    server = JaegerServer()
+    with serving(server) as place:
+        expected = sent(place, profile="collector")
+        del server.traces[expected.episodes[1].trace_id]
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    assert any(problem.message.startswith("1 of 2 episodes of run") for problem in found.problems)
+
+
+def test_a_run_that_goes_on_states_no_number_of_episodes() -> None:
+    """
+    Nobody waits for the end of a training run, and nothing is missed.
+    """
+    with serving(TempoServer()) as place:
+        session = mttp.configure(f"http://{place}", profile="tempo", run_id=RUN)
+        with mttp.episode(env="toy"):
+            pass
+        session.flush()
+        found = mttp.read(f"tempo://{place}?run={RUN}")
+        session.close()
+
+    assert (1, []) == (len(found), found.problems)
+
+
+@pytest.mark.parametrize("given", ["-1", "nan", "soon"])
+def test_a_wait_is_a_number_of_seconds(given: str) -> None:
+    """
+    From zero on; anything else is refused with the option's name.
+    """
+    with pytest.raises(ReadError, match=f"option wait='{given}'"):
+        mttp.read(f"tempo://127.0.0.1:1?run=x&wait={given}")
+
+
+@pytest.mark.parametrize(
+    ("query", "advice"),
+    [
+        ("{ span.mttp.episode.return > 100 }", "write 100.0 for 100"),
+        ("{ span.mttp.group.reward_std = 0 && duration > 1s }", "write 0.0 for 0"),
+    ],
+)
+def test_a_query_that_compares_a_double_with_an_integer_is_advised(query: str, advice: str) -> None:
+    """
+    TraceQL finds nothing then, without a word.
+    """
+    assert advice in tempo._of_integers(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{ span.mttp.episode.return > 100.5 }",
+        "{ span.mttp.step.index = 3 }",
+        "{ duration > 10s }",
+        "{ span.mttp.episode.return > 1.0 }",
+    ],
+)
+def test_a_query_that_compares_alike_is_not_advised(query: str) -> None:
+    """
+    A double with a double, an integer with an integer, a duration.
+    """
+    assert "" == tempo._of_integers(query)
