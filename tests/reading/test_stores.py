@@ -360,8 +360,8 @@ def test_a_run_is_asked_for_whatever_its_id_looks_like(scheme: str, run: str, as
         attributes = [{"key": "mttp.run.id", "value": {"string_value": "another"}}]
         return answered({"data": [{"trace_id": "1", "attributes": attributes}] if not asked else []})
 
+    wait = "&wait=0" if scheme == "tempo" else ""
     with serving(answer) as place, pytest.raises(ReadError, match="no trace"):
-        wait = "&wait=0" if scheme == "tempo" else ""
         mttp.read(f"{scheme}://{place}?{urlencode({'run': run})}{wait}")
 
     (question,) = questions
