@@ -39,7 +39,8 @@ def eval_show(
     """
     Show a recording's evaluations: tasks by outcome, mean score, pass rate and delta to the baseline.
 
-    Tasks that were skipped, failed or took too long are counted apart, and in no mean.
+    Tasks that were skipped, abstained from, failed or took too long are counted apart, and in no mean.
+    Below stand what follows from several samples, the delta's interval, errors by type, and slices.
     With --baseline each is compared with the last evaluation there of its suite, version and spec.
     The exit code is 1 if there are problems and --strict is given, and 2 if something can't be read;
     how the tasks fared does not change it.
@@ -72,8 +73,9 @@ def _print_details(out: Console, evaluation: Evaluation, sizes: Sequence[int], *
     if lines or slices or tasks:
         out.print("", headline(evaluation), *lines, sep="\n")
     if slices:
-        out.print(slices)
+        out.print("", slices, sep="\n")
     if tasks:
+        out.print()
         out.print(tasks_table(evaluation))
 
 
