@@ -1038,6 +1038,17 @@ def test_samples_that_are_missing_are_taken_later():
     assert found.summary() == second.summary()
 
 
+def test_an_open_evaluation_shows_itself_on_one_line(session: mttp.Session):
+    """
+    Without its delta, whose interval takes long to compute at first.
+    """
+    with mttp.eval_run("gsm", tasks=["a"], samples=2, baseline={"a": 0.5}) as run:
+        run.result("a", 0.5)
+
+        shown = "<OpenEvaluation of gsm, 1 task of 2 samples: 1 scored, 1 pending, mean 0.5 (1 of 2), open>"
+        assert shown == repr(run)
+
+
 def test_fewer_samples_than_before_are_refused():
     """
     What there is more of would not be counted.

@@ -265,10 +265,27 @@ def test_without_scipy_the_delta_says_what_to_install(monkeypatch: pytest.Monkey
     And is called neither better nor worse.
     """
     monkeypatch.setitem(sys.modules, "scipy.special", None)
-    summary = compared([1, 1, 0.9], [0, 0, 0]).summary()
+    for after in ([1, 1, 0.9], [1] * 6):
+        summary = compared(after, [0] * len(after)).summary()
 
-    assert (None, "inconclusive") == (summary.delta_interval, summary.comparison)
-    assert "no interval without scipy: pip install 'mttp[study]'" in summary.delta_text()
+        assert (None, "inconclusive") == (summary.delta_interval, summary.comparison)
+        assert "no interval without scipy: pip install 'mttp[study]'" in summary.delta_text()
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        ([1], "no interval of one task"),
+        ([1, 1], "no interval: too few tasks, which all differ alike"),
+        ([1.7e308, 1.7e308, -1.7e308], "no interval: the differences are too large"),
+    ],
+    ids=repr,
+)
+def test_why_there_is_no_interval_is_said(after: list[float], reason: str):
+    """
+    Beside the delta.
+    """
+    assert f"({reason})" in compared(after, [0] * len(after)).summary().delta_text()
 
 
 def test_a_summary_says_of_how_many_its_means_are():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
+    "FEWEST_EQUAL",
     "INSTALL_SCIPY",
     "PassEstimate",
     "TimeQuantiles",
@@ -22,7 +23,7 @@ __all__ = [
 
 INSTALL_SCIPY = "pip install 'mttp[study]'"
 """What makes intervals available."""
-_FEWEST_EQUAL = 6
+FEWEST_EQUAL = 6
 """How many equal values an interval of width zero needs: fewer have one sign by chance in over 5 %."""
 
 
@@ -124,7 +125,7 @@ def t_interval(center: float, error: float | None, count: int) -> tuple[float, f
     None without a standard error, where scipy is not installed, and for fewer than six values that are all
     equal: an interval of width zero would claim more than they show.
     """
-    if error is None or count < 2 or (error == 0 and count < _FEWEST_EQUAL):
+    if error is None or count < 2 or (error == 0 and count < FEWEST_EQUAL):
         return None
     try:
         from scipy.special import stdtrit  # scipy.stats takes several times as long to import

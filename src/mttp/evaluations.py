@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from mttp.estimates import (
+    FEWEST_EQUAL,
     INSTALL_SCIPY,
     PassEstimate,
     TimeQuantiles,
@@ -202,7 +203,11 @@ class EvalSummary:
         return f"errors may bias it: {here} here, {'unknown' if there is None else there} in the baseline"
 
     def __str__(self) -> str:
-        """Each outcome that there is, and the figures."""
+        """Each outcome that there is, and the figures; on a line below, the delta where there is one."""
+        return self.text() if self.delta is None else f"{self.text()}\n{self.delta_text()}"
+
+    def text(self) -> str:
+        """Each outcome that there is, and the figures but for the delta."""
         counts = {name: getattr(self, name) for name in (*OUTCOMES, "pending")}
         parts = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
         parts += _figure("mean", self.mean, self.scored, self.results)
@@ -214,8 +219,7 @@ class EvalSummary:
             parts += _figure(f"pass^{found.k}", found.pass_hat_k, found.tasks, self.tasks)
         tasks = f"{self.tasks} task{'' if self.tasks == 1 else 's'}"
         tasks += f" of {self.samples} samples" if self.samples > 1 else ""
-        said = f"{tasks}: {', '.join(parts) or 'nothing to do'}"
-        return said if self.delta is None else f"{said}\n{self.delta_text()}"
+        return f"{tasks}: {', '.join(parts) or 'nothing to do'}"
 
     def delta_text(self) -> str:
         """The delta in words: its interval, over how many tasks, by which method, and what that says."""
@@ -243,7 +247,9 @@ def _method(summary: EvalSummary) -> str:
         return DELTA_INTERVAL
     if summary.compared < 2:
         return "no interval of one task"
-    if not summary.delta_error:
+    if summary.delta_error is None:
+        return "no interval: the differences are too large"
+    if summary.delta_error == 0 and summary.compared < FEWEST_EQUAL:
         return "no interval: too few tasks, which all differ alike"
     return f"no interval without scipy: {INSTALL_SCIPY}"
 

@@ -420,7 +420,7 @@ class OpenEvaluation(Measured):
 
     def __repr__(self) -> str:
         state = "ended" if self._over else "open"
-        return f"<OpenEvaluation of {self._stated.suite}, {self.summary()}, {state}>"
+        return f"<OpenEvaluation of {self._stated.suite}, {self.summary().text()}, {state}>"
 
 
 def _sample(given: object, samples: int, faults: Faults) -> int | None:
