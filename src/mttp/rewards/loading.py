@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from mttp.errors import SpecError
+from mttp.keys import name_key
 from mttp.rewards.document import FORMAT, Better, Bounds, Case, Document, Entry, Expected, Function, Include
 from mttp.rewards.source import Place, Source
 from mttp.rewards.versions import constraint
@@ -171,8 +171,12 @@ def _repeated_names(document: Document) -> Iterator[tuple[Place, str]]:
         (("components", index, "name"), entry.name) for index, entry in enumerate(document.components)
     ]
     places += [(("include", index, "as"), part.as_) for index, part in enumerate(document.include)]
-    counts: Counter[str] = Counter()
+    known: dict[str, list[str]] = {}
     for place, name in places:
-        counts[name] += 1
-        if counts[name] == 2:
+        others = known.setdefault(name_key(name), [])
+        if others and name not in others:
+            key = name_key(name)
+            yield place, f"{others[0]!r} and {name!r} are recorded under one key, {key!r}; rename one"
+        elif others.count(name) == 1:
             yield place, f"there are two components {name!r}"
+        others.append(name)
