@@ -70,7 +70,7 @@ BROKEN = [
         11,
         "cheating pays",
     ),
-    ("unread-code", "error", "graders:language_reward", "graders:anything", 8, "is a lambda"),
+    ("unread-code", "error", "graders:language_reward", "graders:anything", 8, "nested too deeply"),
     ("unread-code", "warning", "graders:language_reward", "graders:foreign", 8, "wrapt, which is not listed"),
     (
         "impossible-case",
@@ -93,7 +93,10 @@ MORE = (
 import mttp
 import wrapt
 
-anything = lambda completion: 1.0
+def anything(completion):
+    return 0.0 + """
+    + " + ".join("1" * 700)
+    + """
 
 
 def foreign(completion):

@@ -81,7 +81,7 @@ def test_a_spec_is_made_of_plain_functions_and_lambdas():
     spec = made(components=components, combine=lambda values, weights: min(values.values()))
     result = spec.score(completion="8", answer="8")
 
-    assert (0.5, "partial") == (result.value, spec.code_coverage)
+    assert (0.5, "full") == (result.value, spec.code_coverage)
     assert [f"{__name__}:right", f"{__name__}:plain", None] == [
         entry.use for entry in spec.document.components
     ]

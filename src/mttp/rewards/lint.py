@@ -264,10 +264,10 @@ def _code(spec: RewardSpec) -> Iterator[_Fault]:
         gaps = "; ".join(code.gaps)
         if code.coverage == "opaque":
             reason = f"the code of {name} can't be read ({gaps}): it may change unseen"
-            yield _Fault(reason, "make it a plain function, or state its `version`", at)
+            yield _Fault(reason, "make it a plain function of a module, or state its `version`", at)
         else:
             reason = f"some code of {name} is not in the digest: {gaps}"
-            fix = "list what it uses under `distributions`, or state its `version`"
+            fix = "list it under `depends` or `distributions`, or state its `version`"
             yield _Fault(reason, fix, at, "warning")
 
 
