@@ -209,12 +209,87 @@ def test_cases_may_hold_what_canonical_json_can_not():
     assert {"completion": "", "n": 2**60, "x": None} == json.loads(spec.plan.document)["cases"][0]["input"]
 
 
-@pytest.mark.parametrize("given", [object(), float("nan"), 2**60])
-def test_parameters_are_plain_data(given):
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (object(), "of the type object"),
+        (float("nan"), "holds nan, which JSON lacks"),
+        (2**60, "an integer beyond"),
+        ({"a"}, "holds {'a'} of the type set"),
+        ([{"b": {"a"}}], "holds {'a'} of the type set"),
+        (lambda completion: 1.0, "of the type function"),
+        ({1: 2}, "holds a dict with the key 1, which is no text"),
+        ("\ud800", "which UTF-8 can't hold"),
+        (Path("a"), "of the type PosixPath"),
+    ],
+    ids=str,
+)
+def test_parameters_are_plain_data(given, words):
     """
-    What canonical JSON can't hold has no digest.
+    What no file and no digest could hold is refused at once, with the component and the parameter.
     """
     component = {"name": "a", "kind": "rubric", "use": plain, "params": {"given": given}}
 
-    with pytest.raises(SpecError, match="canonical JSON can't"):
-        assert made(components=[component]).sha256
+    with pytest.raises(SpecError, match="the parameter 'given' of the component 'a' holds") as caught:
+        made(components=[component])
+    assert words in str(caught.value)
+
+
+def test_inputs_of_cases_are_plain_data():
+    """
+    A set is none: it would come back as a list.
+    """
+    case = {"name": "right", "kind": "valid", "input": {"words": {"a"}}}
+
+    with pytest.raises(SpecError, match="the input 'words' of the case 'right' holds {'a'} of the type set"):
+        made(cases=[case])
+
+
+class Judge:
+    """A grader with a state."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def __call__(self, completion):
+        return float(self.word in completion)
+
+
+def test_an_object_that_can_be_called_is_a_component():
+    """
+    As in a file, with its state in the code's digest.
+    """
+    one, other = (
+        made(
+            components=[{"name": "it", "kind": "rubric", "use": Judge(word), "range": [0, 1]}],
+            combine="minimum",
+        )
+        for word in "ab"
+    )
+    named = made(components=[{"kind": "rubric", "use": Judge("a")}], combine="minimum")
+
+    assert (1.0, 0.0) == tuple(spec.score(completion="a", answer="").value for spec in (one, other))
+    assert one.code_sha256 != other.code_sha256
+    assert "full" == one.code_coverage
+    assert ["Judge"] == [entry.name for entry in named.document.components]
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda completion: 1.0, "the component 'it' is <lambda>"),
+        (Judge("a"), "the component 'it' is Judge"),
+        (functools.partial(plain), "the component 'it' is partial"),
+    ],
+    ids=["lambda", "object", "partial"],
+)
+def test_a_function_that_no_file_can_name_is_not_written(use, words):
+    """
+    A file without its `use` could not be read again.
+    """
+    spec = made(components=[{"name": "it", "kind": "rubric", "use": use}])
+
+    for write_out in (spec.to_yaml, spec.to_json):
+        with pytest.raises(SpecError, match="define a function in a module") as caught:
+            write_out()
+        assert words in str(caught.value)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from mttp.errors import SpecError
 from mttp.keys import name_key
 from mttp.rewards.document import FORMAT, Better, Bounds, Case, Document, Entry, Expected, Function, Include
+from mttp.rewards.plain import unfit
 from mttp.rewards.source import Place, Source
 from mttp.rewards.versions import constraint
 
@@ -161,9 +162,25 @@ def _incoherent(document: Document) -> Iterator[tuple[Place, str]]:
                 constraint(part.version)
             except ValueError as error:
                 yield ("include", index, "version"), str(error)
+    yield from _not_plain(document)
     for index, entry in enumerate(document.components):
         if entry.arity == "output-truth" and len(document.inputs) < 2:
             yield ("components", index, "arity"), "output-truth takes the first two `inputs`; state them"
+
+
+def _not_plain(document: Document) -> Iterator[tuple[Place, str]]:
+    """Parameters and samples that no file, and no digest, could hold."""
+    for index, entry in enumerate(document.components):
+        for name, value in entry.params.items():
+            if problem := unfit(value, is_exact=True):
+                reason = f"the parameter {name!r} of the component {entry.name!r} {problem}"
+                yield ("components", index, "params", name), reason
+    for index, case in enumerate(document.cases):
+        if isinstance(case, Case):
+            for name, value in case.input.items():
+                if problem := unfit(value):
+                    reason = f"the input {name!r} of the case {case.name!r} {problem}"
+                    yield ("cases", index, "input", name), reason
 
 
 def _repeated_names(document: Document) -> Iterator[tuple[Place, str]]:

@@ -246,11 +246,13 @@ class RewardSpec:
         return described(self.document)
 
     def to_yaml(self) -> str:
-        """What its file says, as YAML."""
+        """What its file says, as YAML; raises SpecError where a file can't name a function."""
+        self._refuse_unnamed()
         return writing.to_yaml(self.to_dict())
 
     def to_json(self) -> str:
-        """What its file says, as JSON."""
+        """What its file says, as JSON; raises SpecError as `to_yaml` does."""
+        self._refuse_unnamed()
         return writing.to_json(self.to_dict())
 
     def score(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
@@ -311,6 +313,17 @@ class RewardSpec:
 
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
+
+    def _refuse_unnamed(self) -> None:
+        """Functions that were given here and can't be imported by a name."""
+        stated = {entry.name: entry.use for entry in self.document.components}
+        for name, function in self._functions.items():
+            if name in stated and stated[name] is None:
+                said = getattr(function, "__qualname__", type(function).__qualname__)
+                raise SpecError(
+                    f"the component {name!r} is {said}, which no file can name under `use`: "
+                    "define a function in a module, and give that"
+                )
 
     def _include(
         self, folder: Path | None, chain: _Chain, given: Mapping[str, RewardSpec]
