@@ -317,11 +317,14 @@ class RewardSpec:
     def _refuse_unnamed(self) -> None:
         """Functions that were given here and can't be imported by a name."""
         stated = {entry.name: entry.use for entry in self.document.components}
+        combine = self.document.combine
+        stated[COMBINE] = combine.use if isinstance(combine, Function) else None
         for name, function in self._functions.items():
-            if name in stated and stated[name] is None:
+            if stated[name] is None:
+                what = "`combine`" if name == COMBINE else f"the component {name!r}"
                 said = getattr(function, "__qualname__", type(function).__qualname__)
                 raise SpecError(
-                    f"the component {name!r} is {said}, which no file can name under `use`: "
+                    f"{what} is {said}, which no file can name under `use`: "
                     "define a function in a module, and give that"
                 )
 
