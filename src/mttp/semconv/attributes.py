@@ -322,6 +322,12 @@ REWARD_CONTRIBUTION: Final = "mttp.reward.contribution"
 REWARD_ERROR: Final = "mttp.reward.error"
 """What went wrong with the scoring."""
 
+REWARD_ERROR_TYPE: Final = "mttp.reward.error_type"
+"""
+Class of the exception that scoring raised; `invalid_value` for a result that is not a finite number,
+`out_of_range` for one beyond its range, `missing_input` for a sample that lacks an input.
+"""
+
 REWARD_EVIDENCE: Final = "mttp.reward.evidence"
 """What a scoring was based on, as JSON; of a relative one the group, its order and the judge."""
 
@@ -380,6 +386,9 @@ SHA-256 of the configuration as canonical JSON, 64 hexadecimal digits; present a
 
 RUN_DIRTY: Final = "mttp.run.dirty"
 """Whether the working tree differed from the revision in `vcs.ref.head.revision`."""
+
+RUN_EPISODE_COUNT: Final = "mttp.run.episode_count"
+"""Number of episodes that this process began in the run; absent where sampling keeps some from collectors."""
 
 RUN_ID: Final = "mttp.run.id"
 """Identity of the run, shared by every process that takes part in it."""

@@ -53,6 +53,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.run.config.json",
                 "mttp.run.config.sha256",
                 "mttp.run.dirty",
+                "mttp.run.episode_count",
                 "mttp.run.id",
                 "mttp.run.kind",
                 "mttp.run.name",
@@ -153,6 +154,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -213,6 +215,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -268,6 +271,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -311,6 +315,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -405,6 +410,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -551,6 +557,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -579,6 +586,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -699,6 +707,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -717,6 +726,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -763,6 +773,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -782,6 +793,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.contribution",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.late",
                 "mttp.reward.range",
@@ -960,6 +972,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -1015,6 +1028,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -1322,6 +1336,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.reward.status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",
@@ -1357,6 +1372,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.step.reward_status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",
