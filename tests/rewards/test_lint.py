@@ -42,7 +42,7 @@ BROKEN = [
         "combine: weighted_sum",
         "combine: gated\npartial_credit: 1.0",
         11,
-        "nobody more than 1: the verifier gates nothing",
+        "a failure is paid up to 1, and nothing more than 1: no verifier gates",
     ),
     (
         "void-gate",
@@ -50,7 +50,7 @@ BROKEN = [
         "combine: weighted_sum",
         "combine: gated\npartial_credit: 0.75",
         11,
-        "leaves 0.5 to the others: it takes nothing off",
+        "nothing more than 0.5: where these only pass or fail",
     ),
     (
         "heavy-judge",

@@ -73,9 +73,7 @@ def lint(spec: RewardSpec, *, imports: bool = True) -> list[Finding]:
     """
     if imports:
         assert spec.plan is not None
-    rules = (
-        RULES if imports else {name: rule for name, rule in RULES.items() if rule not in (_kinds, _misspelt)}
-    )
+    rules = {name: rule for name, rule in RULES.items() if imports or rule not in (_kinds, _misspelt)}
     found = [_finding(name, fault, spec) for name, rule in rules.items() for fault in rule(spec)]
     return sorted(found, key=lambda one: (one.line or 0, one.column or 0, one.severity, one.rule))
 
@@ -142,9 +140,7 @@ def _unreachable(spec: RewardSpec) -> Iterator[_Fault]:
             least = threshold(entry.kind, entry.threshold, entry.range)
             if least is not None and low < high and not low < least <= high:
                 what = "never fails" if least <= low else "never passes"
-                reason = (
-                    f"{entry.name} {what}: its threshold is {least:g}, and it is within [{low:g}, {high:g}]"
-                )
+                reason = f"{entry.name} {what}: its threshold is {least:g}, of [{low:g}, {high:g}]"
                 where: Place = ("components", index, "threshold")
                 yield _Fault(reason, "choose a threshold within its range, above the lowest", where)
 
@@ -197,14 +193,12 @@ def _void_gate(spec: RewardSpec) -> Iterator[_Fault]:
     least_right = fsum(min(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
     others = most - fsum(max(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
     if credit >= most:
-        reason = (
-            f"who fails is paid up to {credit:g}, and nobody more than {most:g}: the verifier gates nothing"
-        )
+        reason = f"a failure is paid up to {credit:g}, and nothing more than {most:g}: no verifier gates"
         yield _Fault(reason, f"lower it below {most:g}", ("partial_credit",))
-    elif credit > others + least_right:
+    elif credit > others + least_right and not isclose(credit, others + least_right):
         reason = (
-            f"who fails is paid up to {credit:g}, and a verifier that says pass or fail leaves "
-            f"{others + least_right:g} to the others: it takes nothing off"
+            f"a failure is paid up to {credit:g}, and with verifiers at their lowest nothing more than "
+            f"{others + least_right:g}: where these only pass or fail, no verifier gates"
         )
         yield _Fault(reason, f"lower it to {others + least_right:g}", ("partial_credit",), "warning")
 
@@ -227,9 +221,7 @@ def _penalties(spec: RewardSpec) -> Iterator[_Fault]:
         return
     (_, most), (taken, _) = found
     if most > 0 and -taken > most and not isclose(-taken, most):
-        reason = (
-            f"penalties take off up to {-taken:g}, and all else pays {most:g} at most: doing nothing is safer"
-        )
+        reason = f"penalties take off up to {-taken:g}, and all else pays {most:g} at most"
         where = _place(spec, max(penalties, key=_span), "weight")
         yield _Fault(reason, f"have penalties take off less than {most:g}", where, "warning")
 
