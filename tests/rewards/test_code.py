@@ -312,6 +312,8 @@ def defaulting(value):
         (Judge(["a"]).__call__, Judge(["b"]).__call__),
         (functools.partial(graded, ["a"]), functools.partial(graded, ["b"])),
         (functools.partial(Judge(["a"])), functools.partial(Judge(["b"]))),
+        (functools.cache(scaled(graded, 2)), functools.cache(scaled(graded, 3))),
+        (functools.partial(Judge, ["a"]), functools.partial(Judge, ["b"])),
     ],
 )
 def test_what_a_function_holds_is_in_its_code(one, other):

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from mttp.rewards.bindings import Bound, Chain, Imported, Names, names_in, names_of
 from mttp.rewards.folder import find
-from mttp.rewards.modules import Module, locate
+from mttp.rewards.modules import Module, is_installed, locate
 from mttp.rewards.surroundings import changes
 from mttp.rewards.syntax import normal
 from mttp.rewards.unseen import file_reads, is_file_name, texts
@@ -96,6 +96,7 @@ class Reach:
         self.gaps: set[str] = set()
         self.seen: set[tuple[str, str]] = set()
         self.folder = module.root if module.beside else None
+        self.is_installed = is_installed(module)
         self._module = module
         self._distributions = frozenset(_key(one) for one in distributions)
         self._files = frozenset(Path(one).name for one in depends)

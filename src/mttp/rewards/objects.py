@@ -23,7 +23,9 @@ from mttp.rewards.targets import original
 
 __all__ = ["of_function"]
 
-_MOST_HELD = 10_000
+_MOST_HELD = 1_000_000
+_CACHED = type(functools.lru_cache(lambda: None))
+"""What `functools.lru_cache` and `functools.cache` make of a function: it answers as before."""
 _FOREIGN = "has no Python source that can be found"
 
 
@@ -69,6 +71,12 @@ class _Reader:
             self._take(code_of(module, _name(original(function)).partition(".")[0], *self._declared))
         elif inspect.isfunction(function):
             self._function(function)
+        elif inspect.isclass(function):
+            self._class(function)
+        elif hasattr(function, "__wrapped__"):
+            if not isinstance(function, _CACHED):
+                self.gaps.add(f"{_name(function)} is wrapped by a {type(function).__qualname__}")
+            self.read(function.__wrapped__)
         elif inspect.isroutine(function):
             self.opaque.append(f"{_name(function)} {_FOREIGN}")
         else:

@@ -23,6 +23,10 @@ class Reached(Protocol):
         """Module and name of each definition; an empty name for the module itself."""
 
     @property
+    def is_installed(self) -> bool:
+        """Whether the code is an installed distribution's, whose version says what it is."""
+
+    @property
     def folder(self) -> Path | None:
         """The spec's folder, where the code lies in it."""
 
@@ -51,12 +55,14 @@ def changes(reached: Reached) -> Iterator[str]:
 
 
 def _loaded(reached: Reached) -> set[str]:
-    """The modules that were reached, those that they import, and those beside them."""
+    """The modules that were reached, and of the user's own code those that they import and those beside."""
     waiting = {module for module, _ in reached.seen}
+    if reached.is_installed:
+        return waiting
     if reached.folder is not None:
         waiting |= {path.stem for path in sorted(reached.folder.glob("*.py"))[:_MOST_FILES]}
     found: set[str] = set()
-    while waiting:
+    while waiting and len(found) < _MOST_FILES:
         module = waiting.pop()
         tree = reached.tree(module) if module not in found else None
         if tree is not None:
