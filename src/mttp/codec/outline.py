@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mttp.codec import kinds
+from mttp.codec import components, kinds
 from mttp.gradings import Grading
 from mttp.scorings import INVALID_VALUE
 from mttp.semconv import attributes as a
@@ -50,6 +50,7 @@ OTHER = "other"
 _SCORE, _SCORE_STATUS = f"{a.REWARD_SCORE}.", f"{a.REWARD_SCORE_STATUS}."
 _MAX_STEPS = 1000
 """Steps that one block takes at most."""
+_COMPONENT_NAME = f"{a.REWARD_COMPONENT_NAME}."
 _FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
 
 _OF_EPISODES = frozenset(
@@ -313,12 +314,18 @@ def _components(found: Mapping[str, Any], scope: str, grader: str) -> list[Gradi
     for key, score in found.items():
         if key.startswith(_SCORE):
             if isinstance(score, (int, float)):
-                value = None if is_relative else float(score)
-                gradings.append(Grading(scope, grader, key[len(_SCORE) :], "ok", None, value))
-        elif key.startswith(_SCORE_STATUS) and _SCORE + key[len(_SCORE_STATUS) :] not in found:
-            error_type = INVALID_VALUE if score == "error" else None
-            gradings.append(Grading(scope, grader, key[len(_SCORE_STATUS) :], str(score), error_type))
+                name, value = key[len(_SCORE) :], None if is_relative else float(score)
+                gradings.append(Grading(scope, grader, _named(found, name), "ok", None, value))
+        elif key.startswith(_SCORE_STATUS):
+            name, error_type = key[len(_SCORE_STATUS) :], INVALID_VALUE if score == "error" else None
+            if _SCORE + name not in found:
+                gradings.append(Grading(scope, grader, _named(found, name), str(score), error_type))
     return gradings
+
+
+def _named(found: Mapping[str, Any], key: str) -> str:
+    """The component's name, which its key may not show."""
+    return str(found.get(_COMPONENT_NAME + key, key))
 
 
 def _grading(
@@ -341,13 +348,17 @@ def _grading(
 def graded(record: SpanRecord) -> Graded:
     """What the span of a component says."""
     found = record.attributes
-    name = str(found.get(a.GRADER_NAME, found.get(a.COMPONENT_NAME, "")))
     return Graded(
         parent=record.parent_id,
         span=record.span_id,
         is_graded=a.COMPONENT_NAME in found,
         grading=_grading(
-            found, "", "", name, str(found.get(a.REWARD_STATUS, "missing")), _number(record, a.REWARD_VALUE)
+            found,
+            "",
+            "",
+            components.name(found),
+            str(found.get(a.REWARD_STATUS, "missing")),
+            _number(record, a.REWARD_VALUE),
         ),
     )
 

@@ -64,6 +64,8 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.eval.pass_rate": "double",
     "mttp.eval.result_count": "int",
     "mttp.eval.revision": "int",
+    "mttp.eval.sample_index": "int",
+    "mttp.eval.samples": "int",
     "mttp.eval.status": "string",
     "mttp.eval.suite.name": "string",
     "mttp.eval.suite.version": "string",
@@ -124,6 +126,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.run.config.json": "string",
     "mttp.run.config.sha256": "string",
     "mttp.run.dirty": "boolean",
+    "mttp.run.episode_count": "int",
     "mttp.run.id": "string",
     "mttp.run.kind": "string",
     "mttp.run.name": "string",
@@ -262,9 +265,11 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
 """Type of each attribute's value, by key; an enum's is that of its values."""
 
 TEMPLATE_TYPES: Final[dict[str, str]] = {
+    "mttp.eval.baseline_count": "int",
     "mttp.eval.count": "int",
     "mttp.metadata": "any",
     "mttp.metric": "double",
+    "mttp.reward.component_name": "string",
     "mttp.reward.score": "double",
     "mttp.reward.score_status": "string",
     "mttp.reward.weight": "double",
