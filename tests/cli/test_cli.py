@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -117,7 +118,9 @@ def test_show_prints_json(good: str):
     """
     found, limited = document("show", good), document("show", good, "--limit", "2")
 
-    assert ({"runs", "groups", "updates", "annotations", "evals", "episodes", "problems"}, 30, 2) == (
+    keys = {"runs", "groups", "updates", "annotations", "evals", "episodes", "graders", "faults", "problems"}
+
+    assert (keys, 30, 2) == (
         set(found),
         len(found["episodes"]),
         len(limited["episodes"]),
@@ -540,3 +543,30 @@ def _bar(path: str, *, patch: pytest.MonkeyPatch | None = None, **environment: s
         if advance is not None:
             advance(10)
         return advance
+
+
+def test_failed_gradings_fail_a_strict_summary_and_a_check():
+    """
+    A total beside a component in error is shown by both; `--fail-on` chooses what fails the command.
+    """
+    with mttp.configure(transport="file://graded.jsonl"), mttp.episode() as opened:
+        opened.reward(5.0, components={"x": 1.0, "y": math.nan}, weights={"x": 1, "y": 1}, grader="hand")
+    commands = {
+        ("summary",): 0,
+        ("summary", "--strict"): 1,
+        ("summary", "--fail-on", "gradings"): 1,
+        ("summary", "--fail-on", "problems"): 0,
+        ("summary", "--fail-on", "faults,problems"): 1,
+        ("summary", "--fail-on", "none,faults"): 2,
+        ("summary", "--fail-on", "violation"): 2,
+        ("check",): 1,
+        ("check", "--fail-on", "violation"): 0,
+        ("check", "--fail-on", "violation,gradings"): 1,
+        ("check", "--fail-on", "none"): 0,
+    }
+    results = {words: invoke(words[0], "graded.jsonl", *words[1:]) for words in commands}
+
+    assert commands == {words: result.exit_code for words, result in results.items()}
+    assert "mttp: 2 gradings failed\nmttp: 1 fault recorded\n" == results["summary", "--strict"].stderr
+    assert "failed gradings  2 (invalid 1, partial 1)" in results["summary",].stdout
+    assert "The total of 'hand' includes a component that failed." in results["check",].stdout
