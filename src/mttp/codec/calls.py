@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mttp.codec import kinds
 from mttp.codec.plain import Faults, Plain, plain, text
 from mttp.episodes import Call
 from mttp.semconv import attributes as a
@@ -63,7 +64,7 @@ def encode(call: Call, faults: Faults) -> dict[str, Plain]:
 
 def is_call(record: SpanRecord) -> bool:
     """Whether the span is a call of a model or a tool."""
-    return a.GEN_AI_OPERATION_NAME in record.attributes
+    return a.GEN_AI_OPERATION_NAME in record.attributes and kinds.kind(record) in ("", kinds.CALL)
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> Iterator[SpanRecord]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mttp.codec import kinds
 from mttp.codec.plain import Faults, Plain, from_json, name_key, text, to_json
 from mttp.episodes import Grade
 from mttp.semconv import attributes as a
@@ -62,7 +63,7 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
 
 def is_grade(record: SpanRecord) -> bool:
     """Whether the span is a component's."""
-    return record.name == names.GRADE or record.name.startswith(f"{names.GRADE} ")
+    return kinds.kind(record) == names.GRADE
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[Grade, ...]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import templates
+from mttp.codec import kinds, templates
 from mttp.codec.plain import Faults, Plain, from_json, plain, seed, text, to_json
 from mttp.episodes import Run
 from mttp.semconv import attributes as a
@@ -74,7 +74,7 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
 
 def decode(records: Sequence[SpanRecord]) -> Run:
     """The run that these spans of one trace hold: its root, or while it goes on the marker that says most."""
-    root = next((record for record in records if not record.name.startswith(names.RUN_START)), None)
+    root = next((record for record in records if kinds.kind(record) == names.RUN), None)
     record = root or max(records, key=lambda record: len(record.attributes))
     found: Mapping[str, Any] = record.attributes
     values: dict[str, Any] = {name: found[key] for name, key in _PLAIN.items() if key in found}
