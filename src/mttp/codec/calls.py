@@ -40,15 +40,19 @@ _PARAMETERS = {
 _DOUBLES = frozenset({"temperature", "top_p", "top_k"})
 
 
-def span_name(operation: str, name: str | None) -> str:
+def span_name(operation: object, name: object) -> str:
     """The span's name, e.g. `chat qwen` or `execute_tool search`."""
-    return f"{operation} {name}" if name else operation
+    word = text(operation, [])
+    return f"{word} {text(name, [])}" if name else word
 
 
 def encode(call: Call, faults: Faults) -> dict[str, Plain]:
     """The call's attributes; a sampling parameter that the conventions don't name is refused."""
     keys = _TOOL if call.operation == EXECUTE_TOOL else _MODEL
-    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: text(call.operation, faults)}
+    operation = text(call.operation, faults)
+    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: operation}
+    if kinds.named(operation) != kinds.CALL:  # its name says something else
+        attributes[a.SPAN_TYPE] = kinds.CALL
     for name, key in keys.items():
         value = getattr(call, name)
         if value is not None and value != ():

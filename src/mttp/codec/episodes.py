@@ -90,9 +90,15 @@ def identity(run_id: str, episode_id: str, faults: Faults, given: Mapping[str, A
     return attributes
 
 
-def span_name(stated: Mapping[str, Plain]) -> str:
-    """What the root of an episode is called of which this was stated."""
-    return f"{names.EPISODE} {stated[a.ENV_ID]}" if a.ENV_ID in stated else names.EPISODE
+def span_name(stated: Mapping[str, Plain], run: str = "") -> str:
+    """
+    The name of the root of an episode of which this was stated, in a run of that name.
+
+    A whole task id is not in it: there may be one for each episode, and names are to have few values.
+    """
+    suite, slash, _ = str(stated.get(a.TASK_ID, "")).partition("/")
+    tells = stated.get(a.ENV_ID) or stated.get(a.EVAL_SUITE_NAME) or (slash and suite) or run
+    return f"{names.EPISODE} {tells}" if tells else names.EPISODE
 
 
 def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: Faults) -> None:
@@ -112,9 +118,9 @@ def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: F
 
 def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
     if name == "seed":
-        return {a.ENV_SEED: text(str(value), faults)}
-    if name in _TEXTS:
-        return {_TEXTS[name]: text(str(value), faults)}
+        return {a.ENV_SEED: text(value, faults)}
+    if name in _TEXTS or name in _ENDING:
+        return {(_TEXTS | _ENDING)[name]: text(value, faults)}
     if name in _INTEGERS:
         return {_INTEGERS[name]: int(value)}
     if name in _FLAGS:
@@ -125,7 +131,7 @@ def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
     if name in _JSON:
         return {_JSON[name]: to_json(value, faults)} if name == "inputs" or value else {}
     members = [value] if isinstance(value, str) else value
-    return {_LISTS[name]: [text(str(item), faults) for item in members]} if members else {}
+    return {_LISTS[name]: [text(item, faults) for item in members]} if members else {}
 
 
 def ending(
@@ -307,7 +313,9 @@ def _first_of_ours(records: Iterable[SpanRecord]) -> SpanRecord:
 
 def _root_id(types: _Types, start: SpanRecord) -> str:
     """The root's span where root and marker are missing: the parent of a span that is known to be its child."""
-    below = (record for name in (names.SEGMENT, names.SEGMENT_START, names.AGENT) for record in types.get(name, ()))
+    below = (
+        record for name in (names.SEGMENT, names.SEGMENT_START, names.AGENT) for record in types.get(name, ())
+    )
     steps = (record for name in (names.STEP, names.STEPS) for record in types.get(name, ()))
     of_nobody = (record for record in steps if a.AGENT_ID not in record.attributes)
     return next((record.parent_id for record in chain(below, of_nobody)), start.parent_id)

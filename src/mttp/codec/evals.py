@@ -99,7 +99,7 @@ def _identity(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
 
 def _stated(evaluation: Evaluation, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
     return {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in keys.items()
         if (value := getattr(evaluation, name)) is not None
     }

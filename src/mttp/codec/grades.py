@@ -33,7 +33,7 @@ _TUPLES = {"range": a.REWARD_RANGE, "repeats": a.REWARD_REPEATS}
 
 def span_name(grade: Grade) -> str:
     """The span's name, e.g. `grade format`."""
-    return text(f"{names.GRADE} {grade.name}", [])
+    return f"{names.GRADE} {text(grade.name, [])}"
 
 
 def component(grade: Grade) -> str:
@@ -48,7 +48,7 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
         attributes |= {a.GRADER_KIND: text(grade.kind, faults), a.COMPONENT_NAME: component(grade)}
     for name, key in _TEXTS.items():
         if (said := getattr(grade, name)) is not None:
-            attributes[key] = text(str(said), faults)
+            attributes[key] = text(said, faults)
     for name, key in _AS_THEY_ARE.items():
         if (found := getattr(grade, name)) is not None:
             attributes[key] = found

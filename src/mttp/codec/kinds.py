@@ -25,6 +25,7 @@ __all__ = [
     "is_run",
     "is_update",
     "kind",
+    "named",
     "of",
 ]
 
@@ -63,7 +64,8 @@ _APART: Mapping[str, str] = {
 _OF_EVALUATIONS = frozenset({names.EVAL_RUN, names.EVAL_RUN_START, names.EVAL_RESULT})
 _WITHOUT_RUN: Mapping[str, str] = {name: _APART[name] for name in (*_OF_EVALUATIONS, names.ANNOTATE)}
 """Those that need not say of which run they are: others send them as messages."""
-_WORDS = frozenset({*_WITHIN, *_APART, names.EXECUTE_TOOL})
+_OURS = frozenset({*_WITHIN, *_APART})
+_WORDS = _OURS | {names.EXECUTE_TOOL}
 """A span whose name begins with one of these was not renamed: where it lacks what it must have, it is broken."""
 
 _TELLING_WITHIN = (
@@ -122,6 +124,12 @@ def _apart(attributes: Mapping[str, Any], *, is_root: bool) -> str:
     if a.UPDATE_INDEX in attributes:
         return names.UPDATE if is_root else names.UPDATE_LINKS
     return next((found for key, found in _TELLING_APART if key in attributes), "")
+
+
+def named(name: str) -> str:
+    """The type of a span that our recorder gave that name."""
+    word = name.partition(" ")[0]
+    return word if word in _OURS else CALL
 
 
 def by_type(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:

@@ -59,7 +59,7 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
         key: plain(given[name], faults) for name, key in _PLAIN.items() if given.get(name) is not None
     }
     if given.get("seed") is not None:
-        attributes[a.RUN_SEED] = text(str(given["seed"]), faults)
+        attributes[a.RUN_SEED] = text(given["seed"], faults)
     for name, keys in (("python", _PYTHON), ("platform", _PLATFORM)):
         if given.get(name):
             first, _, rest = str(given[name]).partition(" ")
@@ -68,7 +68,7 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
         attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in given["packages"].items()]
     for name, key in _LISTS.items():
         if given.get(name):
-            attributes[key] = [text(str(item), faults) for item in given[name]]
+            attributes[key] = [text(item, faults) for item in given[name]]
     return attributes
 
 

@@ -44,7 +44,7 @@ TEMPLATES = (a.UPDATE_DISCARDED, a.METRIC, a.METADATA)
 def encode(update: Update, faults: Faults) -> dict[str, Plain]:
     """The update's attributes, but for the user's own metrics and metadata."""
     attributes: dict[str, Plain] = {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in _TEXTS.items()
         if (value := getattr(update, name)) is not None
     }

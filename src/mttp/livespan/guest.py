@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, cast
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
+from mttp.codec.plain import Faults
 from mttp.livespan.ended import Ended
+from mttp.livespan.mending import mended
 from mttp.livespan.weight import SPAN_BYTES, weight
 
 __all__ = ["GuestSpan"]
@@ -16,28 +19,24 @@ __all__ = ["GuestSpan"]
 class GuestSpan(Ended):
     """A span of another library's that was recorded by way of our provider."""
 
-    def __init__(self, span: ReadableSpan, values: dict[str, Any] | None = None) -> None:
+    def __init__(self, span: ReadableSpan, faults: Faults) -> None:
+        """What is wrong with the span is mended, and said in `faults`."""
         self._guest = span
         self._identity = cast(SpanContext, span.get_span_context())
         self.trace_id = self._identity.trace_id
-        self._values = dict(span.attributes or {}) if values is None else values
+        mend = mended(span, faults)
+        self._values: dict[str, Any] = mend["attributes"]
         super().__init__(
-            name=span.name,
             context=self._identity,
             parent=span.parent,
             resource=span.resource,
-            attributes=self._values,
-            events=span.events,
-            links=span.links,
-            kind=span.kind,
-            status=span.status,
-            start_time=span.start_time,
-            end_time=span.end_time,
             instrumentation_scope=span.instrumentation_scope,
+            **mend,
         )
-        marks = [event.attributes for event in span.events] + [link.attributes for link in span.links]
         self.size = SPAN_BYTES + weight(self._values)
-        self.size += sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
+        self.size += sum(
+            SPAN_BYTES + weight(dict(mark.attributes or {})) for mark in (*self._events, *self._links)
+        )
 
     @property
     def identity(self) -> SpanContext:
@@ -51,7 +50,9 @@ class GuestSpan(Ended):
 
     def with_values(self, values: dict[str, Any]) -> GuestSpan:
         """The same span with other attributes."""
-        return GuestSpan(self._guest, values)
+        shown = copy.copy(self)
+        shown._values = shown._attributes = values
+        return shown
 
     @property
     def dropped_attributes(self) -> int:

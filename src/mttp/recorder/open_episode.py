@@ -56,7 +56,7 @@ class OpenEpisode(Known):
             Known.__init__(self, None)
             return
         faults: Faults = []
-        own_id = text(str(episode_id), faults) if episode_id else ""
+        own_id = text(episode_id, faults) if episode_id else ""
         segment = Segment(host, trace_id or ids.trace_id(), own_id)
         Known.__init__(self, segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
         ambient = None
@@ -119,7 +119,7 @@ class OpenEpisode(Known):
         if not self._takes("agent"):
             return None
         with self._lock:
-            key = cast(LiveSpan, self._span).checked(text, str(id))
+            key = cast(LiveSpan, self._span).checked(text, id)
             if key not in self._agents and not self._closing:
                 self._agents = {**self._agents, key: OpenAgent(self, key, start_time=start_time)}
             return self._agents.get(key)

@@ -258,7 +258,7 @@ class OpenStep(Measured):
     def _open_call(self, call: Call, kind: SpanKind, start_time: int | None = None) -> OpenCall | None:
         if not self._takes("a call"):
             return None
-        name = text(calls.span_name(str(call.operation), call.name), [])
+        name = calls.span_name(call.operation, call.name)
         span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]
