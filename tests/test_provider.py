@@ -246,7 +246,7 @@ def test_spans_outside_of_episodes_are_recorded_and_are_no_episodes(session: mtt
         found["load"].parent_id,
         found["save"].parent_id,
     )
-    assert 3 == len({found[name].trace_id for name in ("train", "save", "episode")})
+    assert 3 == len({found[name].trace_id for name in ("train", "save", "episode test")})
 
 
 @pytest.mark.parametrize("sampled", [True, False])
@@ -582,7 +582,7 @@ def test_it_has_what_the_sdks_has(session: mttp.Session, caplog: pytest.LogCaptu
         pass
 
     assert isinstance(found, DelegatingProvider)
-    assert {"GET", "step", "episode"} <= {span.name for span in seen.get_finished_spans()}
+    assert {"GET", "step", "episode test"} <= {span.name for span in seen.get_finished_spans()}
     assert session.run_id == found.resource.attributes["mttp.run.id"]
     assert found.force_flush(1_000)
     assert 0 == session.stats.pending

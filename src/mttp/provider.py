@@ -46,8 +46,8 @@ class DelegatingProvider(sdk.TracerProvider):
     OpenTelemetry lets the global provider be set once; sessions come and go.
 
     Its tracers make real spans of the SDK while a session is plugged in, and none otherwise.
-    Libraries ask whether a provider is the SDK's before they add to it, so it is one by class; it has nothing of
-    its own, and what the SDK's providers have is that of the session's.
+    Libraries ask whether a provider is the SDK's before they add to it, so it is one by class.
+    What the SDK's providers have, it has from the session that records.
     """
 
     _plugged: _Plugged | None = None

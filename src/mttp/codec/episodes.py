@@ -312,7 +312,7 @@ def _first_of_ours(records: Iterable[SpanRecord]) -> SpanRecord:
 
 
 def _root_id(types: _Types, start: SpanRecord) -> str:
-    """The root's span where root and marker are missing: the parent of a span that is known to be its child."""
+    """The root's span where root and marker are missing: the parent of a span that is its child."""
     below = (
         record for name in (names.SEGMENT, names.SEGMENT_START, names.AGENT) for record in types.get(name, ())
     )

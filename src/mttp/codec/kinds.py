@@ -66,7 +66,7 @@ _WITHOUT_RUN: Mapping[str, str] = {name: _APART[name] for name in (*_OF_EVALUATI
 """Those that need not say of which run they are: others send them as messages."""
 _OURS = frozenset({*_WITHIN, *_APART})
 _WORDS = _OURS | {names.EXECUTE_TOOL}
-"""A span whose name begins with one of these was not renamed: where it lacks what it must have, it is broken."""
+"""A span whose name begins with one of these was not renamed: where it lacks an attribute, it is broken."""
 
 _TELLING_WITHIN = (
     (a.EPISODE_SPAN_COUNT, names.EPISODE),

@@ -34,9 +34,8 @@ class GuestSpan(Ended):
             **mend,
         )
         self.size = SPAN_BYTES + weight(self._values)
-        self.size += sum(
-            SPAN_BYTES + weight(dict(mark.attributes or {})) for mark in (*self._events, *self._links)
-        )
+        marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
+        self.size += sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
 
     @property
     def identity(self) -> SpanContext:

@@ -157,6 +157,7 @@ class LiveSpan(Span, Ended):
         self._clock = clock
         self._origin = origin
         self._sink = sink
+        values.pop(a.SPAN_TYPE, None)  # markers repeat what another span says, whose type is not theirs
         self.scalars = values
         self._is_open = True
         self._is_light = self.is_plain = False
@@ -346,7 +347,7 @@ class LiveSpan(Span, Ended):
     def set_attribute(self, key: str, value: AnyValue) -> None:
         """Set one attribute of the user's own; names that begin with `mttp.` are not."""
         if self._takes("set_attribute"):
-            self._set(key if isinstance(key, str) else None, value)
+            self._set(key if isinstance(cast(object, key), str) else "", value)
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set attributes of the user's own; a name that is no text is set as what it prints as."""
@@ -354,7 +355,7 @@ class LiveSpan(Span, Ended):
             for key, value in self.checked(pairs, "attributes", attributes):
                 self._set(key, value)
 
-    def _set(self, key: str | None, value: object) -> None:
+    def _set(self, key: str, value: object) -> None:
         if not key:
             self.fault("attributes_refused", "a name has to be text, and not empty")
         elif key.startswith(_OURS):
@@ -436,7 +437,7 @@ class LiveSpan(Span, Ended):
         """Record an exception as an event; `escaped` is obsolete and ignored."""
         if not self._takes("record_exception"):
             return
-        if not isinstance(exception, BaseException):
+        if not isinstance(cast(object, exception), BaseException):
             self.fault("exception_invalid", f"{scalar_text(exception):.80} is no exception")
             return
         described = {

@@ -1,4 +1,4 @@
-"""What a call of OpenTelemetry's API gives a span, as a span can hold it: what can't be kept goes, and no more."""
+"""What callers of OpenTelemetry's API give a span, as types that can be written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _name(key: object, faults: Faults) -> str:
     return text(printed, faults)
 
 
-def _prints(kind: type) -> bool:
+def _prints(kind: Any) -> bool:
     return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
 
 

@@ -21,6 +21,7 @@ from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.packing import MODES
 from mttp.recorder.segment import Segment
 from mttp.recorder.trajectory import UNSTATED
+from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "inert"]
@@ -255,7 +256,9 @@ class OpenEpisode(Known):
             self._marked = True
             start = self._span.started
             marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
-            marker.values |= self._span.scalars.copy()
+            stated = self._span.scalars.copy()
+            stated.pop(a.SPAN_TYPE, None)  # the root's is not the marker's
+            marker.values |= stated
             marker.end(start)
 
 

@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import calls, content, rewards, steps, tokens
-from mttp.codec.plain import Faults, flag, text
+from mttp.codec.plain import Faults, flag
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import (
