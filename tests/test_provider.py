@@ -17,7 +17,12 @@ from exporters import Exporter
 from opentelemetry import baggage, trace
 from opentelemetry import context as otel_context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, SynchronousMultiSpanProcessor
+from opentelemetry.sdk.trace import (
+    ReadableSpan,
+    SpanProcessor,
+    SynchronousMultiSpanProcessor,
+    TracerProvider,
+)
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
@@ -594,6 +599,30 @@ def test_it_has_what_the_sdks_has(session: mttp.Session, caplog: pytest.LogCaptu
         found.add_span_processor(SimpleSpanProcessor(seen))
     assert (Resource({}), True) == (found.resource, found.force_flush())
     assert ["no session is open"] == [line[6:24] for line in caplog.messages]
+
+
+def test_it_is_the_sdks_for_those_who_ask(session: mttp.Session) -> None:
+    """
+    Libraries ask for its class, and look at its sampler, its id generator and its span processors.
+    """
+    found: Any = trace.get_tracer_provider()
+    seen = SimpleSpanProcessor(InMemorySpanExporter())
+    found._active_span_processor.add_span_processor(seen)
+
+    assert isinstance(found, TracerProvider)
+    assert "mttp" == found.sampler.get_description()
+    assert found.id_generator.generate_trace_id() != found.id_generator.generate_trace_id()
+    assert (seen,) == found._active_span_processor._span_processors
+    assert ("library", session.run_id) == (
+        tracer._instrumentation_scope.name,  # type: ignore[attr-defined]
+        tracer.resource.attributes["mttp.run.id"],  # type: ignore[attr-defined]
+    )
+
+    session.close()
+
+    assert "AlwaysOffSampler" == found.sampler.get_description()
+    assert () == found._active_span_processor._span_processors
+    assert not hasattr(found, "of_no_provider")
 
 
 # Somebody else's provider.

@@ -1000,3 +1000,32 @@ def test_handles_print_what_they_are(session: mttp.Session) -> None:
 
     assert repr(episode).endswith("ended>")
     assert "<OpenStep: inert>" == repr(mttp.current_step())
+
+
+@pytest.mark.parametrize(
+    ("facts", "run", "name"),
+    [
+        ({"env": "toy", "task": "math/1"}, "sweep", "episode toy"),
+        ({"task": "math/1"}, "sweep", "episode math"),
+        ({"task": "math/algebra/1"}, None, "episode math"),
+        ({"task": "sample-00412"}, "sweep", "episode sweep"),
+        ({"task": "/1"}, None, "episode"),
+        ({}, "sweep", "episode sweep"),
+        ({}, None, "episode"),
+    ],
+)
+@pytest.mark.parametrize("transport", ["memory://", "file://a.jsonl"])
+def test_a_root_is_named_by_what_has_few_values(
+    facts: dict[str, Any], run: str | None, name: str, transport: str
+) -> None:
+    """
+    The environment, else the suite of its task, else the run; a task's own id there may be for each sample.
+    """
+    configuration.forget()
+    with mttp.configure(transport=transport, name=run) as session:
+        with mttp.episode(**facts) as episode, episode.step() as step:
+            step.reward(1.0)
+    source: Any = session if transport == "memory://" else "a.jsonl"
+
+    assert name in {one.name for one in mttp.scan(source)}
+    assert 1 == len(mttp.read(source).episodes[0].steps)

@@ -126,6 +126,12 @@ class _Delegate(Tracer):
         self._scope = scope
         self._made: tuple[sdk.TracerProvider, Tracer] | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        """What the SDK's tracers have besides."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._tracer() or _idle().get_tracer(*self._scope), name)
+
     def _tracer(self) -> Tracer | None:
         provider = self._owner.current
         if provider is None:
