@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -128,10 +129,8 @@ def test_another_librarys_malformed_span_loses_nothing(destination: str, call: C
             for odd in ODD:
                 with episode.step() as step:
                     span = tracer.start_span("GET")
-                    try:
+                    with contextlib.suppress(Exception):  # where the SDK raises, the caller knows
                         call(span, odd)
-                    except Exception as error:  # where the SDK raises, the caller knows
-                        assert error
                     span.end()
                     step.reward(1.0)
         opened.flush()
@@ -198,11 +197,10 @@ def test_ok_is_final() -> None:
     """
     As by the SDK, be it that an exception follows; the type of that is kept.
     """
-    with mttp.configure(transport="memory://") as opened:
-        with pytest.raises(ValueError, match="boom"), mttp.episode(env="toy") as episode:
-            with episode.step() as step:
-                step.span.set_status(StatusCode.OK)
-                raise ValueError("boom")
+    opened = mttp.configure(transport="memory://")
+    with pytest.raises(ValueError, match="boom"), opened, opened.episode().step() as step:  # noqa: PT012
+        step.span.set_status(StatusCode.OK)
+        raise ValueError("boom")
     (record,) = [one for one in opened.records() if one.name == "step"]
 
     assert (1, "ValueError") == (record.status_code, record.attributes["error.type"])
@@ -213,10 +211,10 @@ def test_a_link_to_no_span_is_kept_for_its_attributes() -> None:
     As by the SDK.
     """
     nowhere = SpanContext(0, 0, is_remote=False)
-    with mttp.configure(transport="memory://") as opened:
-        with mttp.episode(env="toy") as episode, episode.step() as step:
-            step.span.add_link(nowhere)
-            step.span.add_link(nowhere, {"why": "unknown"})
+    opened = mttp.configure(transport="memory://")
+    with opened, mttp.episode(env="toy") as episode, episode.step() as step:
+        step.span.add_link(nowhere)
+        step.span.add_link(nowhere, {"why": "unknown"})
     (record,) = [one for one in opened.records() if one.name == "step"]
 
     assert [{"why": "unknown"}] == [link.attributes for link in record.links]
@@ -242,18 +240,18 @@ def test_an_enum_of_text_is_recorded_by_its_value() -> None:
     Wherever text can be said: of episodes, steps, calls, agents, metadata, events and attributes.
     """
     suit: Any = Suit.HEARTS
-    with mttp.configure(transport="memory://") as opened:
-        with mttp.episode(env=suit, task=suit, seed=suit, metadata={suit: suit}) as episode:
-            with episode.step() as step:
-                step.action(suit)
-                step.span.set_attribute("suit", suit)
-                step.span.set_attribute(suit, Rank.ACE)
-                step.span.add_event(suit, {"suit": suit})
-                with step.model_call(suit), step.tool_call(suit, arguments={"suit": suit}):
-                    pass
-            with episode.agent(suit) as agent, agent.step() as step:
-                step.reward(1.0)
-            episode.reward(1.0, components={suit: 1.0}, weights={suit: 1.0})
+    opened = mttp.configure(transport="memory://")
+    with opened, mttp.episode(env=suit, task=suit, seed=suit, metadata={suit: suit}) as episode:
+        with episode.step() as step:
+            step.action(suit)
+            step.span.set_attribute("suit", suit)
+            step.span.set_attribute(suit, Rank.ACE)
+            step.span.add_event(suit, {"suit": suit})
+            with step.model_call(suit), step.tool_call(suit, arguments={"suit": suit}):
+                pass
+        with episode.agent(suit) as agent, agent.step() as step:
+            step.reward(1.0)
+        episode.reward(1.0, components={suit: 1.0}, weights={suit: 1.0})
     records = [(one.name, one.attributes, one.events) for one in opened.records()]
     (found,) = mttp.read(opened).episodes
 

@@ -358,10 +358,9 @@ def test_processors_are_called_as_the_sdk_calls_them() -> None:
     """
     calls = Calls()
     with mttp.configure(transport="memory://", processors=[calls]) as session:
-        with trace.use_span(trace.NonRecordingSpan(trace.SpanContext(1, 1, False))):
-            with mttp.episode(env="toy") as episode, episode.step() as step:
-                with step.model_call("tiny"), tracer.start_as_current_span("GET"):
-                    pass
+        around = trace.use_span(trace.NonRecordingSpan(trace.SpanContext(1, 1, False)))
+        with around, mttp.episode(env="toy") as episode, episode.step() as step, step.model_call("tiny"):
+            tracer.start_span("GET").end()
         left = mttp.episode(env="left")
         left.step().end()
         left.end()

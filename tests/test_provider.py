@@ -608,14 +608,15 @@ def test_it_is_the_sdks_for_those_who_ask(session: mttp.Session) -> None:
     found: Any = trace.get_tracer_provider()
     seen = SimpleSpanProcessor(InMemorySpanExporter())
     found._active_span_processor.add_span_processor(seen)
+    made = found.get_tracer("library")
 
     assert isinstance(found, TracerProvider)
     assert "mttp" == found.sampler.get_description()
     assert found.id_generator.generate_trace_id() != found.id_generator.generate_trace_id()
     assert (seen,) == found._active_span_processor._span_processors
     assert ("library", session.run_id) == (
-        tracer._instrumentation_scope.name,  # type: ignore[attr-defined]
-        tracer.resource.attributes["mttp.run.id"],  # type: ignore[attr-defined]
+        made._instrumentation_scope.name,
+        made.resource.attributes["mttp.run.id"],
     )
 
     session.close()

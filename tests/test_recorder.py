@@ -14,6 +14,7 @@ import pytest
 from opentelemetry import trace
 
 import mttp
+from mttp import configuration
 
 
 def only(session: mttp.Session) -> mttp.Episode:
@@ -1022,9 +1023,9 @@ def test_a_root_is_named_by_what_has_few_values(
     The environment, else the suite of its task, else the run; a task's own id there may be for each sample.
     """
     configuration.forget()
-    with mttp.configure(transport=transport, name=run) as session:
-        with mttp.episode(**facts) as episode, episode.step() as step:
-            step.reward(1.0)
+    session = mttp.configure(transport=transport, run=run)
+    with session, mttp.episode(**facts) as episode, episode.step() as step:
+        step.reward(1.0)
     source: Any = session if transport == "memory://" else "a.jsonl"
 
     assert name in {one.name for one in mttp.scan(source)}

@@ -105,10 +105,10 @@ def test_a_step_that_is_renamed_once_is_a_step() -> None:
     """
     As by `trace.get_current_span().update_name` within it; the type is no fact of the user's.
     """
-    with mttp.configure(transport="memory://") as session:
-        with mttp.episode() as episode, episode.step() as step:
-            step.span.update_name("reward of mine")
-            step.reward(0.5)
+    session = mttp.configure(transport="memory://")
+    with session, mttp.episode() as episode, episode.step() as step:
+        step.span.update_name("reward of mine")
+        step.reward(0.5)
     (found,) = mttp.read(session).episodes[0].steps
 
     assert (0.5, {}) == (found.reward, found.extra)
@@ -118,9 +118,9 @@ def test_a_renamed_recording_passes_the_check() -> None:
     """
     Each span has what its type must have, whatever it is called.
     """
-    with mttp.configure(transport="memory://", processors=[AtStart()]) as session:
-        with mttp.episode(env="toy") as episode, episode.step() as step:
-            step.reward(1.0)
+    session = mttp.configure(transport="memory://", processors=[AtStart()])
+    with session, mttp.episode(env="toy") as episode, episode.step() as step:
+        step.reward(1.0)
 
     assert [] == list(mttp.check(session))
 
@@ -145,9 +145,9 @@ def test_metrics_know_a_renamed_step() -> None:
 
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
-    with mttp.configure(transport="memory://", processors=[AtStart()], meter_provider=provider):
-        with mttp.episode(env="toy") as episode, episode.step() as step:
-            step.reward(1.0)
+    session = mttp.configure(transport="memory://", processors=[AtStart()], meter_provider=provider)
+    with session, mttp.episode(env="toy") as episode, episode.step() as step:
+        step.reward(1.0)
     data: Any = reader.get_metrics_data()
     names = {one.name for part in data.resource_metrics for s in part.scope_metrics for one in s.metrics}
 

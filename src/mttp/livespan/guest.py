@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanContext
 
 from mttp.codec.plain import Faults
 from mttp.livespan.ended import Ended
-from mttp.livespan.mending import mended
+from mttp.livespan.mending import left_out, mended
 from mttp.livespan.weight import SPAN_BYTES, weight
 
 __all__ = ["GuestSpan"]
@@ -56,14 +56,14 @@ class GuestSpan(Ended):
     @property
     def dropped_attributes(self) -> int:
         """How many the library that recorded it left out; likewise below."""
-        return self._guest.dropped_attributes
+        return left_out(self._guest.dropped_attributes)
 
     @property
     def dropped_events(self) -> int:
         """Events that were left out."""
-        return self._guest.dropped_events
+        return left_out(self._guest.dropped_events)
 
     @property
     def dropped_links(self) -> int:
         """Links that were left out."""
-        return self._guest.dropped_links
+        return left_out(self._guest.dropped_links)

@@ -12,11 +12,11 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import arrays
 
-__all__ = ["as_tuple", "frozen", "is_context", "mended", "pairs"]
+__all__ = ["as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
 
 _EXACT = frozenset({str, bool, int, float, bytes, type(None)})
 _T = TypeVar("_T")
-_TRACE_IDS, _SPAN_IDS = range(2**128), range(2**64)
+_TRACE_IDS, _SPAN_IDS, _COUNTS = range(2**128), range(2**64), range(2**32)
 
 
 def pairs(what: str, given: object, faults: Faults) -> list[tuple[str, Any]]:
@@ -89,6 +89,11 @@ def mended(span: ReadableSpan, faults: Faults) -> dict[str, Any]:
     }
 
 
+def left_out(count: int) -> int:
+    """A count of what was left out; the SDK's is below zero after some malformed calls."""
+    return min(max(count, 0), _COUNTS[-1])
+
+
 def _wrong(what: str, given: object, faults: Faults) -> None:
     faults.append(f"span_invalid: {what} {scalar_text(given):.80}")
 
@@ -136,12 +141,14 @@ def _event(event: Event, otherwise: int, faults: Faults) -> Event:
         _string("event", event.name, faults),
         _attributes(event.attributes, faults),
         when,
-        dropped=event.dropped_attributes,
+        dropped=left_out(event.dropped_attributes),
     )
 
 
 def _link(link: Link, faults: Faults) -> Link:
-    return _Link(link.context, _attributes(link.attributes, faults), dropped=link.dropped_attributes)
+    return _Link(
+        link.context, _attributes(link.attributes, faults), dropped=left_out(link.dropped_attributes)
+    )
 
 
 def _is_link(link: Link, faults: Faults) -> bool:
