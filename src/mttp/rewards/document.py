@@ -152,7 +152,7 @@ class Expected(_Part):
     """What a case is expected to give; what is not stated is not looked at."""
 
     value: _Value | None = None
-    status: Literal["ok", "error", "abstained", "missing"] | None = None
+    status: Literal["ok", "partial", "error", "abstained", "missing"] | None = None
     verdict: Literal["pass", "fail"] | None = None
     failed_checks: tuple[str, ...] | None = None
     components: dict[str, _Value] = Field(default_factory=dict)
@@ -228,6 +228,8 @@ class Document(_Part):
     What becomes of a sample where a component raised, abstained, timed out or gave NaN.
     invalid: it has no reward. floor: it gets the floor. skip: the others count, their weights as they are.
     """
+    horizon: Annotated[_Whole, Field(ge=1)] | None = None
+    """Steps that an episode has at most; it changes no score, and lint weighs what steps are paid by it."""
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""
     distributions: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ ANNOTATION_VALUE: Final = "mttp.annotation.value"
 """What the fact is, in the type of that attribute."""
 
 COMPONENT_NAME: Final = "mttp.component.name"
-"""Name of a component of a reward, normalized to `[a-z0-9_]`."""
+"""Name of a component of a reward, as its reward spec or the caller writes it."""
 
 ENV_ID: Final = "mttp.env.id"
 """Identity of the environment, as registered."""
@@ -313,11 +313,20 @@ POLICY_VERSION_START: Final = "mttp.policy.version.start"
 REWARD_CLIPPED: Final = "mttp.reward.clipped"
 """Whether the value was beyond its range and became its nearest end."""
 
+REWARD_COMPONENT_NAME: Final = "mttp.reward.component_name"
+"""Name of a component as it is written, by the normalized name that completes the component's keys."""
+
 REWARD_CONTRIBUTION: Final = "mttp.reward.contribution"
 """What a component added to the reward; absent where it did not count, or where nothing is added up."""
 
 REWARD_ERROR: Final = "mttp.reward.error"
 """What went wrong with the scoring."""
+
+REWARD_ERROR_TYPE: Final = "mttp.reward.error_type"
+"""
+Class of the exception that scoring raised; `invalid_value` for a result that is not a finite number,
+`out_of_range` for one beyond its range, `missing_input` for a sample that lacks an input.
+"""
 
 REWARD_EVIDENCE: Final = "mttp.reward.evidence"
 """What a scoring was based on, as JSON; of a relative one the group, its order and the judge."""
@@ -377,6 +386,9 @@ SHA-256 of the configuration as canonical JSON, 64 hexadecimal digits; present a
 
 RUN_DIRTY: Final = "mttp.run.dirty"
 """Whether the working tree differed from the revision in `vcs.ref.head.revision`."""
+
+RUN_EPISODE_COUNT: Final = "mttp.run.episode_count"
+"""Number of episodes that this process began in the run; absent where sampling keeps some from collectors."""
 
 RUN_ID: Final = "mttp.run.id"
 """Identity of the run, shared by every process that takes part in it."""

@@ -53,6 +53,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.run.config.json",
                 "mttp.run.config.sha256",
                 "mttp.run.dirty",
+                "mttp.run.episode_count",
                 "mttp.run.id",
                 "mttp.run.kind",
                 "mttp.run.name",
@@ -155,6 +156,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -213,7 +215,9 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.end",
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
+                "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -270,6 +274,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -311,7 +316,9 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.update_index",
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
+                "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -409,6 +416,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -557,6 +565,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -583,7 +592,9 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.end",
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
+                "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -707,6 +718,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -723,7 +735,9 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.message.rest",
                 "mttp.omissions",
                 "mttp.reward.clipped",
+                "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -771,6 +785,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -790,6 +805,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.contribution",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.late",
                 "mttp.reward.range",
@@ -972,6 +988,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -1025,7 +1042,9 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.metadata",
                 "mttp.omissions",
                 "mttp.reward.clipped",
+                "mttp.reward.component_name",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -1338,6 +1357,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.reward.status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",
@@ -1397,6 +1417,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.step.reward_status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",
