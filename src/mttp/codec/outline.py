@@ -33,13 +33,13 @@ __all__ = [
     "scores_whole",
 ]
 
-CALL = "call"
-OTHER = "other"
-
-_OF_EPISODES = frozenset(
-    {names.EPISODE, names.EPISODE_START, names.SEGMENT, names.SEGMENT_START, names.AGENT}
-    | {names.STEP, names.STEPS, names.REWARD, names.GRADE}
-)
+CALL, OTHER = kinds.CALL, kinds.OTHER
+_AS_ONE = {
+    names.RUN_START: names.RUN,
+    names.EVAL_RUN_START: names.EVAL_RUN,
+    names.EVAL_RESULT: names.EVAL_RUN,
+}
+_COUNTED_APART = frozenset({names.RUN, names.EVAL_RUN, names.GROUP, names.UPDATE, names.ANNOTATE})
 
 
 class Ending(NamedTuple):
@@ -98,18 +98,15 @@ class Gap(NamedTuple):
 
 def kind(record: SpanRecord) -> str:
     """
-    What the span is to an episode: the word that its name begins with, `CALL` or `OTHER`.
+    What the span is to an episode: its type, `CALL` or `OTHER`.
 
-    `run`, `group`, `update`, `annotate` or `eval.run` for such a span, and empty for one that is not ours.
+    `run`, `group`, `update`, `annotate` or `eval.run` for such a span, and empty for any other.
     """
-    if a.RUN_ID not in record.attributes:
-        return names.EVAL_RUN if kinds.is_evaluation(record) else ""
-    if a.EPISODE_ID not in record.attributes:
-        return _apart(record)
-    word = record.name.partition(" ")[0]
-    if word in _OF_EPISODES:
-        return word
-    return CALL if a.GEN_AI_OPERATION_NAME in record.attributes else OTHER
+    found = kinds.kind(record)
+    if a.RUN_ID in record.attributes and a.EPISODE_ID in record.attributes:
+        return found
+    found = _AS_ONE.get(found, found)
+    return found if found in _COUNTED_APART else ""
 
 
 def is_root(name: str) -> bool:
@@ -120,15 +117,6 @@ def is_root(name: str) -> bool:
 def is_own(attributes: Mapping[str, Any]) -> bool:
     """Whether it is a span of an episode that the process recorded which started it."""
     return a.RUN_ID in attributes and a.EPISODE_ID in attributes and a.SEGMENT_ID not in attributes
-
-
-def _apart(record: SpanRecord) -> str:
-    """What a span is that belongs to no episode."""
-    if kinds.is_group(record) or kinds.is_update(record) or kinds.is_annotation(record):
-        return record.name
-    if kinds.is_evaluation(record):
-        return names.EVAL_RUN
-    return names.RUN if kinds.is_run(record) else ""
 
 
 def ending(record: SpanRecord) -> Ending:
@@ -239,7 +227,7 @@ def grade(record: SpanRecord) -> dict[str, float]:
 
 def gap(record: SpanRecord) -> Gap | None:
     """What a transport says that it lost, where the span is such a note."""
-    if record.name != names.GAP or a.RUN_ID not in record.attributes:
+    if kinds.kind(record) != names.GAP:
         return None
     reason = str(record.attributes.get(a.GAP_REASON, "unknown"))
     return Gap(_count(record, a.GAP_SPANS), _count(record, a.GAP_EPISODES), reason)
