@@ -58,13 +58,14 @@ def annotate(
         typer.Option("--set", metavar="KEY=VALUE", help="States this of the one episode; may be repeated."),
     ] = None,
     step: Annotated[
-        str | None, typer.Option("--step", help="The step of the one episode: its index or span id.")
+        str | None,
+        typer.Option("--step", metavar="STEP", help="The step of the one episode: its index or span id."),
     ] = None,
     explanation: Annotated[
-        str | None, typer.Option("--explanation", help="Why, for the one episode.")
+        str | None, typer.Option("--explanation", metavar="TEXT", help="Why, for the one episode.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who states it, where the row does not say.")
+        str | None, typer.Option("--by", metavar="NAME", help="Who states it, where the row does not say so.")
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that are wrong.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and write nothing.")] = False,
@@ -83,6 +84,11 @@ def annotate(
       mttp annotate runs/ --from labels.csv --by reviewer@example.com
       mttp annotate runs/cartpole.jsonl --from judged.jsonl --dry-run
       mttp annotate runs/ 4bf92f35 --set score=0.7 --set comment="lucky" --by me
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage, or input that can't be read.
     """
     rows = _rows(source, episode, facts, step, explanation)
     target = _unused(path)

@@ -31,7 +31,12 @@ def convert(
     ],
     *,
     to: Annotated[
-        Format | None, typer.Option("--to", help="The format of OUT, where its name does not say.")
+        Format | None,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="The format of OUT, where its name does not say: otlp, messages or parquet.",
+        ),
     ] = None,
     beside: Annotated[
         bool, typer.Option("--beside", help="Instead of OUT, a Parquet copy beside each file.")
@@ -54,6 +59,12 @@ def convert(
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
       mttp convert runs/cartpole.jsonl cartpole.mttp.jsonl
       mttp convert --beside runs/
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     if beside:
         _copy(paths)

@@ -31,10 +31,13 @@ class _OnEpisode(Protocol):
 def demo(
     *,
     out: Annotated[
-        Path, typer.Option(help="The file to write; it must not exist.", show_default="runs/demo-N.jsonl")
+        Path,
+        typer.Option(
+            metavar="FILE", help="The file to write; it must not exist.", show_default="runs/demo-N.jsonl"
+        ),
     ] = Path(),
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    episodes: Annotated[int, typer.Option(metavar="N", min=1, help="Episodes to play.")] = 300,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the run.")] = 0,
     json: Json = False,
 ) -> None:
     """
@@ -44,6 +47,11 @@ def demo(
     Examples:
       mttp demo
       mttp demo --episodes 400 --seed 3 --out runs/pole.jsonl
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage, or input that can't be read.
     """
     example = _example()
     path = _unused() if out == Path() else out

@@ -32,18 +32,23 @@ def eval_show(
     strict: Strict = False,
 ) -> None:
     """
-    Show a recording's evaluations: tasks by outcome, mean score, pass rate and delta to the baseline.
+    Show a recording's evaluations: outcomes, scores, pass rates and deltas.
 
-    Tasks that were skipped, failed or took too long are counted apart, and in no mean.
-    With --baseline each is compared with the last evaluation there of its suite, version and spec.
-    The exit code is 1 if there are problems and --strict is given, and 2 if something can't be read;
-    how the tasks fared does not change it.
+    Tasks that were skipped, failed or took too long are counted separately, and are in no mean.
+    With --baseline each evaluation is compared with the last one there of its suite, version and spec.
+    How the tasks fared does not change the exit code.
 
     \b
     Examples:
       mttp eval show runs/eval.jsonl
       mttp eval show runs/eval.jsonl --tasks --baseline runs/before.jsonl
       mttp eval show runs/ --json | jq '.evals[].summary.mean'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     with progress(paths) as advance:
         found = evaluations(paths, progress=advance)

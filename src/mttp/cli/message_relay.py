@@ -58,22 +58,31 @@ def message_relay(
     *,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more to be appended to a file.")] = False,
     patience: Annotated[
-        float, typer.Option("--patience", min=0, help="Seconds to try again where TO takes nothing.")
+        float,
+        typer.Option(
+            "--patience", metavar="SECONDS", min=0, help="How long to try again where TO takes nothing."
+        ),
     ] = 30.0,
     json: Json = False,
 ) -> None:
     """
-    Pass messages on from one address to another, with their payloads and unknown fields as they came.
+    Pass messages on from one address to another, as they came.
 
-    Each message is verified; one that may not be trusted is reported and left out, and so is one that TO
-    turns down. A file ends, standard input too; a listener goes on until it is interrupted, and then
-    passes on what it has. The exit code is 1 where anything was not passed on.
+    Payloads and unknown fields stay as they are. Each message is verified; one that may not be trusted,
+    or that TO turns down, is reported and left out. The command ends with its file or standard input;
+    a listener goes on until it is interrupted, and then passes on what it has.
 
     \b
     Examples:
       mttp message relay messages.jsonl mttp+http://localhost:8700
       mttp message relay mttp+http://127.0.0.1:8700 messages.jsonl
-      mttp message relay runs/live.mttp.jsonl mttp+http://localhost:8700 --follow
+      mttp message relay live.mttp.jsonl mttp+http://localhost:8700 --follow
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  A message was not passed on.
+      2  Wrong usage, or input that can't be read.
     """
     from mttp.receiving import receive  # pydantic, which other commands do without
     from mttp.sending import dial

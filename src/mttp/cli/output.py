@@ -9,17 +9,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.progress import Progress as Bar
 
 from mttp.errors import ConfigureError
-from mttp.reading.jsonable import to_json
-from mttp.reading.problems import Problem
-from mttp.reading.sources import size
-from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mttp.reading.problems import Problem
     from mttp.transports.otlp import OtlpTransport
+    from mttp.wire.streams import Progress
 
 __all__ = [
     "Json",
@@ -57,24 +55,27 @@ def leave_quietly() -> None:
     raise SystemExit(0)
 
 
-class _Output(Console):
-    def on_broken_pipe(self) -> None:
-        leave_quietly()
-
-
 def console() -> Console:
     """Standard output; wide where no terminal limits it, and without colour there."""
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            leave_quietly()
+
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    to_terminal = _Output(highlight=False)
+    to_terminal = Output(highlight=False)
     if to_terminal.is_terminal:
         return to_terminal
-    return _Output(highlight=False, width=_WIDTH_OF_A_PIPE)
+    return Output(highlight=False, width=_WIDTH_OF_A_PIPE)
 
 
 def print_json(document: object) -> None:
     """One JSON document."""
+    from mttp.reading.jsonable import to_json
+
     print(to_json(document, indent=2))
 
 
@@ -83,11 +84,17 @@ def progress(
     sources: Sequence[str], *, doing: str = "reading", least: int | None = None
 ) -> Iterator[Progress | None]:
     """A bar on standard error while much is read, if that is a terminal."""
+    from rich.console import Console
+
+    from mttp.reading.sources import size
+
     errors = Console(stderr=True)
     total = size(sources) if errors.is_terminal else 0
     if total < (_LARGE if least is None else least):
         yield None
         return
+    from rich.progress import Progress as Bar
+
     with Bar(console=errors, transient=True) as bar:
         task = bar.add_task(doing, total=total)
         yield lambda read: bar.advance(task, read)

@@ -61,6 +61,12 @@ def show(
       mttp show runs/ --sort return --limit 5
       mttp show runs/cartpole.jsonl --episode 4bf92f35
       mttp show runs/cartpole.jsonl --json | jq '.episodes[].return'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     with progress(paths) as advance:
         recording = read(paths, progress=advance)

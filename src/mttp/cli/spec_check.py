@@ -15,23 +15,29 @@ def spec_check(
     file: SpecFile,
     *,
     no_import: Annotated[
-        bool, typer.Option("--no-import", help="Import nothing: signatures and decorators are not looked at.")
+        bool, typer.Option("--no-import", help="Import nothing: signatures and decorators are not checked.")
     ] = False,
     trust: Trust = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     json: Json = False,
 ) -> None:
     """
     Check a reward spec: schema, functions, lock, and the rules of a good reward.
 
-    Each finding has a rule, a reason, a fix and a line. The exit code is 1 where one is an error,
-    3 where the spec can't be used at all.
+    Each finding has a rule, a reason, a fix and a line.
 
     \b
     Examples:
       mttp spec check specs/gsm8k.yaml
       mttp spec check specs/gsm8k.yaml --no-import --strict
       mttp spec check specs/gsm8k.yaml --json | jq '.findings[].rule'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  A finding is an error; under --strict, a warning.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.report.specs import finding_line, findings_document, headline
     from mttp.rewards.lint import lint

@@ -19,28 +19,35 @@ def spec_test(
     file: SpecFile,
     *,
     repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", min=1, help="Score each case so often.")
+        int, typer.Option("--repeats", metavar="N", min=1, help="Score each case N times.")
     ] = 1,
     human: Annotated[
         Path | None, typer.Option("--human", metavar="CSV", help="People's scores: columns case and human.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="PATH", help="Write JUnit XML there, too.")
+        Path | None, typer.Option("--junit", metavar="PATH", help="Also write JUnit XML to this file.")
     ] = None,
     trust: Trust = False,
     json: Json = False,
 ) -> None:
     """
-    Score a reward spec's cases, and hold them against what they expect.
+    Score a reward spec's cases, and compare the scores with what they expect.
 
-    Shows what each component gave, what differs from time to time, what no case shows, and how far
-    rewards agree with people. The exit code is 1 where a case is not as expected.
+    Shows what each component gave, what differs between repeats, what no case covers, and how far
+    rewards agree with people.
 
     \b
     Examples:
       mttp spec test specs/gsm8k.yaml
       mttp spec test specs/gsm8k.yaml --repeats 5 --junit report.xml
       mttp spec test specs/gsm8k.yaml --json | jq .failed
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  A case is not as expected.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.report import trials
     from mttp.rewards.spec import RewardSpec
