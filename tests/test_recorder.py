@@ -1000,3 +1000,36 @@ def test_handles_print_what_they_are(session: mttp.Session) -> None:
 
     assert repr(episode).endswith("ended>")
     assert "<OpenStep: inert>" == repr(mttp.current_step())
+
+
+def test_a_total_beside_a_failed_component_is_partial(tmp_path):
+    """
+    A total that is given by hand is kept, and its status says that a component failed.
+    """
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(transport=f"file://{path}"), mttp.episode() as episode:
+        episode.reward(5.0, components={"x": 1.0, "y": float("nan")}, weights={"x": 1, "y": 1})
+    (found,) = mttp.read(path).episodes
+
+    assert (5.0, "partial", {"y": "error"}) == (
+        found.reward.value,
+        found.reward.status,
+        found.reward.component_statuses,
+    )
+    assert 5.0 == found.return_
+
+
+def test_a_reward_keeps_the_type_of_its_error(tmp_path):
+    """
+    An exception without a text keeps its class, and a value that is no number has a type of its own.
+    """
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(transport=f"file://{path}"):
+        with mttp.episode() as episode:
+            episode.reward(None, error=TimeoutError())
+        with mttp.episode() as episode:
+            episode.reward(float("nan"))
+    raised, invalid = (episode.reward for episode in mttp.read(path).episodes)
+
+    assert ("error", "TimeoutError") == (raised.status, raised.error_type)
+    assert ("error", "invalid_value", "nan") == (invalid.status, invalid.error_type, invalid.raw)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mttp.values import Value
 
-__all__ = ["Grade", "Reward", "Spec"]
+__all__ = ["INVALID_VALUE", "MISSING_INPUT", "OUT_OF_RANGE", "Grade", "Reward", "Spec"]
+
+INVALID_VALUE: Final = "invalid_value"
+"""Error type of a result that is not a finite number."""
+OUT_OF_RANGE: Final = "out_of_range"
+"""Error type of a result beyond its range."""
+MISSING_INPUT: Final = "missing_input"
+"""Error type of a sample that lacks an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -36,11 +43,13 @@ class Grade(Value):
     kind: str
     """verifier, check, rubric, shaping, penalty, judge or human."""
     value: float | None = None
-    """Its score before the weight, of several calls their aggregate; None unless `status` is ok."""
+    """Its score before the weight; the aggregate of several calls. None unless `status` is ok."""
     status: str = "ok"
     """ok, error, abstained or missing: an error is never a zero."""
     error: str | None = None
     """What went wrong, where the status is error."""
+    error_type: str | None = None
+    """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     weight: float | None = None
     """Factor of the value in a sum; None for a check."""
     contribution: float | None = None
@@ -83,9 +92,9 @@ class Reward(Value):
     """One scoring: the scalar that was paid, what it was made of, and whether it can be trusted."""
 
     value: float | None = None
-    """The scalar before any group normalization; None unless `status` is ok."""
+    """The scalar that was paid, before any group normalization; `status` says whether it can be trusted."""
     status: str = "missing"
-    """ok, error, abstained or missing: an error is never a zero."""
+    """ok, partial (paid although a component failed), error, abstained or missing."""
     components: Mapping[str, float] = field(default_factory=dict)
     """Each component's score by name; one that has no number is in `component_statuses` instead."""
     component_statuses: Mapping[str, str] = field(default_factory=dict)
@@ -94,6 +103,8 @@ class Reward(Value):
     """Each component's weight by name."""
     error: str | None = None
     """What went wrong, where the status is error."""
+    error_type: str | None = None
+    """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     raw: str | None = None
     """What was given as the value, as text, where it is not a finite number."""
     range: tuple[float, float] | None = None

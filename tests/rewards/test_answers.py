@@ -11,6 +11,7 @@ import pytest
 from rewards.made import answering, raising, spec
 
 import mttp
+from mttp.rewards.scores import failed, read
 
 
 @pytest.mark.parametrize(
@@ -217,3 +218,12 @@ def test_a_component_that_scores_awaits_the_other_spec():
 
     assert "can't wait for another; use `await spec.ascore`" in answering(blocking, "judge").score().error
     assert 1.0 == answering(awaiting, "judge").score().value
+
+
+def test_a_failure_has_a_type():
+    """
+    An exception's class, or a word for a result that is no finite number.
+    """
+    types = [failed(TimeoutError()).error_type, read(float("inf")).error_type]
+
+    assert ["TimeoutError", "invalid_value"] == types

@@ -16,6 +16,7 @@ __all__ = ["below", "component", "decode", "encode", "is_grade", "span_name"]
 _TEXTS = {
     "status": a.REWARD_STATUS,
     "error": a.REWARD_ERROR,
+    "error_type": a.REWARD_ERROR_TYPE,
     "verdict": a.REWARD_VERDICT,
     "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
     "explanation": a.GEN_AI_EVALUATION_EXPLANATION,

@@ -24,6 +24,7 @@ from mttp.codec.plain import (
     to_json,
 )
 from mttp.episodes import Grade, Reward, Spec
+from mttp.scorings import INVALID_VALUE
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -47,9 +48,10 @@ __all__ = [
 MAX_INLINE = 32
 """Components kept on the scoring's own span; the rest become grade children."""
 
-_STATUSES = ("ok", "error", "abstained", "missing")
+_STATUSES = ("ok", "partial", "error", "abstained", "missing")
 _TEXTS = {
     "error": a.REWARD_ERROR,
+    "error_type": a.REWARD_ERROR_TYPE,
     "raw": a.REWARD_RAW,
     "verdict": a.REWARD_VERDICT,
     "grader": a.GRADER_NAME,
@@ -58,7 +60,7 @@ _TEXTS = {
     "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
     "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
 }
-_FACTS = _TEXTS.keys() - {"error", "raw"}
+_FACTS = _TEXTS.keys() - {"error", "error_type", "raw"}
 """What a caller states of a scoring as text."""
 _SPEC = {
     "name": a.SPEC_NAME,
@@ -130,12 +132,14 @@ def make(
         status = None
     if error is not None and status is None:
         status = "error"
-    if status not in (None, "ok"):
+    if status not in (None, "ok", "partial"):
         raw = repr(found) if found is not None else raw
         found, assessed = None, str(status)
     if assessed == "error":
         faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
     scores, statuses = _components(named(mapped("components", components, faults), faults), faults)
+    if assessed == "ok" and "error" in statuses.values():
+        assessed = "partial"
     weighting = _weights(named(mapped("weights", weights, faults), faults), faults)
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
@@ -144,9 +148,8 @@ def make(
         value=found,
         status=assessed,
         raw=raw,
-        error=None
-        if error is None
-        else text(error if isinstance(error, str) else scalar_text(error), faults),
+        error=None if error is None else _error_text(error, faults),
+        error_type=_error_type(error) if assessed == "error" else None,
         components=scores,
         component_statuses=statuses,
         weights=weighting,
@@ -156,6 +159,17 @@ def make(
         end_time=nanoseconds(end_time, faults),
         **_known(facts, faults),
     )
+
+
+def _error_text(error: object, faults: Faults) -> str:
+    return text(error if isinstance(error, str) else scalar_text(error), faults)
+
+
+def _error_type(error: object) -> str | None:
+    """The exception's class; a scoring without a stated error failed by its value."""
+    if isinstance(error, BaseException):
+        return type(error).__name__
+    return INVALID_VALUE if error is None else None
 
 
 def _parts(
@@ -252,7 +266,7 @@ def checked(reward: Reward, faults: Faults) -> Reward:
     }
     if status == "error":
         faults.append(f"reward_invalid: {raw}")
-        changes |= {"status": status, "raw": raw}
+        changes |= {"status": status, "raw": raw, "error_type": INVALID_VALUE}
     parts = {name: getattr(reward, name) for name in ("spec", "range", "relative", "failed_checks")}
     changes |= _parts(faults, **parts)
     return replace(reward, value=found, **changes)

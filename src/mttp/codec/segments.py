@@ -80,7 +80,7 @@ def lack(part: str, found: int, stated: int | None) -> str:
 
 def states_total(reward: Reward) -> bool:
     """Whether the scoring says what the whole was paid, if only that it can't be known."""
-    return reward.status in ("ok", "error")
+    return reward.value is not None or reward.status == "error"
 
 
 def paying(scorings: Sequence[Scoring], *, owner: str = OWNER) -> Scoring:
@@ -107,4 +107,4 @@ def paid(steps: Iterable[Step], *, so_far: float | None = None) -> tuple[float |
         total = math.fsum(numbers) if numbers else None
     except OverflowError:  # finite numbers whose sum is not
         total = None
-    return total, all(step.reward_status != "error" for step in steps)
+    return total, not any(step.reward is None and step.reward_status == "error" for step in steps)

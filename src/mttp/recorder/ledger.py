@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mttp.codec.episodes import total
+from mttp.codec.segments import states_total
 from mttp.episodes import Reward
 
 __all__ = ["Ledger"]
@@ -32,7 +33,7 @@ class Ledger:
 
     def total(self, scoring: Reward) -> None:
         """Enter a scoring of the whole episode; one that is missing or abstained states no total."""
-        self._total = scoring if scoring.status in ("ok", "error") else None
+        self._total = scoring if states_total(scoring) else None
 
     def overrule(self, value: float) -> None:
         """Enter a total that an earlier recording states."""

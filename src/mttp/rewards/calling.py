@@ -12,6 +12,7 @@ from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, Plan
 from mttp.rewards.scores import Answer, failed, read, shown
+from mttp.scorings import INVALID_VALUE, MISSING_INPUT
 
 __all__ = ["Caller", "Sample"]
 
@@ -24,7 +25,11 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class _Unfit(Exception):  # noqa: N818 - said of a sample
-    """A sample lacks what a function needs; the message says what."""
+    """A sample lacks an input of the function, or the function returned no score; the message says which."""
+
+    def __init__(self, message: str, error_type: str) -> None:
+        super().__init__(message)
+        self.error_type = error_type
 
 
 class Caller:
@@ -133,7 +138,7 @@ class Caller:
         if self._entry.arity == "output-truth":
             lacking = [name for name in self._inputs[:2] if name not in sample]
             if lacking:
-                raise _Unfit(f"the sample has no {' and no '.join(lacking)}")
+                raise _Unfit(f"the sample has no {' and no '.join(lacking)}", MISSING_INPUT)
             return tuple([sample[name] for name in self._inputs[:2]]), self._params
         return self._chosen({**sample, **self._params} if self._params else sample)
 
@@ -149,7 +154,7 @@ class Caller:
     def _chosen(self, given: Mapping[str, Any]) -> _Arguments:
         if not given.keys() >= self._required:
             lacking = sorted(self._required - given.keys())
-            raise _Unfit(f"the sample has no {' and no '.join(lacking)}")
+            raise _Unfit(f"the sample has no {' and no '.join(lacking)}", MISSING_INPUT)
         leading = tuple([given[name] for name in self._leading if name in given])
         if self._takes_rest:
             return leading, {name: value for name, value in given.items() if name not in self._leading}
@@ -166,7 +171,9 @@ class Caller:
 
 
 def _failed(error: BaseException) -> Answer:
-    return failed(str(error) if isinstance(error, (_Unfit, TooLate)) else error)
+    if isinstance(error, _Unfit):
+        return failed(str(error), error.error_type)
+    return failed(str(error), "TimeoutError") if isinstance(error, TooLate) else failed(error)
 
 
 def _nothing() -> None:
@@ -199,8 +206,8 @@ def _listed(returned: Any, expected: int) -> list[Answer]:
     if hasattr(returned, "tolist"):
         returned = returned.tolist()
     if isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Sequence):
-        raise _Unfit(f"returned {shown(returned)}, expected a list of {expected}")
+        raise _Unfit(f"returned {shown(returned)}, expected a list of {expected}", INVALID_VALUE)
     if len(returned) != expected:
-        raise _Unfit(f"returned {len(returned)} values for {expected} samples")
+        raise _Unfit(f"returned {len(returned)} values for {expected} samples", INVALID_VALUE)
     answers = map(read, returned)
     return [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]

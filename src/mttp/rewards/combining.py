@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 from mttp.episodes import Grade
 from mttp.rewards.plan import Plan
 from mttp.rewards.scores import failed, read
+from mttp.scorings import INVALID_VALUE, OUT_OF_RANGE
 
 __all__ = ["Combined", "combine", "threshold"]
 
@@ -21,8 +22,22 @@ _Made: TypeAlias = tuple[float, _Shares]
 """A value, and what each component added to it, where they are added up."""
 
 
+class _Error(TypedDict):
+    """What went wrong, in words and as a type."""
+
+    error: str | None
+    error_type: str | None
+
+
+_NO_ERROR: _Error = {"error": None, "error_type": None}
+
+
 class _Unusable(Exception):  # noqa: N818 - said of what was combined
     """There is no such reward; the message says why."""
+
+    def __init__(self, message: str, error_type: str | None) -> None:
+        super().__init__(message)
+        self.error_type = error_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +54,8 @@ class Combined:
     """Names of the checks that failed, sorted."""
     error: str | None = None
     """What went wrong, where anything did."""
+    error_type: str | None = None
+    """The type of the first error, by the component's name."""
     clipped: bool = False
     """Whether the value was beyond the range and became its nearest end."""
     contributions: _Shares = field(default_factory=dict)
@@ -61,11 +78,11 @@ def combine(plan: Plan, grades: Sequence[Grade], *, bounds: tuple[float, float] 
     The order of the grades does not matter.
     """
     lacking = [grade for grade in grades if grade.status != "ok"]
-    error = _errors(lacking) if lacking else None
+    error = _errors(lacking) if lacking else _NO_ERROR
     broken = [grade.name for grade in grades if grade.kind == "check" and grade.verdict == "fail"]
     if broken:
         checks = tuple(sorted(broken))
-        return Combined(value=plan.floor, verdict="fail", failed_checks=checks, error=error)
+        return Combined(value=plan.floor, verdict="fail", failed_checks=checks, **error)
     verdict = _verdict(grades)
     counting = [grade for grade in grades if grade.status == "ok" and grade.kind != "check"]
     if lacking and _is_invalid(plan, lacking, counting):
@@ -75,15 +92,20 @@ def combine(plan: Plan, grades: Sequence[Grade], *, bounds: tuple[float, float] 
         value, shares = _made(plan, counting, bounds)
         value, clipped = _within(value, bounds, clip=plan.clip)
     except (OverflowError, ValueError):  # finite numbers whose sum is not
-        return _invalid(plan, "error", "the reward is beyond a float", verdict)
+        error = {"error": "the reward is beyond a float", "error_type": INVALID_VALUE}
+        return _invalid(plan, "error", error, verdict)
     except _Unusable as reason:
-        return _invalid(plan, "error", str(reason), verdict)
-    return Combined(value=value, verdict=verdict, error=error, clipped=clipped, contributions=shares)
+        return _invalid(plan, "error", {"error": str(reason), "error_type": reason.error_type}, verdict)
+    return Combined(value=value, verdict=verdict, clipped=clipped, contributions=shares, **error)
 
 
-def _errors(lacking: Sequence[Grade]) -> str:
-    """What went wrong with each component, in words."""
-    return "; ".join(sorted(f"{grade.name}: {grade.error or grade.status}" for grade in lacking))
+def _errors(lacking: Sequence[Grade]) -> _Error:
+    """The errors of all components as one text, and the first one's type."""
+    by_name = sorted(lacking, key=lambda grade: grade.name)
+    return {
+        "error": "; ".join(sorted(f"{grade.name}: {grade.error or grade.status}" for grade in lacking)),
+        "error_type": next((grade.error_type for grade in by_name if grade.status == "error"), None),
+    }
 
 
 def _verdict(grades: Sequence[Grade]) -> str | None:
@@ -104,10 +126,10 @@ def _gates(plan: Plan, grade: Grade) -> bool:
     return grade.kind == "check" or (grade.kind == "verifier" and plan.combine == "gated")
 
 
-def _invalid(plan: Plan, status: str, error: str | None, verdict: str | None) -> Combined:
+def _invalid(plan: Plan, status: str, error: _Error, verdict: str | None) -> Combined:
     if plan.on_invalid == "floor":
-        return Combined(value=plan.floor, verdict=verdict, error=error)
-    return Combined(status=status, verdict=verdict, error=error)
+        return Combined(value=plan.floor, verdict=verdict, **error)
+    return Combined(status=status, verdict=verdict, **error)
 
 
 def _made(plan: Plan, grades: Sequence[Grade], bounds: tuple[float, float] | None) -> _Made:
@@ -128,7 +150,9 @@ def _within(value: float, bounds: tuple[float, float] | None, *, clip: bool) -> 
     if math.isclose(nearest, value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
         return nearest, False
     if not clip:
-        raise _Unusable(f"the reward {value!r} is beyond its range [{bounds[0]!r}, {bounds[1]!r}]")
+        raise _Unusable(
+            f"the reward {value!r} is beyond its range [{bounds[0]!r}, {bounds[1]!r}]", OUT_OF_RANGE
+        )
     return nearest, True
 
 
@@ -204,7 +228,7 @@ def _own(function: Callable[..., object], grades: Sequence[Grade]) -> float:
     except Exception as error:
         answer = failed(error)
     if answer.value is None:
-        raise _Unusable(f"combine: {answer.error or answer.status}")
+        raise _Unusable(f"combine: {answer.error or answer.status}", answer.error_type)
     return answer.value
 
 

@@ -152,7 +152,7 @@ class Expected(_Part):
     """What a case is expected to give; what is not stated is not looked at."""
 
     value: _Value | None = None
-    status: Literal["ok", "error", "abstained", "missing"] | None = None
+    status: Literal["ok", "partial", "error", "abstained", "missing"] | None = None
     verdict: Literal["pass", "fail"] | None = None
     failed_checks: tuple[str, ...] | None = None
     components: dict[str, _Value] = Field(default_factory=dict)

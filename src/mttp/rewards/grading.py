@@ -12,6 +12,7 @@ from mttp.rewards.combining import threshold
 from mttp.rewards.document import Entry
 from mttp.rewards.results import RewardResult
 from mttp.rewards.scores import Answer
+from mttp.scorings import OUT_OF_RANGE
 
 __all__ = ["grade", "included", "regraded"]
 
@@ -34,6 +35,7 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
         weight=None if entry.kind == "check" else entry.weight,
         status=answer.status,
         error=answer.error,
+        error_type=answer.error_type,
         verdict=_verdict(entry, answer.value),
         range=bounds,
         clipped=clipped,
@@ -58,6 +60,7 @@ def included(entry: Entry, result: RewardResult) -> Grade:
         weight=None if entry.kind == "check" else entry.weight,
         status=result.status,
         error=result.error,
+        error_type=result.error_type,
         verdict=_verdict(entry, result.value),
         range=result.range,
         clipped=result.clipped,
@@ -70,7 +73,9 @@ def included(entry: Entry, result: RewardResult) -> Grade:
 
 def regraded(entry: Entry, grade: Grade, value: float) -> Grade:
     """The grade as it would be with another value."""
-    return replace(grade, value=value, status="ok", error=None, verdict=_verdict(entry, value))
+    return replace(
+        grade, value=value, status="ok", error=None, error_type=None, verdict=_verdict(entry, value)
+    )
 
 
 def _verdict(entry: Entry, value: float | None) -> str | None:
@@ -84,7 +89,7 @@ def _beyond(answer: Answer, value: float, bounds: tuple[float, float], *, clip: 
     if clip:
         return answer._replace(value=min(max(value, bounds[0]), bounds[1])), True
     said = f"{value!r} is beyond its range [{bounds[0]!r}, {bounds[1]!r}]"
-    return answer._replace(value=None, status="error", error=said), False
+    return answer._replace(value=None, status="error", error=said, error_type=OUT_OF_RANGE), False
 
 
 def _aggregated(entry: Entry, answers: Sequence[Answer]) -> Answer:

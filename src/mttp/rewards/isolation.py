@@ -56,14 +56,16 @@ class Workers:
         try:
             request = pickle.dumps((name, list(samples), timeout))
         except Exception as error:
-            return [failed(f"the sample can't be sent to a worker: {error}")] * len(samples)
+            return [failed(f"the sample can't be sent to a worker: {error}", type(error).__name__)] * len(
+                samples
+            )
         try:
             worker = self._take()
             answers = worker.ask(request, timeout)
         except _Lost as lost:
-            return [failed(str(lost))] * len(samples)
+            return [failed(str(lost), lost.error_type)] * len(samples)
         except OSError as error:
-            return [failed(f"no worker could be started: {error}")] * len(samples)
+            return [failed(f"no worker could be started: {error}", type(error).__name__)] * len(samples)
         self._idle.append(worker)
         return [Answer(*answer) for answer in answers]
 
@@ -85,6 +87,10 @@ def _end(workers: list[_Worker], owner: int) -> None:
 
 class _Lost(Exception):  # noqa: N818 - said of a worker
     """A worker has ended; the message says why."""
+
+    def __init__(self, message: str, error_type: str = "ChildProcessError") -> None:
+        super().__init__(message)
+        self.error_type = error_type
 
 
 class _Worker:
@@ -120,7 +126,7 @@ class _Worker:
                 timer.cancel()
         if late.is_set():
             self.end()
-            raise _Lost(f"timed out after {timeout:g} s")
+            raise _Lost(f"timed out after {timeout:g} s", "TimeoutError")
         if reply is None:
             raise _Lost(self._cause())
         return pickle.loads(reply)

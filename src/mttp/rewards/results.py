@@ -33,7 +33,7 @@ class RewardResult:
     """One sample's reward, what it was made of, and whether it can be trusted."""
 
     value: float | None = None
-    """The reward; None unless the status is ok."""
+    """The reward; beside a status that is not ok, the floor that `on_invalid: floor` pays."""
     status: str = "ok"
     """ok, error or abstained; an error is never a zero."""
     verdict: str | None = None
@@ -44,6 +44,8 @@ class RewardResult:
     """The components by name, in the document's order."""
     error: str | None = None
     """What went wrong, where anything did."""
+    error_type: str | None = None
+    """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     range: tuple[float, float] | None = None
     """Lowest and highest reward, where they are known."""
     clipped: bool = False
@@ -92,6 +94,7 @@ class RewardResult:
             component_statuses={grade.name: grade.status for grade in grades if grade.status != "ok"},
             weights={grade.name: grade.weight for grade in grades if grade.weight is not None},
             error=self.error,
+            error_type=self.error_type,
             range=self.range,
             verdict=self.verdict,
             failed_checks=self.failed_checks,

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mttp.scorings import INVALID_VALUE
+
 __all__ = ["Answer", "Score", "failed", "read", "shown"]
+
 
 _LONGEST = 2000
 _VALUES = ("value", "score")
@@ -42,11 +45,15 @@ class Answer(NamedTuple):
     evidence: Any = None
     late: bool = False
     """Whether the call took longer than it may, and could not be stopped."""
+    error_type: str | None = None
+    """The exception's class, or a word such as `invalid_value`."""
 
 
-def failed(reason: object) -> Answer:
-    """The answer of a call that went wrong: an exception, or a reason in words."""
-    return Answer(None, "error", _described(reason) if isinstance(reason, BaseException) else str(reason))
+def failed(reason: object, error_type: str | None = None) -> Answer:
+    """The answer of a call that went wrong: an exception, or a reason in words and its type."""
+    if isinstance(reason, BaseException):
+        return Answer(None, "error", _described(reason), error_type=type(reason).__name__)
+    return Answer(None, "error", str(reason), error_type=error_type)
 
 
 def read(returned: object) -> Answer:
@@ -83,11 +90,11 @@ def _of_mapping(facts: Mapping[Any, Any]) -> Answer:
     for name in _VALUES:
         if name in facts:
             return _of_pair(facts[name], {key: fact for key, fact in facts.items() if key != name})
-    return failed(f"returned a mapping without a value: {shown(dict(facts))}")
+    return failed(f"returned a mapping without a value: {shown(dict(facts))}", INVALID_VALUE)
 
 
 def _answer(value: object, label: object = None, explanation: object = None, evidence: Any = None) -> Answer:
-    said = {
+    said: dict[str, Any] = {
         "label": None if label is None else str(label),
         "explanation": None if explanation is None else str(explanation),
         "evidence": evidence,
@@ -96,9 +103,9 @@ def _answer(value: object, label: object = None, explanation: object = None, evi
         return Answer(None, "abstained", **said)
     found = _number(value)
     if found is None:
-        return Answer(None, "error", f"returned {shown(value)}, which is no number", **said)
+        return failed(f"returned {shown(value)}, which is no number", INVALID_VALUE)._replace(**said)
     if not math.isfinite(found):
-        return Answer(None, "error", f"returned {found!r}", **said)
+        return failed(f"returned {found!r}", INVALID_VALUE)._replace(**said)
     return Answer(found, **said)
 
 

@@ -22,6 +22,7 @@ from mttp.rewards.plan import Component, Plan
 from mttp.rewards.ranking import provenance, shown_in
 from mttp.rewards.results import Ranking, RewardResult
 from mttp.rewards.watching import Watch
+from mttp.scorings import MISSING_INPUT
 
 __all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
 
@@ -213,7 +214,14 @@ class Scorer:
             value = plan.floor if plan.on_invalid == "floor" else None
             status = "ok" if value is not None else "error"
             unknown = {one.name: one.unknown for one in self.graders}
-            return RewardResult(value=value, status=status, error=wrong, components=unknown, **shared)
+            return RewardResult(
+                value=value,
+                status=status,
+                error=wrong,
+                error_type=MISSING_INPUT,
+                components=unknown,
+                **shared,
+            )
         found = combine(plan, grades, bounds=self._bounds)
         for one in grades if found.contributions else ():
             if one.name in found.contributions:  # nobody else has seen the grade so far
@@ -225,6 +233,7 @@ class Scorer:
             failed_checks=found.failed_checks,
             components={one.name: one for one in grades},
             error=found.error,
+            error_type=found.error_type,
             clipped=found.clipped,
             **shared,
         )

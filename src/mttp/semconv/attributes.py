@@ -319,6 +319,12 @@ REWARD_CONTRIBUTION: Final = "mttp.reward.contribution"
 REWARD_ERROR: Final = "mttp.reward.error"
 """What went wrong with the scoring."""
 
+REWARD_ERROR_TYPE: Final = "mttp.reward.error_type"
+"""
+Class of the exception that scoring raised; `invalid_value` for a result that is not a finite number,
+`out_of_range` for one beyond its range, `missing_input` for a sample that lacks an input.
+"""
+
 REWARD_EVIDENCE: Final = "mttp.reward.evidence"
 """What a scoring was based on, as JSON; of a relative one the group, its order and the judge."""
 

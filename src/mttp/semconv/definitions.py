@@ -153,6 +153,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -212,6 +213,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -267,6 +269,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -309,6 +312,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -403,6 +407,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -549,6 +554,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -576,6 +582,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.policy.version.start",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
                 "mttp.reward.range",
@@ -696,6 +703,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -713,6 +721,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.omissions",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -759,6 +768,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -778,6 +788,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.reward.clipped",
                 "mttp.reward.contribution",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.late",
                 "mttp.reward.range",
@@ -956,6 +967,7 @@ SPANS: Final[dict[str, Span]] = {
                 frozenset(
                     {
                         "ok",
+                        "partial",
                     }
                 ),
             ),
@@ -1010,6 +1022,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.omissions",
                 "mttp.reward.clipped",
                 "mttp.reward.error",
+                "mttp.reward.error_type",
                 "mttp.reward.evidence",
                 "mttp.reward.failed_checks",
                 "mttp.reward.mismatch",
@@ -1317,6 +1330,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.reward.status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",
@@ -1352,6 +1366,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
     "mttp.step.reward_status": frozenset(
         {
             "ok",
+            "partial",
             "error",
             "abstained",
             "missing",

@@ -107,6 +107,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.reward.clipped": "boolean",
     "mttp.reward.contribution": "double",
     "mttp.reward.error": "string",
+    "mttp.reward.error_type": "string",
     "mttp.reward.evidence": "string",
     "mttp.reward.failed_checks": "string[]",
     "mttp.reward.late": "boolean",

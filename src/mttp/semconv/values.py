@@ -172,6 +172,9 @@ class RewardStatus:
     OK: Final = "ok"
     """A finite number was paid."""
 
+    PARTIAL: Final = "partial"
+    """A finite number was paid, although scoring one of its components failed."""
+
     ERROR: Final = "error"
     """Scoring failed, or its result is not a finite number."""
 
@@ -236,6 +239,9 @@ class StepRewardStatus:
 
     OK: Final = "ok"
     """A finite number was paid."""
+
+    PARTIAL: Final = "partial"
+    """A finite number was paid, although scoring one of its components failed."""
 
     ERROR: Final = "error"
     """What was paid is not a finite number, or computing it failed."""

@@ -73,6 +73,8 @@ class Scoring:
         total = math.nan if self.totals is None else float(self.totals[row])
         times: dict[str, Any] = {"start_time": self._batch.scoring, "end_time": self._end}
         paid: dict[str, Any] = {} if math.isnan(total) else {"value": total}
+        if paid and "error" in statuses.values():
+            paid["status"] = "partial"
         by_spec = self._by_spec(row)
         if len(by_spec) == len(self._names) == 1 and self._weights[self._names[0]] == 1.0:
             whole: Reward = by_spec[self._names[0]].reward
@@ -117,6 +119,7 @@ def _grade(name: str, result: Any, weight: float) -> Grade:
         value=result.value,
         status=result.status,
         error=result.error,
+        error_type=result.error_type,
         weight=weight,
         verdict=result.verdict,
         range=result.range,
