@@ -20,7 +20,7 @@ from mttp.errors import ConfigureError
 from mttp.reading import labels
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import part, whole
-from mttp.report.words import count
+from mttp.report.words import count, visible
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -154,7 +154,7 @@ def _stated(
 def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.Row], *, skip_bad: bool) -> None:
     """Say what is wrong; raise where that was not to be left out."""
     for found in bad[:_SHOWN]:
-        print(f"{found.place}: {found.message}", file=sys.stderr)
+        print(visible(f"{found.place}: {found.message}"), file=sys.stderr)
     if len(bad) > _SHOWN:
         print(f"… and {len(bad) - _SHOWN:,} more", file=sys.stderr)
     if bad and not skip_bad:

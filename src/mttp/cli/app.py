@@ -127,7 +127,9 @@ def _with_messages(command: Callable[..., Any], bad_input: int) -> Callable[...,
 
 
 def _refuse(sentence: str, code: int) -> None:
-    print(f"mttp: {sentence}", file=sys.stderr)
+    from mttp.report.words import visible
+
+    print(f"mttp: {visible(sentence, lines=True)}", file=sys.stderr)
     raise typer.Exit(code)
 
 

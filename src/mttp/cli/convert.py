@@ -15,7 +15,7 @@ from mttp.reading import copies
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find, is_parquet
-from mttp.report.words import count
+from mttp.report.words import count, visible
 
 __all__ = ["convert"]
 
@@ -106,4 +106,4 @@ def _name_left_out(problems: list[Problem]) -> None:
     """Say what the format has no place for."""
     for problem in problems:
         if problem.kind in ("other_message", "unwritable_span"):
-            print(f"mttp: {problem}", file=sys.stderr)
+            print(f"mttp: {visible(problem)}", file=sys.stderr)

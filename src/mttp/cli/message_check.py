@@ -14,7 +14,7 @@ import typer
 
 from mttp.cli.output import Json, print_json
 from mttp.errors import DecodeError
-from mttp.report.words import count
+from mttp.report.words import count, visible
 
 if TYPE_CHECKING:
     from mttp.messages import Line
@@ -67,7 +67,7 @@ def message_check(
         for line in read_lines(stream):
             error = _check(line, tally)
             if error and not json:
-                print(f"{source}:{error['line']}: {error['kind']}: {error['message']}")
+                print(visible(f"{source}:{error['line']}: {error['kind']}: {error['message']}"))
     if json:
         print_json({"source": source, **vars(tally)})
     else:

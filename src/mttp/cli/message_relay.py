@@ -20,7 +20,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from mttp.cli.output import Json
 from mttp.errors import ConfigureError, SendError
 from mttp.reading.jsonable import to_json
-from mttp.report.words import count
+from mttp.report.words import count, visible
 
 if TYPE_CHECKING:
     from mttp.messages import Line, Message
@@ -114,7 +114,7 @@ def _relay(receiver: Receiver, sender: Sender, tally: _Tally, advance: Callable[
         except (SendError, OSError) as error:
             cause = error.cause if isinstance(error, SendError) else "write_failed"
             tally.lost[cause] += 1
-            print(f"{_named(message)}: {error}", file=sys.stderr)
+            print(visible(f"{_named(message)}: {error}"), file=sys.stderr)
             if cause == "write_failed" or (isinstance(error, SendError) and error.may_pass):
                 _give_up(receiver, tally, cause)
         else:
@@ -133,7 +133,7 @@ def _give_up(receiver: Receiver, tally: _Tally, cause: str) -> None:
 def _report(line: Line, tally: _Tally) -> None:
     kind = type(line.error).__name__.removesuffix("Error").lower()
     tally.bad[kind] += 1
-    print(f"{line}: {kind}: {line.error}", file=sys.stderr)
+    print(visible(f"{line}: {kind}: {line.error}"), file=sys.stderr)
 
 
 def _named(message: Message) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,8 @@ SpecFile = Annotated[
 Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code, wherever that lies.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
+_ACTING = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON text may hold as it is, and a terminal would act on."""
 _LARGE = 20_000_000
 _WIDTH_OF_A_PIPE = 160
 
@@ -73,23 +76,27 @@ def console() -> Console:
 
 
 def print_json(document: object) -> None:
-    """One JSON document."""
+    """One JSON document; characters that act on a terminal are escaped in it."""
     from mttp.reading.jsonable import to_json
 
-    print(to_json(document, indent=2))
+    print(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", to_json(document, indent=2)))
 
 
 @contextmanager
 def progress(
     sources: Sequence[str], *, doing: str = "reading", least: int | None = None
 ) -> Iterator[Progress | None]:
-    """A bar on standard error while much is read, if that is a terminal."""
+    """A bar on standard error while much is read, or a trace store answers, if that is a terminal."""
     from rich.console import Console
 
     from mttp.reading.sources import size
 
     errors = Console(stderr=True)
     total = size(sources) if errors.is_terminal else 0
+    if errors.is_terminal and not total:  # a trace store, which does not say how much there is
+        with errors.status(doing):
+            yield None
+        return
     if total < (_LARGE if least is None else least):
         yield None
         return
@@ -118,5 +125,7 @@ def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | No
 def finish(problems: Sequence[Problem], *, strict: bool) -> None:
     """Exit with 1 where there are problems and that was asked for."""
     if strict and problems:
-        print(f"mttp: the recording has problems, first: {problems[0]}", file=sys.stderr)
+        from mttp.report.words import visible
+
+        print(f"mttp: the recording has problems, first: {visible(problems[0])}", file=sys.stderr)
         raise typer.Exit(1)

@@ -19,7 +19,7 @@ from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find
 from mttp.report.problems import problem_lines
-from mttp.report.words import count, duration
+from mttp.report.words import count, duration, visible
 from mttp.transports.otlp import OtlpTransport
 
 __all__ = ["push"]
@@ -117,7 +117,7 @@ def push(
         rate=rate,
         patience=patience,
         dry=dry_run,
-        on_trouble=lambda said: print(f"mttp: {said}", file=sys.stderr),
+        on_trouble=lambda said: print(f"mttp: {visible(said)}", file=sys.stderr),
         on_progress=None if dry_run else note,
         pushed=Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {}))),
     )
@@ -197,8 +197,8 @@ def _tell(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> N
     if job.shift:
         print(f"times are later by {duration(job.shift / 1e9)}")
     for item in document["left_out"]:
-        print(f"  left out: {item['attribute']} of {count(item['spans'], 'span')} ({item['reason']})")
+        print(f"  left out: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})")
     for cause, number in pushed.lost.items():
-        print(f"  turned down: {count(number, 'span')} ({cause}) {pushed.message}")
+        print(f"  turned down: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
     if problems:
         console().print("", problem_lines(problems), sep="\n")

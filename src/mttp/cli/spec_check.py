@@ -40,6 +40,7 @@ def spec_check(
       3  The spec can't be read, or can't be used.
     """
     from mttp.report.specs import finding_line, findings_document, headline
+    from mttp.report.words import visible
     from mttp.rewards.lint import lint
     from mttp.rewards.spec import RewardSpec
 
@@ -49,7 +50,7 @@ def spec_check(
         print_json(findings_document(spec, findings))
     else:
         for finding in findings:
-            print(finding_line(finding, file))
+            print(visible(finding_line(finding, file)))
         print(f"{spec.name} {spec.version}: {headline(findings)}")
     if any(strict or finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

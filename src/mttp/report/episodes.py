@@ -19,6 +19,7 @@ __all__ = ["SORTS", "document", "episodes_table", "runs_table", "sorted_by"]
 SORTS: dict[str, Callable[[Episode], float | None]] = {
     "start": lambda episode: episode.start_time,
     "return": lambda episode: episode.return_,
+    "reward": lambda episode: episode.reward.value,
     "length": lambda episode: episode.length,
     "duration": lambda episode: episode.duration,
 }
