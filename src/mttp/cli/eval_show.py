@@ -9,7 +9,6 @@ import typer
 
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.errors import ReadError
-from mttp.evaluating.earlier import chosen
 from mttp.evaluations import Evaluation
 from mttp.reading.evals import evaluations
 from mttp.report.evals import document, evals_table, headline, tasks_table
@@ -67,6 +66,8 @@ def eval_show(
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     """The evaluations against that recording; raises ReadError where it has something for none of them."""
+    from mttp.evaluating.earlier import chosen  # which also records, and so imports OpenTelemetry
+
     there = evaluations(baseline).evals
     compared, errors = [], []
     for evaluation in evals:

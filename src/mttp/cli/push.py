@@ -197,7 +197,9 @@ def _tell(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> N
     if job.shift:
         print(f"times are later by {duration(job.shift / 1e9)}")
     for item in document["left_out"]:
-        print(f"  left out: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})")
+        print(
+            f"  left out: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})"
+        )
     for cause, number in pushed.lost.items():
         print(f"  turned down: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
     if problems:

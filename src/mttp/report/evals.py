@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import JustifyMethod
-from rich.table import Table
 from rich.text import Text
 
 from mttp.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.reading.jsonable import jsonable
 from mttp.report.figures import SHARE_INTERVAL, share_interval
+from mttp.report.listing import Listing
 from mttp.report.words import NOTHING, count, duration, moment, number, printed
 
 __all__ = ["document", "evals_table", "headline", "tasks_table"]
@@ -20,7 +19,11 @@ __all__ = ["document", "evals_table", "headline", "tasks_table"]
 _STYLES = {"completed": "green", "error": "red", "errored": "red"}
 _STYLES |= dict.fromkeys(("aborted", "unfinished", "timed_out"), "yellow")
 _RIGHT = {"tasks", *OUTCOMES, "pending", "score", "baseline", "mean", "delta", "duration"}
-_SHRINKING = {"suite", "run", "spec", "task", "error"}
+_IMPORTANT = (
+    *("evaluation", "suite", "run", "tasks", "scored", "mean", "delta", "errored", "pass rate"),
+    *("status", "timed_out", "skipped", "pending", "spec", "started"),
+)
+_IMPORTANT_OF_TASK = ("task", "outcome", "score", "passed", "delta", "error", "baseline", "episode")
 _ID_DIGITS = 8
 
 
@@ -34,11 +37,13 @@ def document(evaluation: Evaluation) -> dict[str, Any]:
     return found | {"summary": shown, "results": jsonable(list(evaluation.latest().values()))}
 
 
-def evals_table(evals: Sequence[Evaluation]) -> Table:
+def evals_table(evals: Sequence[Evaluation]) -> Listing:
     """One row per evaluation: how many tasks came to which end, and the figures of those scored."""
-    rows = [_row(evaluation, evaluation.summary()) for evaluation in evals]
-    notes = {"pass rate": f"pass rate: {SHARE_INTERVAL}, of the tasks scored"}
-    return _table(rows, notes=notes)
+    summaries = [evaluation.summary() for evaluation in evals]
+    rows = [_row(evaluation, summary) for evaluation, summary in zip(evals, summaries, strict=True)]
+    is_judged = any(summary.pass_rate is not None for summary in summaries)
+    notes = [f"pass rate: {SHARE_INTERVAL}, of the tasks scored"] if is_judged else []
+    return Listing(rows=rows, important=_IMPORTANT, right=_RIGHT, notes=notes)
 
 
 def _row(evaluation: Evaluation, summary: EvalSummary) -> dict[str, Text]:
@@ -46,8 +51,8 @@ def _row(evaluation: Evaluation, summary: EvalSummary) -> dict[str, Text]:
     row = {
         "evaluation": printed(evaluation.id[:_ID_DIGITS]),
         "suite": printed(" ".join(filter(None, (evaluation.suite, evaluation.suite_version)))),
-        "run": printed(evaluation.run_name or evaluation.run_id or NOTHING, shrinks=True),
-        "spec": printed(" ".join(filter(None, (spec.name, spec.version))) if spec else NOTHING, shrinks=True),
+        "run": printed(evaluation.run_name or evaluation.run_id or NOTHING),
+        "spec": printed(" ".join(filter(None, (spec.name, spec.version))) if spec else NOTHING),
         "status": printed(evaluation.status, style=_STYLES.get(evaluation.status, "")),
         "started": printed(moment(evaluation.start_time)),
         "tasks": printed(number(summary.tasks)),
@@ -78,7 +83,7 @@ def _delta(delta: float | None, *, of: EvalSummary | None = None) -> Text:
     return printed(f"{delta:+.4g} {mark}{counts}", style=style)
 
 
-def tasks_table(evaluation: Evaluation) -> Table:
+def tasks_table(evaluation: Evaluation) -> Listing:
     """One row per task, with the result that counts; those that have none come last."""
     latest = evaluation.latest()
     rows = [_task(result) for result in latest.values()]
@@ -87,13 +92,13 @@ def tasks_table(evaluation: Evaluation) -> Table:
         for task in evaluation.tasks
         if task not in latest
     ]
-    return _table(rows, notes={})
+    return Listing(rows=rows, important=_IMPORTANT_OF_TASK, right=_RIGHT)
 
 
 def _task(result: TaskResult) -> dict[str, Text]:
     verdict = {None: NOTHING, True: "pass", False: "fail"}[result.passed]
     return {
-        "task": printed(result.task, shrinks=True),
+        "task": printed(result.task),
         "outcome": printed(result.outcome, style=_STYLES.get(result.outcome, "")),
         "score": printed(number(result.score)),
         "passed": printed(verdict),
@@ -101,26 +106,8 @@ def _task(result: TaskResult) -> dict[str, Text]:
         "delta": _delta(result.delta),
         "duration": printed(duration(result.duration)),
         "episode": printed(result.episode[:_ID_DIGITS] or NOTHING),
-        "error": printed(result.error or NOTHING, shrinks=True),
+        "error": printed(result.error or NOTHING),
     }
-
-
-def _table(rows: Sequence[Mapping[str, Text]], *, notes: Mapping[str, str]) -> Table:
-    """The rows; a column that says nothing in any of them isn't there."""
-    nothing = printed(NOTHING)
-    names = [
-        name
-        for name in (rows[0] if rows else ())
-        if any(row.get(name, nothing).plain != NOTHING for row in rows)
-    ]
-    caption = Text("; ".join(note for name, note in notes.items() if name in names)) or None
-    table = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
-    for name in names:
-        justify: JustifyMethod = "right" if name in _RIGHT else "left"
-        table.add_column(printed(name.replace("_", " ")), justify=justify, no_wrap=name not in _SHRINKING)
-    for row in rows:
-        table.add_row(*(row.get(name, nothing) for name in names))
-    return table
 
 
 def headline(evaluation: Evaluation) -> Text:

@@ -92,14 +92,12 @@ def _escaped(found: re.Match[str]) -> str:
     return _VISIBLE.get(found[0], f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-def printed(text: object, *, style: str = "", shrinks: bool = False, lines: bool = False) -> Text:
+def printed(text: object, *, style: str = "", lines: bool = False) -> Text:
     """
     Recorded text as it may be printed: neither markup nor control characters of it have any effect.
 
-    Text that `shrinks` loses its end where a column is too narrow; with `lines`, its line breaks stay.
+    With `lines`, its line breaks stay.
     """
-    if shrinks:
-        return Text(visible(text), style=style, no_wrap=True, overflow="ellipsis")
     return Text(visible(text, lines=lines), style=style)
 
 
