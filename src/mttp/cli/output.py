@@ -31,6 +31,7 @@ __all__ = [
     "print_json",
     "progress",
     "receiver",
+    "working",
 ]
 
 Sources = Annotated[
@@ -105,6 +106,15 @@ def progress(
     with Bar(console=errors, transient=True) as bar:
         task = bar.add_task(doing, total=total)
         yield lambda read: bar.advance(task, read)
+
+
+@contextmanager
+def working(doing: str) -> Iterator[None]:
+    """A sign of life on standard error while something takes its time, if that is a terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(doing):
+        yield
 
 
 def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | None = None) -> OtlpTransport:

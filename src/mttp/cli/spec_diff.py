@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Trust, console, print_json, progress
+from mttp.cli.output import Json, Trust, console, print_json, progress, working
 from mttp.episodes import Episode
 from mttp.reading import read
 
@@ -49,7 +49,11 @@ def spec_diff(
 
     one, other = (RewardSpec.load(path, trust=trust) for path in (before, after))
     found = differences(one, other)
-    scored = rescore(_recorded(on), one, other) if on else None
+    scored = None
+    if on:
+        recorded = _recorded(on)
+        with working(f"scoring {len(recorded):,} episodes"):
+            scored = rescore(recorded, one, other)
     if json:
         said = specs.differences_document(one, other, found)
         print_json(said | {"rescored": rescoring.document(scored)} if scored else said)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json
+from mttp.cli.output import Json, SpecFile, Trust, console, print_json, working
 
 __all__ = ["spec_mutate"]
 
@@ -42,7 +42,8 @@ def spec_mutate(
     from mttp.rewards.spec import RewardSpec
 
     spec = RewardSpec.load(file, trust=trust)
-    mutation = mutate(spec.plan, spec.document.cases)
+    with working(f"scoring {len(spec.document.cases):,} cases"):
+        mutation = mutate(spec.plan, spec.document.cases)
     if json:
         print_json(trials.mutation_document(spec, mutation))
     else:

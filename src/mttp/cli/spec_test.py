@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json
+from mttp.cli.output import Json, SpecFile, Trust, console, print_json, working
 from mttp.errors import SpecError
 
 __all__ = ["spec_test"]
@@ -55,7 +55,8 @@ def spec_test(
 
     spec = RewardSpec.load(file, trust=trust)
     people = None if human is None else _people(human)
-    trial = try_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
+    with working(f"scoring {len(spec.document.cases):,} cases"):
+        trial = try_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
     if junit is not None:
         junit.write_text(trials.junit(spec, trial), encoding="utf-8")
     if json:
