@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ def test_deltas_are_marked(after: str):
 
 def test_the_document_has_everything(after: str):
     """
-    The evaluation, its summary and the results that count; the interval where scipy is there.
+    The evaluation, its summary and the results that count.
     """
     before = recorded("before.jsonl", 0.5, 0.5, 0.5)
     (found,) = json.loads(invoke(after, "--json", "--baseline", before).stdout)["evals"]
@@ -101,17 +100,6 @@ def test_the_document_has_everything(after: str):
         *summary["pass_rate_interval"].values(),
     ]
     assert [0.25, -0.25, 0.5, None] == [result["delta"] for result in found["results"]]
-
-
-def test_without_scipy_there_is_no_interval(after: str, monkeypatch: pytest.MonkeyPatch):
-    """
-    The rate is shown all the same.
-    """
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    output = invoke(after).stdout
-
-    assert "66.7%" in output
-    assert "[" not in output
 
 
 def test_a_baseline_of_nothing_that_is_shown_is_an_error(after: str):

@@ -62,7 +62,7 @@ def annotate(
         typer.Option("--step", metavar="STEP", help="The step of the one episode: its index or span id."),
     ] = None,
     explanation: Annotated[
-        str | None, typer.Option("--explanation", metavar="TEXT", help="Why, for the one episode.")
+        str | None, typer.Option("--explanation", metavar="WHY", help="Why, for the one episode.")
     ] = None,
     by: Annotated[
         str | None, typer.Option("--by", metavar="NAME", help="Who states it, where the row does not say so.")

@@ -130,7 +130,7 @@ def _say_what_next(path: Path) -> None:
     print(
         f"\nThe episodes are in {path}. Next:\n"
         f"  mttp show {path}                  runs and episodes\n"
-        f"  mttp show {path} --episode ID     one episode, step by step\n"
+        f"  mttp show {path} --episode best   one episode, step by step\n"
         f"  mttp convert {path} demo.parquet  for DuckDB, pandas, polars\n"
         f"  python -c \"import mttp; print(mttp.read('{path}').episodes[0])\""
     )

@@ -81,7 +81,9 @@ def _fault(detail: Any, source: Source) -> SpecError:
         )
     written = _written(detail["input"], place, source)
     if place == ("version",) and type(detail["input"]) in (int, float):
-        return source.error(f"`version` is {written}, which is a number in YAML; {_VERSION_ADVICE}", *place)
+        two = written if "." in written else f"{written}.0"
+        advice = f'write {two}.0 or "{two}"'
+        return source.error(f"`version` is {written}, which is a number in YAML; {advice}", *place)
     reason = f"{_where(place)} is {written}: {_wanted(detail)}"
     return source.error(reason + _hint(detail["input"], kind, place, source), *place)
 
@@ -132,9 +134,6 @@ _PATTERNS: Final[Mapping[str, str]] = {
     r"^[^\W\d]\w*$": "an input has the name of a Python argument",
     r"^(string|": "it should be string, number, integer, boolean, array, object or any, with ? if optional",
 }
-
-
-_VERSION_ADVICE: Final = 'write three numbers, such as 1.0.0, or two in quotes, such as "1.0"'
 
 
 def _hint(value: object, kind: str, place: Place, source: Source) -> str:
