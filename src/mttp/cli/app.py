@@ -158,7 +158,7 @@ def mttp(
     """
     Record reinforcement-learning episodes as OpenTelemetry traces, and read them back.
 
-    `mttp COMMAND --help` explains a command, with examples.
+    `mttp COMMAND --help` explains a command, with examples and exit codes.
 
     \b
     Exit codes:
@@ -169,6 +169,7 @@ def mttp(
 
 
 for _name, _help in GROUPS.items():
-    _group = typer.Typer(cls=Group, no_args_is_help=True, help=_help)
+    _more = f"`mttp {_name} COMMAND --help` explains a command, with examples and exit codes."
+    _group = typer.Typer(cls=Group, no_args_is_help=True, help=f"{_help}\n\n{_more}")
     _group.callback()(lambda: None)
     app.add_typer(_group, name=_name)

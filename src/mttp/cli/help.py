@@ -81,7 +81,7 @@ def _commands(command: Any, ctx: Any) -> list[tuple[Text, Text]]:
     """The commands of a group, each with its sentence."""
     names: Sequence[str] = command.list_commands(ctx) if hasattr(command, "list_commands") else ()
     found = [command.get_command(ctx, name) for name in names]
-    return [(Text(str(one.name), "cyan"), Text(one.help or "")) for one in found]
+    return [(Text(str(one.name), "cyan"), Text((one.help or "").partition("\n\n")[0])) for one in found]
 
 
 def _verbatim(lines: Iterable[str]) -> list[tuple[Text]]:
