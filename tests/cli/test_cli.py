@@ -477,6 +477,50 @@ def test_without_typer_the_extra_is_named(
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "labels"),
+    [
+        (["show", "\x1b[31m.jsonl"], ""),
+        (["show", "good.jsonl", "--where", "\x1b[31m=1"], ""),
+        (["annotate", "good.jsonl", "--from", "labels.csv"], "trace_id,score\n\x1b[31mred,1\n"),
+        (["message", "check", "labels.csv"], "\x1b[31mred\n"),
+    ],
+)
+def test_no_message_acts_on_the_terminal(good: str, arguments: list[str], labels: str):
+    """
+    What is quoted of the input has its control characters spelled out.
+    """
+    Path("labels.csv").write_text(labels)
+    result = invoke(*arguments)
+
+    assert (True, False) == (result.exit_code > 0, "\x1b[31m" in result.output)
+
+
+def test_a_document_has_no_character_that_acts(good: str):
+    """
+    JSON escapes what a terminal takes for a control code, and reads back the same.
+    """
+    text = "\x9b31m\u202e\x7fred\ud800"
+    with mttp.configure("file://evil.jsonl"), mttp.episode(task=text):
+        pass
+    printed = invoke("show", "evil.jsonl", "--json").stdout
+    read = mttp.read("evil.jsonl").episodes[0].task
+
+    assert set() == set(printed) & set("\x9b\u202e\x7f")
+    assert read == json.loads(printed)["episodes"][0]["task"]
+
+
+def test_a_terminal_sees_that_a_trace_store_is_asked(monkeypatch: pytest.MonkeyPatch, capfd: Any):
+    """
+    How much it will answer is not known.
+    """
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with output.progress(["tempo://127.0.0.1:1?run=x"]) as advance:
+        assert advance is None
+
+    assert "reading" in capfd.readouterr().err
+
+
 def test_a_terminal_sees_progress_while_much_is_read(good: str, monkeypatch: pytest.MonkeyPatch):
     """
     A bar on standard error, for large recordings and on terminals only.

@@ -53,8 +53,8 @@ def message_lines(message: Message) -> list[str]:
     content = message.get("content", message.get("parts"))
     if isinstance(content, (list, tuple)):
         lines += map(_part, content)
-    elif content not in (None, ""):
-        lines.append(content if isinstance(content, str) else to_json(content))
+    elif content is not None:
+        lines += [text] if (text := content if isinstance(content, str) else to_json(content)) else []
     if isinstance(message.get("refusal"), str):
         lines.append(f"(refuses) {message['refusal']}")
     return [*lines, *_tool_calls(message)]
