@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from mttp.report.words import NOTHING
@@ -35,22 +34,22 @@ class Listing:
     """Lines below the table."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        names = [
-            name for name in (self.rows[0] if self.rows else ()) if any(map(self._says(name), self.rows))
-        ]
+        columns = self.rows[0] if self.rows else ()
+        names = [name for name in columns if any(self._says(row, name) for row in self.rows)]
         shown = self._fitting(names, options.max_width)
         widths = {name: self._width(name) for name in shown}
         yield self._line({name: Text(_title(name), style="bold") for name in shown}, widths)
         for row in self.rows:
             yield self._line(row, widths)
             below = [name for name in names if name not in shown and name not in self.spare]
-            rest = [(name, row[name]) for name in below if self._says(name)(row)]
+            rest = [(name, row[name]) for name in below if self._says(row, name)]
             if rest:
                 yield Padding(_details(rest), (0, 0, 0, _GAP), expand=False)
         yield from map(Text, self.notes)
 
-    def _says(self, name: str) -> _Says:
-        return _Says(name, self.nothing.get(name, NOTHING))
+    def _says(self, row: Mapping[str, Text], name: str) -> bool:
+        """Whether a row says anything in a column."""
+        return name in row and row[name].plain not in (self.nothing.get(name, NOTHING), NOTHING)
 
     def _fitting(self, names: Sequence[str], width: int) -> list[str]:
         """The columns that there is room for, in order of importance; in the order of the table."""
@@ -68,24 +67,14 @@ class Listing:
     def _width(self, name: str) -> int:
         return max(len(_title(name)), *(row[name].cell_len for row in self.rows if name in row))
 
-    def _line(self, cells: Mapping[str, Text], widths: Mapping[str, int]) -> Table:
-        line = Table.grid(padding=(0, _GAP, 0, 0))
-        for name, width in widths.items():
-            justify: JustifyMethod = "right" if name in self.right else "left"
-            line.add_column(justify=justify, width=width, no_wrap=True)
-        line.add_row(*(cells.get(name, Text(NOTHING)) for name in widths))
-        return line
+    def _line(self, cells: Mapping[str, Text], widths: Mapping[str, int]) -> Text:
+        return Text(" " * _GAP).join(
+            self._padded(name, cells.get(name, Text(NOTHING)), width) for name, width in widths.items()
+        )
 
-
-@dataclass(frozen=True, slots=True)
-class _Says:
-    """Whether a row says anything in a column."""
-
-    name: str
-    nothing: str
-
-    def __call__(self, row: Mapping[str, Text]) -> bool:
-        return self.name in row and row[self.name].plain not in (self.nothing, NOTHING)
+    def _padded(self, name: str, cell: Text, width: int) -> Text:
+        padding = " " * (width - cell.cell_len)
+        return Text.assemble(padding, cell) if name in self.right else Text.assemble(cell, padding)
 
 
 def _title(name: str) -> str:
