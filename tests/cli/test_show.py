@@ -169,7 +169,8 @@ def test_the_best_of_those_that_are_wanted(chat: str):
     Conditions come first.
     """
     assert "t/0" == json.loads(show(chat, "--outcome", "failure", "--episode", "best", "--json"))["task"]
-    assert "none of 0 has a return that counts" in show(chat, "--env", "no", "--episode", "best", code=2)
+    assert "there is no best episode: no" in show(chat, "--env", "no", "--episode", "best", code=2)
+    assert "none of 1 has a return that counts" in show(chat, "--task", "t/2", "--episode", "worst", code=2)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -167,14 +168,18 @@ def _picked(episodes: Sequence[Episode], name: str) -> Episode:
 
     if name not in _PICKS:
         return Recording(list(episodes)).episode(name)
+    if not episodes:
+        raise ReadError(f"there is no {name} episode: no episode is wanted, or none is there")
     if name == "last":
-        found = list(episodes)[-1:]
-    else:
-        paid = [one for one in episodes if one.return_ is not None and one.reward.status in _TRUSTED]
-        found = sorted(paid, key=lambda one: one.return_ or 0.0, reverse=name == "best")[:1]
-    if not found:
+        return episodes[-1]
+    paid = [one for one in episodes if _is_number(one.return_) and one.reward.status in _TRUSTED]
+    if not paid:
         raise ReadError(f"there is no {name} episode: none of {len(episodes):,} has a return that counts")
-    return found[0]
+    return sorted(paid, key=lambda one: one.return_ or 0.0, reverse=name == "best")[0]
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _show_one(found: Episode, *, limit: int | None, full: bool, json: bool) -> None:
