@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json, working
+from mttp.cli.output import Json, SpecFile, Trust, console, print_json, progress, working
 from mttp.errors import SpecError
+
+if TYPE_CHECKING:
+    from mttp.rewards.spec import RewardSpec
+    from mttp.rewards.trials import Instability
 
 __all__ = ["spec_test"]
 
@@ -21,6 +26,20 @@ def spec_test(
     repeats: Annotated[
         int, typer.Option("--repeats", metavar="N", min=1, help="Score each case N times.")
     ] = 1,
+    max_unstable: Annotated[
+        float | None,
+        typer.Option(
+            "--max-unstable",
+            metavar="RATE",
+            min=0.0,
+            max=1.0,
+            help="Exit with 1 where a larger share is not given the same each time.",
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="RUN", help="Score these recorded episodes instead; may be repeated."),
+    ] = None,
     human: Annotated[
         Path | None, typer.Option("--human", metavar="CSV", help="People's scores: columns case and human.")
     ] = None,
@@ -36,25 +55,53 @@ def spec_test(
     Shows what each component gave, what differs between repeats, what no case covers, and how far
     rewards agree with people.
 
+    With --on the spec scores the recorded inputs of a run's episodes instead, and is compared with the
+    scores, outcomes and labels that were stated of them later.
+
     \b
     Examples:
       mttp spec test specs/gsm8k.yaml
-      mttp spec test specs/gsm8k.yaml --repeats 5 --junit report.xml
-      mttp spec test specs/gsm8k.yaml --json | jq .failed
+      mttp spec test specs/gsm8k.yaml --repeats 5 --max-unstable 0.05
+      mttp spec test specs/gsm8k.yaml --junit report.xml
+      mttp spec test specs/gsm8k.yaml --on runs/ --json | jq .agreements
 
     \b
     Exit codes:
       0  Everything is fine.
-      1  A case is not as expected.
+      1  A case is not as expected, or more is unstable than --max-unstable allows;
+         with --on, an episode's scoring fails, or none can be scored.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.report import trials
     from mttp.rewards.spec import RewardSpec
+
+    if max_unstable is not None and repeats < 2:
+        raise typer.BadParameter("it needs --repeats 2 or more", param_hint="--max-unstable")
+    if on and (human is not None or junit is not None):
+        raise typer.BadParameter(
+            "--human and --junit are about cases, which are not scored with it", param_hint="--on"
+        )
+    spec = RewardSpec.load(file, trust=trust)
+    if on:
+        failed, unstable = _on_episodes(spec, on, repeats=repeats, json=json)
+    else:
+        people = None if human is None else _people(human)
+        failed, unstable = _on_cases(spec, people, junit, repeats=repeats, json=json)
+    rate = unstable.rate if unstable is not None else None
+    is_unstable = max_unstable is not None and rate is not None and rate > max_unstable
+    if is_unstable:
+        print(f"unstable: {rate:.4g} is above --max-unstable {max_unstable:g}", file=sys.stderr)
+    if failed or is_unstable:
+        raise typer.Exit(1)
+
+
+def _on_cases(
+    spec: RewardSpec, people: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
+) -> tuple[bool, Instability | None]:
+    """Score the cases and print what came of it: whether one failed, and how unstable they are."""
+    from mttp.report import trials
     from mttp.rewards.trials import try_cases
 
-    spec = RewardSpec.load(file, trust=trust)
-    people = None if human is None else _people(human)
     with working(f"scoring {len(spec.document.cases):,} cases"):
         trial = try_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
     if junit is not None:
@@ -63,8 +110,26 @@ def spec_test(
         print_json(trials.document(spec, trial))
     else:
         console().print(trials.render(spec, trial))
-    if trial.failed:
-        raise typer.Exit(1)
+    return bool(trial.failed), trial.instability
+
+
+def _on_episodes(
+    spec: RewardSpec, on: list[str], *, repeats: int, json: bool
+) -> tuple[bool, Instability | None]:
+    """Score recorded episodes and print what came of it, likewise."""
+    from mttp.reading import read
+    from mttp.reading.validation import validate
+    from mttp.report import validation
+
+    with progress(on) as advance:
+        episodes = read(on, progress=advance).episodes
+    with working(f"scoring {len(episodes):,} episodes"):
+        found = validate(episodes, spec, repeats=repeats)
+    if json:
+        print_json(validation.document(spec, found))
+    else:
+        console().print(validation.render(spec, found))
+    return not found.episodes or "error" in found.statuses, found.instability
 
 
 def _people(path: Path) -> dict[str, float]:
