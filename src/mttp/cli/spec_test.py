@@ -68,7 +68,7 @@ def spec_test(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A case is not as expected, or more is unstable than --max-unstable allows;
+      1  A case is not as expected, or more is unstable than allowed;
          with --on, an episode's scoring fails, or none can be scored.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
