@@ -152,7 +152,8 @@ class _Drawing:
         ]
         words += [] if result.passed is None else ["passed" if result.passed else "failed"]
         words += [] if result.error is None else [self._short(result.error)]
-        root.add(_titled(f"result of task {result.task}", [result.outcome.replace("_", " "), *words]))
+        sample = f", sample {result.sample}" if result.sample else ""
+        root.add(_titled(f"result of task {result.task}{sample}", [result.outcome.replace("_", " "), *words]))
 
     def _add_annotation(self, parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:
         """What was stated later, by whom and when."""
