@@ -58,7 +58,7 @@ def test_without_scipy_there_is_no_interval(monkeypatch: pytest.MonkeyPatch):
     """
     It is left out, and nothing fails.
     """
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
 
     assert None is t_interval(np.array([1.0, 2.0]))
 

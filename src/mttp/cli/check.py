@@ -30,7 +30,13 @@ def check(
     paths: Sources,
     *,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 1 on findings of this level, or worse.")
+        FailOn,
+        typer.Option(
+            "--fail-on",
+            metavar="LEVEL",
+            help="Exit with 1 on findings of this level, or worse: "
+            "violation, improvement, information or none.",
+        ),
     ] = FailOn.VIOLATION,
     json: Json = False,
     markdown_: Annotated[
@@ -50,6 +56,13 @@ def check(
       mttp check runs/cartpole.jsonl
       mttp check runs/ --fail-on improvement --strict
       mttp check runs/ --json | jq .ids
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  There are findings of the level of --fail-on, or nothing was checked;
+         under --strict, the recording has problems.
+      2  Wrong usage, or input that can't be read.
     """
     with progress(paths) as advance:
         findings = find(paths, progress=advance)

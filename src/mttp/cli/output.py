@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.progress import Progress as Bar
 
 from mttp.errors import ConfigureError
-from mttp.reading.jsonable import to_json
-from mttp.reading.problems import Problem
-from mttp.reading.sources import size
-from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mttp.reading.problems import Problem
     from mttp.transports.otlp import OtlpTransport
+    from mttp.wire.streams import Progress
 
 __all__ = [
     "Json",
@@ -32,6 +31,7 @@ __all__ = [
     "print_json",
     "progress",
     "receiver",
+    "working",
 ]
 
 Sources = Annotated[
@@ -47,6 +47,8 @@ SpecFile = Annotated[
 Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code, wherever that lies.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
+_ACTING = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON text may hold as it is, and a terminal would act on."""
 _LARGE = 20_000_000
 _WIDTH_OF_A_PIPE = 160
 
@@ -57,40 +59,62 @@ def leave_quietly() -> None:
     raise SystemExit(0)
 
 
-class _Output(Console):
-    def on_broken_pipe(self) -> None:
-        leave_quietly()
-
-
 def console() -> Console:
     """Standard output; wide where no terminal limits it, and without colour there."""
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            leave_quietly()
+
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    to_terminal = _Output(highlight=False)
+    to_terminal = Output(highlight=False)
     if to_terminal.is_terminal:
         return to_terminal
-    return _Output(highlight=False, width=_WIDTH_OF_A_PIPE)
+    return Output(highlight=False, width=_WIDTH_OF_A_PIPE)
 
 
 def print_json(document: object) -> None:
-    """One JSON document."""
-    print(to_json(document, indent=2))
+    """One JSON document; characters that act on a terminal are escaped in it."""
+    from mttp.reading.jsonable import to_json
+
+    print(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", to_json(document, indent=2)))
 
 
 @contextmanager
 def progress(
     sources: Sequence[str], *, doing: str = "reading", least: int | None = None
 ) -> Iterator[Progress | None]:
-    """A bar on standard error while much is read, if that is a terminal."""
+    """A bar on standard error while much is read, or a trace store answers, if that is a terminal."""
+    from rich.console import Console
+
+    from mttp.reading.sources import size
+
     errors = Console(stderr=True)
     total = size(sources) if errors.is_terminal else 0
+    if errors.is_terminal and not total:  # a trace store, which does not say how much there is
+        with errors.status(doing):
+            yield None
+        return
     if total < (_LARGE if least is None else least):
         yield None
         return
+    from rich.progress import Progress as Bar
+
     with Bar(console=errors, transient=True) as bar:
         task = bar.add_task(doing, total=total)
         yield lambda read: bar.advance(task, read)
+
+
+@contextmanager
+def working(doing: str) -> Iterator[None]:
+    """A sign of life on standard error while something takes its time, if that is a terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(doing):
+        yield
 
 
 def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | None = None) -> OtlpTransport:
@@ -111,5 +135,7 @@ def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | No
 def finish(problems: Sequence[Problem], *, strict: bool) -> None:
     """Exit with 1 where there are problems and that was asked for."""
     if strict and problems:
-        print(f"mttp: the recording has problems, first: {problems[0]}", file=sys.stderr)
+        from mttp.report.words import visible
+
+        print(f"mttp: the recording has problems, first: {visible(problems[0])}", file=sys.stderr)
         raise typer.Exit(1)

@@ -33,6 +33,12 @@ def summary(
       mttp summary runs/cartpole.jsonl
       mttp summary 'runs/**/*.jsonl.gz'
       mttp summary runs/ --json | jq .return.mean
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     with progress(paths) as advance:
         found = summarize(paths, progress=advance)

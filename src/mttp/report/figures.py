@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -52,25 +53,23 @@ def t_interval(values: NDArray[Any]) -> tuple[float, float] | None:
     if len(known) < 2:
         return None
     try:
-        from scipy import stats
+        from scipy.special import stdtrit  # scipy.stats takes three times as long to import
     except ImportError:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        half = stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+        half = stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) / np.sqrt(len(known))
         mean = known.mean()
     return (float(mean - half), float(mean + half)) if np.isfinite(half) and np.isfinite(mean) else None
 
 
 def share_interval(count: int, of: int) -> tuple[float, float] | None:
-    """The 95 % interval for a share, by Wilson; None of nothing, and where scipy is not installed."""
+    """The 95 % interval for a share, by Wilson; None of nothing."""
     if not of:
         return None
-    try:
-        from scipy.stats import binomtest
-    except ImportError:
-        return None
-    found = binomtest(count, of).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
+    z = NormalDist().inv_cdf(0.975)
+    center = (count + z * z / 2) / (of + z * z)
+    half = z * math.sqrt(count * (of - count) / of + z * z / 4) / (of + z * z)
+    return max(center - half, 0.0), min(center + half, 1.0)
 
 
 def curve(values: NDArray[Any], *, points: int = 60) -> list[float | None]:
