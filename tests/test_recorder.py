@@ -14,6 +14,7 @@ import pytest
 from opentelemetry import trace
 
 import mttp
+from mttp import configuration
 
 
 def only(session: mttp.Session) -> mttp.Episode:
@@ -318,7 +319,7 @@ def test_an_ambient_span_is_linked_and_swallows_nothing(session: mttp.Session) -
     with trace.use_span(trace.NonRecordingSpan(context)), mttp.episode() as episode:
         pass
 
-    root = next(span for span in session.records() if span.name == "episode")
+    root = next(span for span in session.records() if span.name.split()[0] == "episode")
     assert ("", [f"{8:016x}"]) == (root.parent_id, [link.span_id for link in root.links])
     assert f"{7:032x}" != episode.trace_id
 
@@ -1000,6 +1001,35 @@ def test_handles_print_what_they_are(session: mttp.Session) -> None:
 
     assert repr(episode).endswith("ended>")
     assert "<OpenStep: inert>" == repr(mttp.current_step())
+
+
+@pytest.mark.parametrize(
+    ("facts", "run", "name"),
+    [
+        ({"env": "toy", "task": "math/1"}, "sweep", "episode toy"),
+        ({"task": "math/1"}, "sweep", "episode math"),
+        ({"task": "math/algebra/1"}, None, "episode math"),
+        ({"task": "sample-00412"}, "sweep", "episode sweep"),
+        ({"task": "/1"}, None, "episode"),
+        ({}, "sweep", "episode sweep"),
+        ({}, None, "episode"),
+    ],
+)
+@pytest.mark.parametrize("transport", ["memory://", "file://a.jsonl"])
+def test_a_root_is_named_by_what_has_few_values(
+    facts: dict[str, Any], run: str | None, name: str, transport: str
+) -> None:
+    """
+    The environment, else the suite of its task, else the run; a task's own id there may be for each sample.
+    """
+    configuration.forget()
+    session = mttp.configure(transport=transport, run=run)
+    with session, mttp.episode(**facts) as episode, episode.step() as step:
+        step.reward(1.0)
+    source: Any = session if transport == "memory://" else "a.jsonl"
+
+    assert name in {one.name for one in mttp.scan(source)}
+    assert 1 == len(mttp.read(source).episodes[0].steps)
 
 
 def test_a_total_beside_a_failed_component_is_partial(tmp_path):

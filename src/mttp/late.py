@@ -130,7 +130,7 @@ def _score(faults: Faults, value: object, scoring: Mapping[str, Any]) -> Annotat
 
 
 def _fact(faults: Faults, key: object, value: object, explanation: str | None, by: str | None) -> Annotation:
-    kind = codec.kind(str(key))
+    kind = codec.kind(text(key, []))
     if kind == codec.OF_STEPS:
         return Annotation(kind=kind, key=kind, value=_numbers(value, faults), explanation=explanation)
     if kind == "score":

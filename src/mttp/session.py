@@ -344,6 +344,15 @@ class Session:
         """Show a span of another library's that has started to the user's processors."""
         self._observers.started(span, context)
 
+    def guest_ending(self, span: Span) -> None:
+        """Show a span of another library's that is about to have ended to the user's processors."""
+        self._observers.ending(span)
+
+    @property
+    def processors(self) -> tuple[SpanProcessor, ...]:
+        """The user's span processors that look on."""
+        return self._observers.processors
+
     def samples(self, trace_id: int) -> bool:
         """Whether collectors get a trace that is no episode."""
         return self._share.samples(trace_id, None)
@@ -356,7 +365,12 @@ class Session:
     def guest(self, span: ReadableSpan) -> None:
         """Take an ended span of another library's."""
         self._observers.ended(span)
-        self._share.ended(GuestSpan(span))
+        faults: Faults = []
+        guest = GuestSpan(span, faults)
+        for fault in faults:
+            kind, _, detail = fault.partition(": ")
+            self.fault(kind, detail)
+        self._share.ended(guest)
 
 
 _OF_THE_HANDLE = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}

@@ -13,8 +13,8 @@ from opentelemetry.trace import Link, SpanContext, TraceFlags
 
 from mttp import ids, provenance
 from mttp.clock import Clock
-from mttp.codec import runs
-from mttp.codec.plain import Faults
+from mttp.codec import episodes, runs
+from mttp.codec.plain import Faults, text
 from mttp.lane import Lane
 from mttp.livespan import Arrival, Ended, LiveSpan, Origin, Sink
 from mttp.numbering import given, numbers, take
@@ -71,6 +71,8 @@ class Share:
         self.run_id = plan.run_id
         self.origin = plan.origin
         self.steps = plan.steps
+        self._run_name = text(plan.facts.get("name") or "", [])
+        self.root_name = episodes.span_name({}, self._run_name)
         self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
@@ -175,6 +177,10 @@ class Share:
             if not pipeline.easy:
                 pipeline.wake()
         return next(self.stats.begun)
+
+    def name_root(self, stated: Mapping[str, Any]) -> str:
+        """The name of an episode's root of which this was stated."""
+        return episodes.span_name(stated, self._run_name)
 
     def samples(self, trace_id: int, group: str | None) -> bool:
         """Whether a new episode is among those that collectors get."""
@@ -349,8 +355,7 @@ class Share:
             plan = self._plan
             faults = [*plan.faults]
             values = runs.encode(faults, id=self.run_id, **plan.facts) | dict(plan.config)
-            name = plan.facts.get("name")
-            title = f"{names.RUN} {name}" if name else names.RUN
+            title = f"{names.RUN} {self._run_name}" if self._run_name else names.RUN
             self._run = self.span(title, values=values, sink=_To(self, self.pipelines))
             self._run.note(faults)
         root = self._run

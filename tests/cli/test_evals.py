@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +176,7 @@ def test_times_of_calls_are_shown():
 
 def test_the_document_has_everything(after: str):
     """
-    The evaluation, its summary and the results that count; the interval where scipy is there.
+    The evaluation, its summary and the results that count.
     """
     before = recorded("before.jsonl", 0.5, 0.5, 0.5)
     (found,) = json.loads(invoke(after, "--json", "--baseline", before).stdout)["evals"]
@@ -199,17 +198,6 @@ def test_the_document_has_everything(after: str):
     )
     assert {"low", "high", "method", "tasks"} == summary["delta_interval"].keys()
     assert [0.25, -0.25, 0.5, None] == [result["delta"] for result in found["results"]]
-
-
-def test_without_scipy_there_is_no_interval(after: str, monkeypatch: pytest.MonkeyPatch):
-    """
-    The rate is shown all the same.
-    """
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    output = invoke(after).stdout
-
-    assert "66.7%" in output
-    assert "[" not in output
 
 
 def test_a_baseline_of_nothing_that_is_shown_is_an_error(after: str):

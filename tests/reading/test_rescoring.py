@@ -91,3 +91,18 @@ def test_an_invalid_reward_is_counted_as_one():
         whole.mean_before,
         whole.tau_b,
     )
+
+
+def test_why_a_reward_is_invalid_is_said():
+    """
+    By component and for how many episodes, the most frequent reason first.
+    """
+    before, after = (
+        load(),
+        load("after", graders=BROKEN.replace("raise ValueError", 'raise ValueError("no")')),
+    )
+    found = rescore(recorded(before), before, after)
+
+    assert {} == found.reasons_before
+    assert ("math: ValueError: no", 4) == next(iter(found.reasons_after.items()))
+    assert all(not one.reasons_before and one.reasons_after for one in found.episodes)

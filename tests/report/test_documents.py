@@ -286,14 +286,15 @@ def test_control_characters_have_no_effect():
     """
     What a model wrote can't move the cursor or change colours.
     """
-    step = mttp.Step(observation="\x1b[31mred\x07\nnext", metadata={"x": "\x1b[2J"})
+    step = mttp.Step(observation="\x1b[31mred\x07\nnext\u202e", metadata={"x": "\x1b[2J"})
     evil = replace(
         EPISODE, steps=(step,), env="\x1b[1m", task="\x9b1m", outcome="\x1b]0;t\x07", status="a\rb"
     )
     text = text_of(tree(evil)) + text_of(episode_report.episodes_table([evil], limit=None))
 
-    assert not {"\x1b", "\x07", "\x9b", "\r"} & set(text)
-    assert "\\x1b[31mred\\x07⏎next" in text
+    assert not {"\x1b", "\x07", "\x9b", "\r", "\u202e"} & set(text)
+    assert "\\x1b[31mred\\x07\n" in text
+    assert "next\\u202e" in text
 
 
 def test_an_episode_is_a_document():

@@ -100,7 +100,7 @@ def test_without_scipy_there_is_no_interval(monkeypatch: pytest.MonkeyPatch):
     """
     It is left out, the reason says what to install, and nothing fails.
     """
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
     found = mean_interval(np.array([1.0, 2.0]), ["a", "b"])
 
     assert (None, "scipy is not installed: pip install 'mttp[study]'") == (found.bounds, found.reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mttp.checking.findings import Issue
-from mttp.codec import outline
+from mttp.codec import kinds, outline
 from mttp.gradings import Grading
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -19,7 +19,7 @@ _REPEATED = (names.REWARD, names.GRADE)
 
 def issues(record: SpanRecord) -> Iterator[Issue]:
     """Each fault and each failed grading that a span of ours states."""
-    word = record.name.partition(" ")[0]
+    word = kinds.kind(record)
     if word not in _REPEATED:
         yield from _faults(record)
     if word == names.REWARD:

@@ -61,6 +61,12 @@ def check(
       mttp check runs/cartpole.jsonl
       mttp check runs/ --fail-on violation,gradings
       mttp check runs/ --json | jq .ids
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  There is something that --fail-on or --strict names, or nothing was checked.
+      2  Wrong usage, or input that can't be read.
     """
     words = fail_on(fail_on_, others=LEVELS, strict=strict)
     with progress(paths) as advance:

@@ -15,7 +15,7 @@ from mttp.reading import copies
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find, is_parquet
-from mttp.report.words import count
+from mttp.report.words import count, visible
 
 __all__ = ["convert"]
 
@@ -31,7 +31,12 @@ def convert(
     ],
     *,
     to: Annotated[
-        Format | None, typer.Option("--to", help="The format of OUT, where its name does not say.")
+        Format | None,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="The format of OUT, where its name does not say: otlp, messages or parquet.",
+        ),
     ] = None,
     beside: Annotated[
         bool, typer.Option("--beside", help="Instead of OUT, a Parquet copy beside each file.")
@@ -54,6 +59,12 @@ def convert(
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
       mttp convert runs/cartpole.jsonl cartpole.mttp.jsonl
       mttp convert --beside runs/
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     if beside:
         _copy(paths)
@@ -95,4 +106,4 @@ def _name_left_out(problems: list[Problem]) -> None:
     """Say what the format has no place for."""
     for problem in problems:
         if problem.kind in ("other_message", "unwritable_span"):
-            print(f"mttp: {problem}", file=sys.stderr)
+            print(f"mttp: {visible(problem)}", file=sys.stderr)

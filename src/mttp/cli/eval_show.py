@@ -10,7 +10,6 @@ from rich.console import Console
 
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.errors import ReadError
-from mttp.evaluating.earlier import chosen
 from mttp.evaluations import Evaluation
 from mttp.reading.evals import evaluations
 from mttp.report.evals import details, document, evals_table, headline, slices_table, tasks_table
@@ -37,19 +36,24 @@ def eval_show(
     strict: Strict = False,
 ) -> None:
     """
-    Show a recording's evaluations: tasks by outcome, mean score, pass rate and delta to the baseline.
+    Show a recording's evaluations: outcomes, scores, pass rates and deltas.
 
-    Tasks that were skipped, abstained from, failed or took too long are counted apart, and in no mean.
-    Below stand what follows from several samples, the delta's interval, errors by type, and slices.
-    With --baseline each is compared with the last evaluation there of its suite, version and spec.
-    The exit code is 1 if there are problems and --strict is given, and 2 if something can't be read;
-    how the tasks fared does not change it.
+    Tasks that were skipped, abstained from, failed or took too long are counted separately, and are in no
+    mean. Below stand what follows from several samples, the delta's interval, errors by type, and slices.
+    With --baseline each evaluation is compared with the last one there of its suite, version and spec.
+    How the tasks fared does not change the exit code.
 
     \b
     Examples:
       mttp eval show runs/eval.jsonl
       mttp eval show runs/eval.jsonl --tasks --baseline runs/before.jsonl
       mttp eval show runs/ --json | jq '.evals[].summary.mean'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     with progress(paths) as advance:
         found = evaluations(paths, progress=advance)
@@ -81,6 +85,8 @@ def _print_details(out: Console, evaluation: Evaluation, sizes: Sequence[int], *
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     """The evaluations against that recording; raises ReadError where it has something for none of them."""
+    from mttp.evaluating.earlier import chosen  # which also records, and so imports OpenTelemetry
+
     there = evaluations(baseline).evals
     compared, errors = [], []
     for evaluation in evals:

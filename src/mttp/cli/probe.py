@@ -40,9 +40,9 @@ def probe(
         typer.Option("--header", metavar="NAME=VALUE", help="Sent with every request; may be repeated."),
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, help="Seconds that spans may take to arrive.")
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long spans may take to arrive.")
     ] = 300.0,
-    all_: Annotated[bool, typer.Option("--all", help="Show also what arrived whole.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show what arrived whole.")] = False,
     json: Json = False,
 ) -> None:
     """
@@ -56,7 +56,11 @@ def probe(
       mttp probe http://localhost:6006
       mttp probe http://localhost:4318 --query jaeger://localhost:16686
       mttp probe grpc://localhost:4317 --query tempo://localhost:3200 --all
-      mttp probe http://localhost:10428/insert/opentelemetry --query jaeger://localhost:10428/select/jaeger
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage, or a receiver that can't be reached.
     """
     transport = receiver(url, header=header)
     address = query or _guessed(url, transport.profile)

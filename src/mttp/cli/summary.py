@@ -54,6 +54,12 @@ def summary(
       mttp summary 'runs/**/*.jsonl.gz'
       mttp summary runs/ --fail-on gradings,faults
       mttp summary runs/ --json | jq .totals.return.mean
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  There is something that --fail-on or --strict names.
+      2  Wrong usage, or input that can't be read.
     """
     words = fail_on(fail_on_, strict=strict)
     with progress(paths) as advance:

@@ -57,10 +57,10 @@ def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
     if annotation.reward is not None:
         attributes |= rewards.encode(annotation.reward, faults)
     if annotation.explanation is not None:
-        attributes[a.GEN_AI_EVALUATION_EXPLANATION] = text(str(annotation.explanation), faults)
+        attributes[a.GEN_AI_EVALUATION_EXPLANATION] = text(annotation.explanation, faults)
     attributes |= {key: value for name, key in _IDS.items() if (value := getattr(annotation, name))}
     attributes |= {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in _TEXTS.items()
         if (value := getattr(annotation, name)) is not None
     }

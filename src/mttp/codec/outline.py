@@ -45,17 +45,19 @@ __all__ = [
     "with_grades",
 ]
 
-CALL = "call"
-OTHER = "other"
+CALL, OTHER = kinds.CALL, kinds.OTHER
 _SCORE, _SCORE_STATUS = f"{a.REWARD_SCORE}.", f"{a.REWARD_SCORE_STATUS}."
 _MAX_STEPS = 1000
 """Steps that one block takes at most."""
 _COMPONENT_NAME = f"{a.REWARD_COMPONENT_NAME}."
 _FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
-
-_OF_EPISODES = frozenset(
-    {names.EPISODE, names.EPISODE_START, names.SEGMENT, names.SEGMENT_START, names.AGENT}
-    | {names.STEP, names.STEPS, names.REWARD, names.GRADE}
+_AS_ONE = {
+    names.RUN_START: names.RUN,
+    names.EVAL_RUN_START: names.EVAL_RUN,
+    names.EVAL_RESULT: names.EVAL_RUN,
+}
+_COUNTED_APART = frozenset(
+    {names.RUN, names.EVAL_RUN, names.GROUP, names.UPDATE, names.ANNOTATE, names.GRADE}
 )
 
 
@@ -165,18 +167,15 @@ class Gap(NamedTuple):
 
 def kind(record: SpanRecord) -> str:
     """
-    What the span is to an episode: the word that its name begins with, `CALL` or `OTHER`.
+    What the span is to an episode: its type, `CALL` or `OTHER`.
 
-    `run`, `group`, `update`, `annotate` or `eval.run` for such a span, and empty for one that is not ours.
+    `run`, `group`, `update`, `annotate`, `eval.run` or `grade` for such a span, and empty for any other.
     """
-    if a.RUN_ID not in record.attributes:
-        return names.EVAL_RUN if kinds.is_evaluation(record) else ""
-    if a.EPISODE_ID not in record.attributes:
-        return _apart(record)
-    word = record.name.partition(" ")[0]
-    if word in _OF_EPISODES:
-        return word
-    return CALL if a.GEN_AI_OPERATION_NAME in record.attributes else OTHER
+    found = kinds.kind(record)
+    if a.RUN_ID in record.attributes and a.EPISODE_ID in record.attributes:
+        return found
+    found = _AS_ONE.get(found, found)
+    return found if found in _COUNTED_APART else ""
 
 
 def is_root(name: str) -> bool:
@@ -187,17 +186,6 @@ def is_root(name: str) -> bool:
 def is_own(attributes: Mapping[str, Any]) -> bool:
     """Whether it is a span of an episode that the process recorded which started it."""
     return a.RUN_ID in attributes and a.EPISODE_ID in attributes and a.SEGMENT_ID not in attributes
-
-
-def _apart(record: SpanRecord) -> str:
-    """What a span is that belongs to no episode."""
-    if kinds.is_group(record) or kinds.is_update(record) or kinds.is_annotation(record):
-        return record.name
-    if kinds.is_evaluation(record):
-        return names.EVAL_RUN
-    if record.name.partition(" ")[0] == names.GRADE:
-        return names.GRADE
-    return names.RUN if kinds.is_run(record) else ""
 
 
 def ending(record: SpanRecord) -> Ending:
@@ -467,7 +455,7 @@ def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
 
 def gap(record: SpanRecord) -> Gap | None:
     """What a transport says that it lost, where the span is such a note."""
-    if record.name != names.GAP or a.RUN_ID not in record.attributes:
+    if kinds.kind(record) != names.GAP:
         return None
     reason = str(record.attributes.get(a.GAP_REASON, "unknown"))
     return Gap(_count(record, a.GAP_SPANS), _count(record, a.GAP_EPISODES), reason)

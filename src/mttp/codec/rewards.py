@@ -135,7 +135,7 @@ def make(
         status = "error"
     if status not in (None, "ok", "partial"):
         raw = repr(found) if found is not None else raw
-        found, assessed = None, str(status)
+        found, assessed = None, text(status, [])
     if assessed == "error":
         by = f"{text(str(facts['grader']), [])} is " if facts.get("grader") is not None else ""
         faults.append(f"reward_invalid: {by}{raw if raw is not None else scalar_text(error)}")
@@ -188,7 +188,7 @@ def _parts(
         "range": _bounds(range, faults),
         "relative": flag("relative", relative, faults),
         "failed_checks": tuple(
-            text(str(check), faults) for check in listed("failed_checks", checks, faults) or ()
+            text(check, faults) for check in listed("failed_checks", checks, faults) or ()
         ),
     }
 
@@ -258,7 +258,7 @@ def _is_mismatch(
 
 def span_name(reward: Reward) -> str:
     """The span's name, e.g. `reward gsm8k`."""
-    return names.REWARD if reward.spec is None else text(f"{names.REWARD} {reward.spec.name}", [])
+    return names.REWARD if reward.spec is None else f"{names.REWARD} {text(reward.spec.name, [])}"
 
 
 def checked(reward: Reward, faults: Faults) -> Reward:
@@ -319,7 +319,7 @@ def spec(attributes: Mapping[str, Plain]) -> Spec | None:
 
 def _texts(source: object, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
     return {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in keys.items()
         if (value := getattr(source, name, None)) is not None
     }

@@ -65,7 +65,7 @@ def found(
 
 def _outcome(given: object, faults: Faults) -> str | None:
     if given is None or given in OUTCOMES:
-        return None if given is None else str(given)
+        return None if given is None else text(given, [])
     faults.append(f"outcome_invalid: {scalar_text(given):.80}")
     return None
 

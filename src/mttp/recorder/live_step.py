@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import INVALID_SPAN, Span, SpanContext
 from typing_extensions import Self
 
 from mttp import clock
@@ -66,6 +66,10 @@ class LiveStep(OpenStep, LightSpan):
     @block.setter
     def block(self, block: tokens.Block | None) -> None:
         self._block, self._kinds = block, None if block is None else tokens.WHOLE
+
+    def _above(self) -> Span:
+        span = getattr(self._owner, "span", INVALID_SPAN)
+        return span if span.get_span_context() == self._owner.at else super()._above()
 
     def _say(self) -> dict[str, Any]:
         return steps.plain(self._owner.base, self._index, self._reward)

@@ -21,6 +21,7 @@ from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.packing import MODES
 from mttp.recorder.segment import Segment
 from mttp.recorder.trajectory import UNSTATED
+from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "inert"]
@@ -56,7 +57,7 @@ class OpenEpisode(Known):
             Known.__init__(self, None)
             return
         faults: Faults = []
-        own_id = text(str(episode_id), faults) if episode_id else ""
+        own_id = text(episode_id, faults) if episode_id else ""
         segment = Segment(host, trace_id or ids.trace_id(), own_id)
         Known.__init__(self, segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
         ambient = None
@@ -119,7 +120,7 @@ class OpenEpisode(Known):
         if not self._takes("agent"):
             return None
         with self._lock:
-            key = cast(LiveSpan, self._span).checked(text, str(id))
+            key = cast(LiveSpan, self._span).checked(text, id)
             if key not in self._agents and not self._closing:
                 self._agents = {**self._agents, key: OpenAgent(self, key, start_time=start_time)}
             return self._agents.get(key)
@@ -255,7 +256,9 @@ class OpenEpisode(Known):
             self._marked = True
             start = self._span.started
             marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
-            marker.values |= self._span.scalars.copy()
+            stated = self._span.scalars.copy()
+            stated.pop(a.SPAN_TYPE, None)  # the root's is not the marker's
+            marker.values |= stated
             marker.end(start)
 
 

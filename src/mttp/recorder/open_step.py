@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import calls, content, rewards, steps, tokens
-from mttp.codec.plain import Faults, flag, text
+from mttp.codec.plain import Faults, flag
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import (
@@ -258,7 +258,7 @@ class OpenStep(Measured):
     def _open_call(self, call: Call, kind: SpanKind, start_time: int | None = None) -> OpenCall | None:
         if not self._takes("a call"):
             return None
-        name = text(calls.span_name(str(call.operation), call.name), [])
+        name = calls.span_name(call.operation, call.name)
         span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]

@@ -433,6 +433,9 @@ SEGMENT_ID: Final = "mttp.segment.id"
 SEGMENT_SPAN_COUNT: Final = "mttp.segment.span_count"
 """Number of spans in that part, its closing span included."""
 
+SPAN_TYPE: Final = "mttp.span.type"
+"""Type of a span of this convention whose name does not say it."""
+
 SPEC_CODE_COVERAGE: Final = "mttp.spec.code_coverage"
 """How much of the code `mttp.spec.code_sha256` covers."""
 

@@ -137,6 +137,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.run.world_size": "int",
     "mttp.segment.id": "string",
     "mttp.segment.span_count": "int",
+    "mttp.span.type": "string",
     "mttp.spec.code_coverage": "string",
     "mttp.spec.code_sha256": "string",
     "mttp.spec.documents": "string[]",
