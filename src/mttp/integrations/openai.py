@@ -9,22 +9,26 @@ know: token ids and log probabilities, where the server returns them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry import trace
 
+from mttp.episodes import Call
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.covering import is_suppressed
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import fault, guard
 from mttp.integrations.options import Options
 from mttp.integrations.pieces import Gathered
+from mttp.integrations.scoring_calls import LoggedCall, log_here
 from mttp.integrations.seams import Handle, handle_in
 from mttp.integrations.streams import listen
-from mttp.recorder import OpenCall, OpenStep, current_episode, current_step
+from mttp.livespan import LiveSpan
+from mttp.recorder import OpenCall, OpenStep, current_episode, current_step, inert_step
+from mttp.rewards.call_log import CallLog
 
 try:
     import openai
@@ -96,21 +100,29 @@ class Client(Handle):
 
     def _asked(self, given: Mapping[str, Any]) -> _Asked | None:
         """What is recorded of a call; None where nothing is."""
-        if _ASKING.get() or is_suppressed() or not current_episode():
+        if _ASKING.get() or is_suppressed():
             return None
-        return _Asked(given, self._options, is_official="messages" in given and self._is_official())
+        log = log_here()
+        if log is None and not current_episode():
+            return None
+        return _Asked(given, self._options, log, is_official="messages" in given and self._is_official())
 
 
 class _Asked:
-    """One call, from the question to the end of the answer."""
+    """One call, from the question to the end of the answer; one that has a `log` is part of a scoring."""
 
-    def __init__(self, given: Mapping[str, Any], options: Options, *, is_official: bool) -> None:
+    def __init__(
+        self, given: Mapping[str, Any], options: Options, log: CallLog | None, *, is_official: bool
+    ) -> None:
         self._given = given
         self._options = options
+        self._log = log
         self._gathered: Gathered | None = None
-        self._is_ours = not current_step()
-        self._step: OpenStep = current_episode().step() if self._is_ours else current_step()
-        self._call: OpenCall | None = None if is_official else self._opened()
+        self._is_ours = log is None and not current_step()
+        self._step: OpenStep = inert_step() if log is not None else current_step()
+        if self._is_ours:
+            self._step = current_episode().step()
+        self._call: OpenCall | LoggedCall | None = None if is_official else self._opened()
 
     def told(self, given: dict[str, Any]) -> dict[str, Any]:
         """
@@ -132,14 +144,16 @@ class _Asked:
         is_text = isinstance(question, (str, bytes, Mapping)) or not isinstance(question, Iterable)
         self._step.observation(question if is_text else list(map(_plain, question)))
 
-    def _opened(self) -> OpenCall:
+    def _opened(self) -> OpenCall | LoggedCall:
         parameters = {name: self._given[name] for name in _PARAMETERS if _is_stated(self._given.get(name))}
         if "max_completion_tokens" in parameters:
             parameters["max_tokens"] = parameters.pop("max_completion_tokens")
         operation = next((word for name, word in _OPERATIONS.items() if name in self._given), "chat")
-        return self._step.model_call(
-            self._given.get("model"), operation=operation, provider="openai", **parameters
-        )
+        model = self._given.get("model")
+        if self._log is None:
+            return self._step.model_call(model, operation=operation, provider=_LIBRARY, **parameters)
+        call = Call(operation=operation, name=model, provider=_LIBRARY, parameters=parameters)
+        return LoggedCall(self._log, call)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -186,7 +200,7 @@ class _Asked:
     def _tell(self) -> None:
         """Record what a stream said; if its step ends before it does, what it said until then."""
         gathered, self._gathered = self._gathered, None
-        if gathered is not None and not self._step.ended:
+        if gathered is not None and (self._log is not None or not self._step.ended):
             self._answered(gathered.answer)
 
     def _answered(self, answer: Any) -> None:
@@ -206,7 +220,8 @@ class _Asked:
         if choices and self._is_ours and self._options.actions:
             said = [_said(choice) for choice in choices]
             self._step.action(said[0] if len(said) == 1 else said)
-        self._take_tokens(answer, choices)
+        if self._log is None:
+            self._take_tokens(answer, choices)
 
     def _take_tokens(self, answer: Any, choices: Sequence[Any]) -> None:
         """
@@ -215,7 +230,9 @@ class _Asked:
         Log probabilities without the ids that they are of are no token block.
         A step has one block, so that those of several choices are not recorded, which is said on the step.
         """
-        found = [(ids, choice) for choice in choices if (ids := getattr(choice, "token_ids", None)) is not None]
+        found = [
+            (ids, choice) for choice in choices if (ids := getattr(choice, "token_ids", None)) is not None
+        ]
         if len(found) > 1:
             self._missed("tokens_unrecorded", f"{len(found)} choices have token ids, a step has one block")
             return
@@ -233,8 +250,11 @@ class _Asked:
         self._missed("answer_unrecorded", f"a {kind.__module__}.{kind.__qualname__} is no completion")
 
     def _missed(self, kind: str, detail: str) -> None:
-        """Count what is not recorded, and say it on the step."""
-        cast(LiveSpan, self._step.span).fault(kind, detail)
+        """Count what is not recorded, and say it on the step, where the call is of one."""
+        if self._log is None:
+            cast(LiveSpan, self._step.span).fault(kind, detail)
+        else:
+            fault(kind, detail)
 
 
 def _logprobs(choice: Any) -> list[float] | None:
@@ -268,7 +288,7 @@ def _stream(answer: Any) -> Any:
     return None
 
 
-def _within(handle: OpenCall | OpenStep) -> AbstractContextManager[object]:
+def _within(handle: OpenCall | LoggedCall | OpenStep) -> AbstractContextManager[object]:
     """A block whose spans are children of what goes on after it."""
     if not handle:
         return nullcontext()

@@ -51,5 +51,5 @@ class Seeding:
 
 
 def _recordable(seed: int) -> int | str:
-    """A seed as metadata can hold it: one that the operating system chose has 128 bits, and is kept as text."""
+    """A seed as metadata can hold it: as text where it has more bits, as the operating system's have."""
     return seed if seed < 2**63 else str(seed)
