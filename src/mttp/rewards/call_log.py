@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,7 +37,8 @@ class CallLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
+        with suppress(ValueError):  # a coroutine that is dropped is closed in another context
+            _current.reset(self._token)
         for call in self.begun:
             call.log()
 
