@@ -9,6 +9,7 @@ import logging
 import math
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -814,3 +815,71 @@ def test_several_processes_record_each_episode_once(
     assert {episode.trace_id for episode in recording} == set(group.episodes)
     assert not any(map(math.isnan, group.advantages))
     assert ((group.id,), 8) == (update.groups, update.consumed)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
+def test_a_trainer_s_class_that_is_patched_is_called(
+    session: mttp.Session, kind: type[Trainer], is_first: bool
+) -> None:
+    """
+    Each method that is surrounded is looked up when it is called, whether it was patched before or after.
+    """
+    teacher = trainer(kind=kind)
+    if is_first:
+        mttp.instrument(teacher)
+    with patch.object(Trainer, "training_step", autospec=True, side_effect=Trainer.training_step) as patched:
+        handle = mttp.instrument(teacher)
+        teacher.train(2)
+        assert 2 == patched.call_count
+    teacher.train(1)
+    handle.detach()
+
+    assert "training_step" not in vars(teacher)
+    assert [0, 1, 2] == [update.index for update in mttp.read(session).updates]
+
+
+def test_a_seam_that_is_put_back_after_the_end_records_nothing(session: mttp.Session) -> None:
+    """
+    A patch of the trainer itself that outlasts the handle puts our seam back; it can be instrumented again.
+    """
+    teacher = trainer()
+    handle = mttp.instrument(teacher)
+    with patch.object(teacher, "_generate_and_score_completions"):
+        handle.detach()
+    teacher.train(1)
+    assert [] == by_row(session)
+
+    assert mttp.instrument(teacher) is not handle
+    teacher.train(1)
+    assert 4 == len(by_row(session))
+
+
+def test_what_a_reward_function_asks_a_model_is_no_step(session: mttp.Session) -> None:
+    """
+    Not even where an episode goes on around the training, nor where the function is awaited elsewhere.
+    """
+    openai = pytest.importorskip("openai")
+    answers = "http://127.0.0.1:9"  # where nobody answers
+    blocking, awaiting = (
+        kind(base_url=answers, api_key="none", max_retries=0) for kind in (openai.OpenAI, openai.AsyncOpenAI)
+    )
+    asked = {"model": "critic", "messages": [{"role": "user", "content": "?"}]}
+
+    def rated(completions: list[str], **_: Any) -> list[float]:
+        with pytest.raises(openai.APIConnectionError):
+            blocking.chat.completions.create(**asked)
+        return [1.0] * len(completions)
+
+    async def rated_later(completions: list[str], **_: Any) -> list[float]:
+        with pytest.raises(openai.APIConnectionError):
+            await awaiting.chat.completions.create(**asked)
+        return [1.0] * len(completions)
+
+    teacher = trainer(rated, rated_later)
+    with mttp.instrument(blocking), mttp.instrument(awaiting), mttp.instrument(teacher):
+        with mttp.episode(env="around"):
+            teacher.train(1)
+
+    (around,) = [episode for episode in mttp.read(session) if episode.env == "around"]
+    assert 0 == len(around.steps)
