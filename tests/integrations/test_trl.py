@@ -889,7 +889,7 @@ def test_a_class_that_is_patched_is_called(
     handle.detach()
 
     assert "training_step" not in vars(teacher)
-    assert 8 == len(by_row(session))
+    assert 16 == len(by_row(session))
 
 
 def test_every_trainer_is_recorded(session: mttp.Session, model: str) -> None:

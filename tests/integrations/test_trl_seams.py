@@ -860,10 +860,8 @@ def test_what_a_reward_function_asks_a_model_is_no_step(session: mttp.Session) -
     Not even where an episode goes on around the training, nor where the function is awaited elsewhere.
     """
     openai = pytest.importorskip("openai")
-    answers = "http://127.0.0.1:9"  # where nobody answers
-    blocking, awaiting = (
-        kind(base_url=answers, api_key="none", max_retries=0) for kind in (openai.OpenAI, openai.AsyncOpenAI)
-    )
+    nobody: Any = {"base_url": "http://127.0.0.1:9", "api_key": "none", "max_retries": 0}
+    blocking, awaiting = openai.OpenAI(**nobody), openai.AsyncOpenAI(**nobody)
     asked = {"model": "critic", "messages": [{"role": "user", "content": "?"}]}
 
     def rated(completions: list[str], **_: Any) -> list[float]:
@@ -877,9 +875,10 @@ def test_what_a_reward_function_asks_a_model_is_no_step(session: mttp.Session) -
         return [1.0] * len(completions)
 
     teacher = trainer(rated, rated_later)
-    with mttp.instrument(blocking), mttp.instrument(awaiting), mttp.instrument(teacher):
-        with mttp.episode(env="around"):
-            teacher.train(1)
+    for each in (blocking, awaiting, teacher):
+        mttp.instrument(each)
+    with mttp.episode(env="around"):
+        teacher.train(1)
 
     (around,) = [episode for episode in mttp.read(session) if episode.env == "around"]
     assert 0 == len(around.steps)
