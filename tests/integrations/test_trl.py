@@ -920,9 +920,10 @@ with mttp.configure("memory://"):
     from trl import GRPOTrainer
     print(handle.status()["GRPOTrainer"], handle.status()["RLOOTrainer"])
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert ["False False", "True False"] == said.splitlines()
+    assert ["False False", "True False"] == done.stdout.splitlines()
+    assert "has no" not in done.stderr
 
 
 SCRIPT = """

@@ -7,7 +7,10 @@ import functools
 import inspect
 import logging
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -754,6 +757,39 @@ def test_trainers_that_are_elsewhere_by_now_are_warned_of(
 
     assert {"GRPOTrainer": False, "RLOOTrainer": False} == handle.status()
     assert "has no GRPOTrainer" in caplog.text
+
+
+LAZY = """
+import logging, sys
+logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
+sys.path.insert(0, sys.argv[1])
+import mttp
+handle = mttp.instrument()
+def held():
+    return [handle.status()[name] for name in ("GRPOTrainer", "RLOOTrainer")]
+from trl.trainer.grpo_trainer import GRPOTrainer
+print(*held())
+from trl.trainer.rloo_trainer import RLOOTrainer
+print(*held())
+"""
+
+
+def test_a_trainer_that_is_not_imported_yet_is_not_missing(tmp_path: Path) -> None:
+    """
+    Instrumented before one trainer is imported: nothing is said of the other, which is recorded once it is.
+    """
+    home = tmp_path / "trl" / "trainer"
+    home.mkdir(parents=True)
+    (tmp_path / "trl" / "__init__.py").touch()
+    for name in ("GRPO", "RLOO"):
+        code = f"class {name}Trainer:\n    def __init__(self): pass\n"
+        (home / f"{name.lower()}_trainer.py").write_text(code)
+
+    done = subprocess.run(
+        [sys.executable, "-c", LAZY, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    assert ["True False", "True True"] == done.stdout.splitlines()
 
 
 def test_suppressed_instrumentation_is_suppressed(session: mttp.Session) -> None:
