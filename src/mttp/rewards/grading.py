@@ -46,6 +46,7 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
         explanation=answer.explanation,
         evidence=answer.evidence,
         relative=True if entry.relative else None,
+        calls=tuple([call for one in answers for call in one.calls]),
         start_time=start,
         end_time=end,
     )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.scorings import INVALID_VALUE
+
+if TYPE_CHECKING:
+    from mttp.episodes import Call
 
 __all__ = ["Answer", "Score", "failed", "read", "shown"]
 
@@ -47,6 +50,8 @@ class Answer(NamedTuple):
     """Whether the call took longer than it may, and could not be stopped."""
     error_type: str | None = None
     """The exception's class, or a word such as `invalid_value`."""
+    calls: tuple[Call, ...] = ()
+    """Calls of models that were made for it; those for several samples at once are the first one's."""
 
 
 def failed(reason: object, error_type: str | None = None) -> Answer:
