@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +33,7 @@ __all__ = [
     "seed",
     "text",
     "to_json",
+    "unknown_arguments",
 ]
 
 Plain: TypeAlias = Any
@@ -269,6 +270,12 @@ def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
         else:
             kept[key] = value
     return kept
+
+
+def unknown_arguments(what: str, names: Iterable[object]) -> Faults:
+    """The fault that names every argument that `what` does not have; empty where there are none."""
+    listed = ", ".join(map(str, names))
+    return [f"argument_unknown: {what} has no {listed}"] if listed else []
 
 
 def seed(value: object) -> int | str | None:

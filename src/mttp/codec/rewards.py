@@ -22,6 +22,7 @@ from mttp.codec.plain import (
     scalar_text,
     text,
     to_json,
+    unknown_arguments,
 )
 from mttp.episodes import Grade, Reward, Spec
 from mttp.scorings import INVALID_VALUE
@@ -30,6 +31,7 @@ from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
 __all__ = [
+    "COMPUTED",
     "KEYS",
     "MAX_INLINE",
     "SPEC_KEYS",
@@ -45,6 +47,17 @@ __all__ = [
     "stated",
 ]
 
+
+
+class _Computed:
+    """The type of `COMPUTED`."""
+
+    def __repr__(self) -> str:
+        return "<the weighted sum of the components>"
+
+
+COMPUTED = _Computed()
+"""Stands for a total that nobody gave: it is computed from the components."""
 MAX_INLINE = 32
 """Components kept on the scoring's own span; the rest become grade children."""
 
@@ -120,13 +133,24 @@ def make(
     The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`.
 
     A whole scoring is taken as it is, but for what else is said of the grader.
+    `COMPUTED` is the weighted sum of the components, unless a status or an error says that there is none.
     """
     whole = stated(value)
     if whole is not None:
         said = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
         made = checked(whole, faults)
         return replace(made, span_id="", **said) if said else made
-    found, assessed, raw = assess(value)
+    scores, statuses = _components(named(mapped("components", components, faults), faults), faults)
+    weighting = _weights(named(mapped("weights", weights, faults), faults), faults)
+    if isinstance(value, _Computed):
+        is_stated = status is not None or error is not None
+        found, assessed, raw = (
+            (None, "missing", None)
+            if is_stated
+            else _total(scores, statuses, weighting if weights else None, faults)
+        )
+    else:
+        found, assessed, raw = assess(value)
     if status is not None and status not in _STATUSES:
         faults.append(f"status_unknown: {scalar_text(status):.80}")
         status = None
@@ -135,12 +159,10 @@ def make(
     if status not in (None, "ok", "partial"):
         raw = repr(found) if found is not None else raw
         found, assessed = None, str(status)
-    if assessed == "error":
+    if assessed == "error" and not (raw is None and isinstance(value, _Computed) and error is None):
         faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
-    scores, statuses = _components(named(mapped("components", components, faults), faults), faults)
     if assessed == "ok" and "error" in statuses.values():
         assessed = "partial"
-    weighting = _weights(named(mapped("weights", weights, faults), faults), faults)
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
@@ -204,7 +226,7 @@ def _bounds(given: object, faults: Faults) -> tuple[float, float] | None:
 
 def _known(facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     """The facts that a scoring has."""
-    faults.extend(f"argument_unknown: reward has no {name}" for name in facts if name not in _FACTS)
+    faults += unknown_arguments("reward", [name for name in facts if name not in _FACTS])
     return {name: fact for name, fact in facts.items() if name in _FACTS}
 
 
@@ -239,6 +261,30 @@ def _weighted_sum(scores: Mapping[str, float], weights: Mapping[str, float]) -> 
         return math.fsum(parts)
     except (OverflowError, ValueError):
         return sum(parts)
+
+
+def _total(
+    scores: Mapping[str, float],
+    statuses: Mapping[str, str],
+    weights: Mapping[str, float] | None,
+    faults: Faults,
+) -> tuple[float | None, str, str | None]:
+    """
+    The weighted sum of the components, as `assess` gives a reward; each counts 1 without weights.
+
+    There is none where a component has no valid value, or where it has no weight and others have.
+    """
+    weights = dict.fromkeys(scores, 1.0) if weights is None else weights
+    unweighted = [name for name in scores if name not in weights]
+    if "error" in statuses.values():
+        return None, "error", None
+    if unweighted:
+        faults.append(f"weight_missing: {', '.join(unweighted)}; there is no total")
+    if not scores and not statuses:
+        faults.append("reward_invalid: neither a value nor components were given")
+    if statuses or unweighted or not scores:
+        return None, "missing", None
+    return assess(_weighted_sum(scores, weights))
 
 
 def _is_mismatch(
