@@ -955,7 +955,11 @@ def test_a_total_that_is_not_given_is_the_weighted_sum(
             "missing",
             {"weight_invalid", "weight_missing"},
         ),
-        ({"components": {"x": 1e308, "y": 1e308}, "weights": {"x": 10, "y": 10}}, "error", {"reward_invalid"}),
+        (
+            {"components": {"x": 1e308, "y": 1e308}, "weights": {"x": 10, "y": 10}},
+            "error",
+            {"reward_invalid"},
+        ),
         ({}, "missing", {"reward_invalid"}),
         ({"status": "abstained"}, "abstained", set()),
         ({"components": {"x": 1.0}, "error": "judge is down"}, "error", {"reward_invalid"}),

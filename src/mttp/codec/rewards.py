@@ -48,7 +48,6 @@ __all__ = [
 ]
 
 
-
 class _Computed:
     """The type of `COMPUTED`."""
 

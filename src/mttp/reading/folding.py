@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from mttp.codec import annotations as codec
-from mttp.codec.episodes import OUTCOMES
 from mttp.codec import steps
+from mttp.codec.episodes import OUTCOMES
 from mttp.episodes import Annotation, Episode, Group, Step, Update
 from mttp.evaluations import Evaluation
 from mttp.reading.problems import Kind

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mttp.codec import annotations as codec
-from mttp.codec.episodes import OUTCOMES
 from mttp.codec import outline
+from mttp.codec.episodes import OUTCOMES
 from mttp.codec.plain import name_key
 from mttp.episodes import Annotation, Reward
 from mttp.errors import ReadError
