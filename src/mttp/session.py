@@ -113,6 +113,11 @@ class Session:
         """How steps are written, where an episode does not say: spans, packed or auto."""
         return self._share.steps
 
+    @property
+    def environment_steps(self) -> str:
+        """How the steps of environments are written, where an episode does not say."""
+        return self._share.environment_steps
+
     # What users call.
 
     @property

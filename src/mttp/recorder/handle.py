@@ -87,6 +87,8 @@ class Host(Protocol):
     origin: Origin
     steps: str
     """How steps are written, where an episode does not say: spans, packed or auto."""
+    environment_steps: str
+    """How an environment's are, where its episode does not say: spans, packed or auto."""
 
     @property
     def take(self) -> Callable[[LiveSpan | Several], None]:

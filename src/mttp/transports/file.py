@@ -74,6 +74,8 @@ class FileTransport(SpanExporter):
     name = "file"
     takes_several = False
     """Whether a session may give it what stands for several spans: who derives from it expects spans."""
+    takes_columns = True
+    """Whether the steps of environments are packed from the start, unless the session says otherwise."""
 
     def __init__(
         self,

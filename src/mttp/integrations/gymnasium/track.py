@@ -208,8 +208,8 @@ class Track:
         plain = self._make_lane is not None and not faults and not metadata and start.keys() <= _OF_PLAYS
         play = self._played(session, start) if plain else None
         if play is None:
-            facts = {**self._known, **self._options.identity(), **start, "metadata": metadata}
-            episode = session.episode(**facts)
+            facts = {**self._known, **self._options.identity(), "steps": session.environment_steps}
+            episode = session.episode(**{**facts, **start, "metadata": metadata})
             if not episode:
                 return None
             _note(episode, faults)
