@@ -5,10 +5,10 @@ The same actions are played for 30,000 steps (3,000 in a quick run), episode aft
 `gymnasium.make("CartPole-v1")` bare and instrumented: seeded random ones, whose episodes last some 22
 steps, and those of a rule that balances, whose episodes last 500. Where each step is a span, which is
 measured by `--only cartpole`, a sixth of them is played. Recording goes to a file at default settings,
-which packs the steps. As many steps are played before, so that what a session does once, and whatever helps it, is over and there.
-Of the figures, `wall_us` is per step with the final flush inside, `caller_us` CPU time of the playing
-thread without it, and `total_us` CPU time of everything. What was recorded is read back, and must be what
-was played.
+which packs the steps. As many steps are played before, so that what a session does once, and whatever
+helps it, is over and there. Of the figures, `wall_us` is per step with the final flush inside, `caller_us`
+CPU time of the playing thread without it, and `total_us` CPU time of everything. What was recorded is read
+back, and must be what was played.
 """
 
 from __future__ import annotations
