@@ -20,6 +20,7 @@ from mttp.episodes import Annotation, Episode, Group, Run, Update, ordered
 from mttp.errors import ReadError
 from mttp.evaluations import Evaluation
 from mttp.reading import notebook
+from mttp.reading.duplicates import fuller, is_lossless, is_same
 from mttp.reading.evals import Part, merged, part
 from mttp.reading.filtering import Words, matches
 from mttp.reading.folding import fold, in_order
@@ -235,7 +236,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _traces(scan: Scan) -> tuple[_Traces, int]:
-    """Spans by trace and span id, each once; how many came again."""
+    """Spans by trace and span id, of several copies the fullest; how many came again."""
     traces: _Traces = {}
     duplicates = 0
     for record in scan:
@@ -243,16 +244,21 @@ def _traces(scan: Scan) -> tuple[_Traces, int]:
         first = trace.setdefault(record.span_id, record)
         if first is not record:
             duplicates += 1
-            if not _is_same(first, record):
-                message = f"two different spans of trace {record.trace_id} have the id {record.span_id}: "
-                scan.add_problem(
-                    "conflicting_spans", f"{message}{first.name!r} was kept", trace_id=record.trace_id
-                )
+            trace[record.span_id] = _chosen(first, record, scan)
     return traces, duplicates
 
 
-def _is_same(first: SpanRecord, second: SpanRecord) -> bool:
-    return (first.name, first.start_time, first.end_time) == (second.name, second.start_time, second.end_time)
+def _chosen(first: SpanRecord, again: SpanRecord, scan: Scan) -> SpanRecord:
+    """Of two spans with one id the one that counts; what is lost by that is a problem."""
+    kept = fuller(first, again) if is_same(first, again) else first
+    where = f"of trace {first.trace_id} have the id {first.span_id}"
+    if not is_same(first, again):
+        message = f"two different spans {where}: {first.name!r} was kept"
+        scan.add_problem("conflicting_spans", message, trace_id=first.trace_id)
+    elif not is_lossless(kept, first if kept is again else again):
+        message = f"two copies {where}, and each has attributes that the other lacks: the fuller one was kept"
+        scan.add_problem("conflicting_spans", message, trace_id=first.trace_id)
+    return kept
 
 
 @dataclass(slots=True)
