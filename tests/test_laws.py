@@ -18,8 +18,10 @@ ROOT = SOURCE.parents[1]
 VOCABULARY = {
     "errors": 0,
     "semconv": 0,
+    "keys": 0,
     "numbering": 0,
     "allocator": 0,
+    "estimates": 0,
     "ids": 1,
     "clock": 0,
     "spans": 0,

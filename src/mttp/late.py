@@ -19,9 +19,10 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import annotations as codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.episodes import OUTCOMES
-from mttp.codec.plain import Faults, mapped, name_key, nanoseconds, number, plain, scalar_text, text
+from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.configuration import recording_session
 from mttp.episodes import Annotation, Grade, Spec
+from mttp.keys import name_key
 from mttp.recorder import targets
 from mttp.recorder.targets import Target
 from mttp.semconv import attributes as a

@@ -283,7 +283,7 @@ def test_functions_of_one_name_are_told_apart(session: mttp.Session) -> None:
 
     teacher.train(1)
 
-    assert {"_lambda_": 1.0, "_lambda__2": 2.0} == by_row(session)[0].reward.components
+    assert {"<lambda>": 1.0, "<lambda>_2": 2.0} == by_row(session)[0].reward.components
 
 
 def test_what_functions_log_is_kept_with_the_completion(session: mttp.Session) -> None:
@@ -367,7 +367,7 @@ def test_an_async_function_finds_the_trainers_context(session: mttp.Session) -> 
     otel_context.detach(token)
 
     assert ["mine", "mine"] == seen
-    assert {"judged": 0.5, "judge": 0.25} == by_row(session)[0].reward.components
+    assert {"judged": 0.5, "Judge": 0.25} == by_row(session)[0].reward.components
 
 
 def test_functions_stay_what_they_are(session: mttp.Session) -> None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import agents, blocks, calls, content, evals, rewards, segments, steps, templates
+from mttp.codec import agents, blocks, calls, components, content, evals, rewards, segments, steps, templates
 from mttp.codec.plain import Faults, Plain, from_json, number, scalar_text, seed, text, to_json
 from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
@@ -20,6 +20,7 @@ __all__ = [
     "ending",
     "identity",
     "is_episode",
+    "is_step",
     "lacking",
     "outcome",
     "plain_ending",
@@ -81,7 +82,7 @@ KEYS = frozenset(
     | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE, *evals.ON_EPISODES}
 )
 """Every attribute of an episode's root, but for the templates."""
-TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
+TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
 def identity(run_id: str, episode_id: str, faults: Faults, given: Mapping[str, Any]) -> dict[str, Plain]:
@@ -332,7 +333,7 @@ def _is_below_root(record: SpanRecord) -> bool:
     return (
         record.name in (names.SEGMENT, names.SEGMENT_START)
         or _is_agent(record)
-        or ((_is_step(record) or _is_block(record)) and of_nobody)
+        or ((is_step(record) or _is_block(record)) and of_nobody)
     )
 
 
@@ -361,7 +362,8 @@ def _is_agent(record: SpanRecord) -> bool:
     return a.AGENT_ID in record.attributes and _named(record, names.AGENT)
 
 
-def _is_step(record: SpanRecord) -> bool:
+def is_step(record: SpanRecord) -> bool:
+    """Whether the span is a step's own."""
     return a.STEP_INDEX in record.attributes and _named(record, names.STEP)
 
 
@@ -379,7 +381,7 @@ def _steps(
     """The steps, and in whose part each was recorded."""
     for record in filter(_is_block, records):
         yield from ((segments.segment(record), step) for step in blocks.decode(record))
-    for record in filter(_is_step, records):
+    for record in filter(is_step, records):
         mine = children.get(record.span_id, [])
         step = steps.decode(
             record,

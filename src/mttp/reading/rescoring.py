@@ -12,7 +12,7 @@ from mttp.rewards.agreement import agreement
 from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
 
-__all__ = ["Rescored", "Rescoring", "Slice", "rescore"]
+__all__ = ["Rescored", "Rescoring", "Slice", "rescore", "scored_again"]
 
 _FEW = 500
 """Up to so many episodes, ranks are compared pair by pair."""
@@ -98,7 +98,7 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
     """
     found = list(episodes)
     usable = [episode for episode in found if isinstance(episode.inputs, Mapping)]
-    pairs = zip(usable, _results(before, usable), _results(after, usable), strict=True)
+    pairs = zip(usable, scored_again(before, usable), scored_again(after, usable), strict=True)
     scored = tuple(
         _rescored(episode, one, other, before)
         for episode, one, other in pairs
@@ -115,7 +115,7 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
     )
 
 
-def _results(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
+def scored_again(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
     """The result of each episode; None of one that has no group where one is needed."""
     samples: list[Mapping[str, Any]] = [episode.inputs for episode in episodes]
     if not any(part.relative for part in spec.parts):

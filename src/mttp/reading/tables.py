@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mttp.codec.grades import component as component_name
 from mttp.episodes import Agent, Annotation, Episode, Grade, Group, Reward, Tokens, Update
 from mttp.errors import MissingExtra
 from mttp.evaluations import Evaluation
@@ -338,6 +337,7 @@ EVALS: dict[str, str] = {
     **dict.fromkeys(_OF_EVALUATION, "string"),
     "tags": "map<string, string>",
     "task": "string",
+    "sample": "int64",
     "outcome": "string",
     "score": "double",
     "passed": "bool",
@@ -517,7 +517,7 @@ def _results(evaluation: Evaluation) -> Iterator[_Cells]:
     }
     latest = evaluation.latest()
     for result in evaluation.results:
-        is_latest = latest[result.task] is result
+        is_latest = latest[result.key] is result
         yield _cells(EVALS, result) | ours | spec | {"tags": evaluation.tags, "is_latest": is_latest}
 
 
@@ -535,7 +535,7 @@ def _components(episode: Episode) -> Iterator[_Cells]:
         of_scoring = _cells(("spec_name", "spec_version"), None) | _of(episode) | place
         if reward.spec is not None:
             of_scoring |= {"spec_name": reward.spec.name, "spec_version": reward.spec.version}
-        graded = {component_name(grade): grade.error_type for grade in reward.grades}
+        graded = {grade.name: grade.error_type for grade in reward.grades}
         for name in dict.fromkeys([*reward.components, *reward.component_statuses]):
             status = reward.component_statuses.get(name, "ok")
             by_hand = INVALID_VALUE if status == "error" else None

@@ -9,7 +9,6 @@ import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from mttp.codec.grades import component
 from mttp.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.evaluations import TaskResult
 from mttp.reading.jsonable import to_json
@@ -141,7 +140,8 @@ def _add_result(root: Tree, result: TaskResult) -> None:
     words = [f"{name.replace('_', ' ')} {number(fact)}" for name, fact in facts.items() if fact is not None]
     words += [] if result.passed is None else ["passed" if result.passed else "failed"]
     words += [] if result.error is None else [shortened(result.error)]
-    root.add(_titled(f"result of task {result.task}", [result.outcome.replace("_", " "), *words]))
+    sample = f", sample {result.sample}" if result.sample else ""
+    root.add(_titled(f"result of task {result.task}{sample}", [result.outcome.replace("_", " "), *words]))
 
 
 def _add_annotation(parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:
@@ -176,7 +176,7 @@ def _add_reward(parent: Tree, reward: Reward) -> None:
     branch = parent.add(printed("reward  " + ", ".join(words), style="cyan"))
     for grade in reward.grades:
         _add_grade(branch, grade)
-    graded = set(map(component, reward.grades))
+    graded = {grade.name for grade in reward.grades}
     for name, score in reward.components.items():
         if name in graded:
             continue

@@ -228,6 +228,8 @@ class Document(_Part):
     What becomes of a sample where a component raised, abstained, timed out or gave NaN.
     invalid: it has no reward. floor: it gets the floor. skip: the others count, their weights as they are.
     """
+    horizon: Annotated[_Whole, Field(ge=1)] | None = None
+    """Steps that an episode has at most; it changes no score, and lint weighs what steps are paid by it."""
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""
     distributions: tuple[str, ...] = ()

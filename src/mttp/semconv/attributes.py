@@ -63,7 +63,7 @@ ANNOTATION_VALUE: Final = "mttp.annotation.value"
 """What the fact is, in the type of that attribute."""
 
 COMPONENT_NAME: Final = "mttp.component.name"
-"""Name of a component of a reward, normalized to `[a-z0-9_]`."""
+"""Name of a component of a reward, as its reward spec or the caller writes it."""
 
 ENV_ID: Final = "mttp.env.id"
 """Identity of the environment, as registered."""
@@ -154,14 +154,21 @@ EPISODE_TIMING: Final = "mttp.episode.timing"
 EPISODE_TRUNCATED: Final = "mttp.episode.truncated"
 """Whether a limit cut the episode off although the task went on."""
 
+EVAL_BASELINE_COUNT: Final = "mttp.eval.baseline_count"
+"""Number of the baseline's results by outcome, one per task and sample, for the tasks that both have."""
+
 EVAL_BASELINE_SCORE: Final = "mttp.eval.baseline_score"
-"""Score that the result is compared with; of an evaluation the mean over the tasks that have both."""
+"""
+The baseline's score of the task, the mean of its samples; of an evaluation the mean over the compared tasks.
+"""
 
 EVAL_COUNT: Final = "mttp.eval.count"
-"""Number of tasks by their outcome, those included that were done before an interruption."""
+"""Number of results by outcome, one per task and sample, those before an interruption included."""
 
 EVAL_DELTA: Final = "mttp.eval.delta"
-"""Score less the baseline; of an evaluation their mean over the tasks that have both."""
+"""
+Score less the baseline's; of an evaluation the mean over the compared tasks, each the mean of its samples.
+"""
 
 EVAL_DURATION: Final = "mttp.eval.duration"
 """Seconds that the task took."""
@@ -182,13 +189,19 @@ EVAL_OUTCOME: Final = "mttp.eval.outcome"
 """What became of the evaluation of one task."""
 
 EVAL_PASS_RATE: Final = "mttp.eval.pass_rate"
-"""Share of the tasks that passed, from 0 to 1, among those that were scored and say whether they did."""
+"""Share of the results that passed, from 0 to 1, among those that are scored and have a verdict."""
 
 EVAL_RESULT_COUNT: Final = "mttp.eval.result_count"
 """Number of results in this trace, by which a reader proves that none is missing."""
 
 EVAL_REVISION: Final = "mttp.eval.revision"
-"""Orders the results of one task in one evaluation; the highest wins, all are kept."""
+"""Orders the results of one sample of one task in one evaluation; the highest wins, all are kept."""
+
+EVAL_SAMPLE_INDEX: Final = "mttp.eval.sample_index"
+"""Which of its task's samples it is, counted from 0."""
+
+EVAL_SAMPLES: Final = "mttp.eval.samples"
+"""How many samples are taken of each task."""
 
 EVAL_STATUS: Final = "mttp.eval.status"
 """How the evaluation ended; how its tasks fared is another matter."""
@@ -323,6 +336,9 @@ POLICY_VERSION_START: Final = "mttp.policy.version.start"
 
 REWARD_CLIPPED: Final = "mttp.reward.clipped"
 """Whether the value was beyond its range and became its nearest end."""
+
+REWARD_COMPONENT_NAME: Final = "mttp.reward.component_name"
+"""Name of a component as it is written, by the normalized name that completes the component's keys."""
 
 REWARD_CONTRIBUTION: Final = "mttp.reward.contribution"
 """What a component added to the reward; absent where it did not count, or where nothing is added up."""
