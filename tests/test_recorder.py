@@ -533,7 +533,8 @@ class Listed:
         (np.array(3.0), 3.0),
         (np.array([[True, False]]), np.array([[True, False]])),
         (np.array(["a", None], object), ["a", None]),
-        ({"x": np.arange(3)}, {"x": [0, 1, 2]}),
+        ({"x": np.arange(3)}, {"x": np.arange(3)}),
+        ((1, np.array([0.5], np.float32)), (1, np.array([0.5], np.float32))),
         (2**64, str(2**64)),
         ({1, 2}, [1, 2]),
     ],
@@ -866,6 +867,120 @@ def test_an_argument_that_an_episode_does_not_have_costs_itself(session: mttp.Se
 
     assert ("walk", {"argument_unknown": 1}) == (episode.env, dict(session.stats.faults))
     assert ("argument_unknown: episode has no polcy",) == only(session).faults
+
+
+def test_all_unknown_arguments_of_an_episode_are_named(session: mttp.Session) -> None:
+    """
+    One fault names each of them, and not only the last.
+    """
+    with mttp.episode(env="walk", tags=["a"], name="n", model="m", prompt="p"):  # type: ignore[call-arg]
+        pass
+
+    assert ("argument_unknown: episode has no tags, name, model, prompt",) == only(session).faults
+    assert {"argument_unknown": 1} == dict(session.stats.faults)
+
+
+def test_all_unknown_arguments_of_an_end_are_named(session: mttp.Session) -> None:
+    """
+    What the end does not have is left out; the end itself is recorded.
+    """
+    with mttp.episode() as episode:
+        episode.end(outcome="success", reason="won", discout=0.9, discount=0.5)
+
+    read = only(session)
+
+    assert ("argument_unknown: end has no reason, discout",) == read.faults
+    assert ("success", 0.5) == (read.outcome, read.discount)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "recorded"), [(True, "unknown"), (1, "unknown"), ("won", "won"), ("", "unknown")]
+)
+def test_an_outcome_that_the_convention_does_not_have_is_named(
+    session: mttp.Session, outcome: Any, recorded: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    The fault has the value and the words that are allowed; it is logged once, and nothing is raised.
+    """
+    for _ in range(2):
+        with mttp.episode() as episode:
+            episode.end(outcome=outcome)
+    first, _ = mttp.read(session).episodes
+
+    assert (f"outcome_invalid: {outcome!r} is none of success, failure, unknown",) == first.faults
+    assert (recorded, {"outcome_invalid": 2}) == (first.outcome, dict(session.stats.faults))
+    assert 1 == caplog.text.count("outcome_invalid")
+
+
+@pytest.mark.parametrize(
+    ("scoring", "paid"),
+    [
+        ({"components": {"x": 1.0, "y": 0.5}, "weights": {"x": 2.0, "y": -1.0}}, 1.5),
+        ({"components": {"x": 1.0, "y": 0.5}}, 1.5),
+        ({"components": {"x": 1.0}, "weights": {"x": 0.5, "z": 3.0}}, 0.5),
+        ({"components": {"x": np.float32(0.5)}, "weights": {}}, 0.5),
+    ],
+)
+def test_a_total_that_is_not_given_is_the_weighted_sum(
+    session: mttp.Session, scoring: dict[str, Any], paid: float
+) -> None:
+    """
+    Of an episode's components, an agent's, a step's, and of those of a late score; without weights each is 1.
+    """
+    with mttp.episode() as episode:
+        episode.agent("a").reward(**scoring)
+        with episode.step() as step:
+            step.reward(**scoring)
+        episode.reward(**scoring)
+    mttp.score(episode, grader="late", **scoring)
+
+    read = only(session)
+
+    assert (paid, paid, paid) == (read.return_, read.agents[0].return_, read.steps[0].reward)
+    assert paid == read.scores["late"].value
+    assert ("ok", False, {}) == (read.reward.status, read.reward.mismatch, dict(session.stats.faults))
+
+
+@pytest.mark.parametrize(
+    ("scoring", "status", "faults"),
+    [
+        (
+            {"components": {"x": 1.0, "y": math.nan}, "weights": {"x": 1, "y": 1}},
+            "error",
+            {"component_invalid"},
+        ),
+        ({"components": {"x": 1.0, "y": None}}, "missing", set()),
+        ({"components": {"x": math.inf, "y": None}}, "error", {"component_invalid"}),
+        ({"components": {"x": 1.0, "y": 0.5}, "weights": {"x": 1}}, "missing", {"weight_missing"}),
+        (
+            {"components": {"x": 1.0}, "weights": {"x": math.nan}},
+            "missing",
+            {"weight_invalid", "weight_missing"},
+        ),
+        (
+            {"components": {"x": 1e308, "y": 1e308}, "weights": {"x": 10, "y": 10}},
+            "error",
+            {"reward_invalid"},
+        ),
+        ({}, "missing", {"reward_invalid"}),
+        ({"status": "abstained"}, "abstained", set()),
+        ({"components": {"x": 1.0}, "error": "judge is down"}, "error", {"reward_invalid"}),
+    ],
+)
+def test_a_total_that_cannot_be_computed_has_a_status_and_no_number(
+    session: mttp.Session, scoring: dict[str, Any], status: str, faults: set[str]
+) -> None:
+    """
+    A component without a valid value is not left out of the sum in silence, and no weight is made up.
+    """
+    with mttp.episode() as episode:
+        episode.reward(**scoring)
+
+    read = only(session)
+
+    assert (None, status) == (read.return_, read.reward.status)
+    assert faults == set(session.stats.faults)
+    assert {} == mttp.check(session).ids
 
 
 def test_a_mistyped_argument_loses_only_itself(session: mttp.Session) -> None:

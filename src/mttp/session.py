@@ -21,7 +21,7 @@ from typing_extensions import Self, Unpack
 
 from mttp import __version__, bulk
 from mttp.codec import runs
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, unknown_arguments
 from mttp.episodes import Episode
 from mttp.errors import ReadError
 from mttp.lane import Lane, Transport
@@ -112,6 +112,11 @@ class Session:
     def steps(self) -> str:
         """How steps are written, where an episode does not say: spans, packed or auto."""
         return self._share.steps
+
+    @property
+    def environment_steps(self) -> str:
+        """How the steps of environments are written, where an episode does not say."""
+        return self._share.environment_steps
 
     # What users call.
 
@@ -382,19 +387,19 @@ def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
     """An episode of which something is stated."""
     facts: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    unknown = None
+    unknown: list[str] = []
     for name, value in given.items():
         if name in _OF_THE_EPISODE:
             facts[_OF_THE_EPISODE[name]] = value
         elif name in _OF_THE_HANDLE:
             options[_OF_THE_HANDLE[name]] = value
         else:
-            unknown = name
+            unknown.append(name)
     if facts:
         facts.setdefault("timing", "live")
     episode = OpenEpisode(share, facts, **options)
-    if unknown is not None:
-        cast(LiveSpan, episode.span).fault("argument_unknown", f"episode has no {unknown}")
+    if unknown:
+        cast(LiveSpan, episode.span).note(unknown_arguments("episode", unknown))
     return episode
 
 

@@ -22,6 +22,7 @@ from mttp.pipeline import Pipeline
 from mttp.pipeline.losses import Loss
 from mttp.recorder import OpenEpisode
 from mttp.recorder.handle import Gathering, Markable
+from mttp.recorder.packing import AUTO, PACKED
 from mttp.sampling import Sampling
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -73,6 +74,7 @@ class Share:
         self.steps = plan.steps
         self._run_name = text(plan.facts.get("name") or "", [])
         self.root_name = episodes.span_name({}, self._run_name)
+        self.environment_steps = _environment_steps(plan)
         self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
@@ -403,6 +405,12 @@ class Share:
         self.take, self.stepped = self.ended, self.stats.stepped.__next__
         self._heir = Share(self._plan, forked=True)
         return self._heir
+
+
+def _environment_steps(plan: Plan) -> str:
+    """Columns, where nothing else is asked for and each transport takes them."""
+    is_packed = plan.steps == AUTO and plan.lanes and all(lane.takes_columns for lane in plan.lanes)
+    return PACKED if is_packed else plan.steps
 
 
 def _place(kind: str, detail: str) -> str:

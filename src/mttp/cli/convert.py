@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.files import Format, writer
+from mttp.cli.files import Format, replace, writer
 from mttp.cli.output import Strict, finish, progress
 from mttp.errors import ConfigureError
 from mttp.reading import copies
@@ -92,7 +92,7 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
         with progress(sources) as advance:
             scan = Scan(sources, arrays=True, progress=advance)
             written = write(partial, scan)
-        partial.replace(target)
+        replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
     print(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")

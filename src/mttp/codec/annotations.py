@@ -15,7 +15,7 @@ from mttp.episodes import Annotation, Reward
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["OF_STEPS", "OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "kind"]
+__all__ = ["OF_STEPS", "PREFERENCE", "STATED", "decode", "encode", "kind"]
 
 PREFERENCE = "preference"
 OF_STEPS = "steps"
@@ -27,8 +27,6 @@ STATED = {
     "comment": a.GEN_AI_EVALUATION_EXPLANATION,
 }
 """Attribute that each kind of statement states; a fact of the user's own is one of their metadata."""
-OUTCOMES = ("success", "failure", "unknown")
-"""What an outcome can be."""
 
 _KINDS = {key: name for name, key in STATED.items()}
 _OWN = f"{a.METADATA}."

@@ -21,18 +21,20 @@ from mttp.codec import (
     steps,
     templates,
 )
-from mttp.codec.plain import Faults, Plain, from_json, number, seed, text, to_json
+from mttp.codec.plain import Faults, Plain, from_json, number, scalar_text, seed, text, to_json
 from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
 __all__ = [
+    "OUTCOMES",
     "decode",
     "ending",
     "identity",
     "is_episode",
     "lacking",
+    "outcome",
     "plain_ending",
     "seed",
     "span_name",
@@ -42,6 +44,8 @@ __all__ = [
 
 _Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
 """Spans of one trace by type."""
+OUTCOMES = ("success", "failure", "unknown")
+"""What an outcome can be."""
 _TEXTS = {
     "env": a.ENV_ID,
     "env_version": a.ENV_VERSION,
@@ -155,6 +159,14 @@ def ending(
         attributes[a.EPISODE_RETURN_BASIS] = return_basis
     _add_facts(attributes, given, faults)
     return attributes
+
+
+def outcome(given: object, faults: Faults) -> str:
+    """The outcome that a caller states; a word of its own is kept and said in `faults`, anything else not."""
+    found = text(given, faults) if isinstance(given, str) else None
+    if given is not None and found not in OUTCOMES:
+        faults.append(f"outcome_invalid: {scalar_text(given):.80} is none of {', '.join(OUTCOMES)}")
+    return found or "unknown"
 
 
 def unstated(run_id: str, episode_id: str, index: int) -> dict[str, Plain]:

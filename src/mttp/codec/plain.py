@@ -9,7 +9,7 @@ What can't be kept exactly is kept as text, and said in `faults`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +34,7 @@ __all__ = [
     "seed",
     "text",
     "to_json",
+    "unknown_arguments",
 ]
 
 Plain: TypeAlias = Any
@@ -275,6 +276,12 @@ def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
         else:
             kept[key] = value
     return kept
+
+
+def unknown_arguments(what: str, names: Iterable[object]) -> Faults:
+    """The fault that names every argument that `what` does not have; empty where there are none."""
+    listed = ", ".join(map(str, names))
+    return [f"argument_unknown: {what} has no {listed}"] if listed else []
 
 
 def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) -> dict[str, Any]:

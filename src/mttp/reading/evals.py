@@ -11,6 +11,7 @@ from mttp.codec import evals as codec
 from mttp.codec import kinds
 from mttp.evaluations import Evaluation
 from mttp.reading.call_times import StreamedCalls, timed
+from mttp.reading.duplicates import fuller
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -48,7 +49,8 @@ def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluati
     calls = StreamedCalls()
     for record in scan:
         if kinds.is_evaluation(record):
-            traces[record.trace_id].setdefault(record.span_id, record)
+            trace = traces[record.trace_id]
+            trace[record.span_id] = fuller(trace.get(record.span_id, record), record)
         else:
             calls.add(record)
     found = merged([part(list(spans.values())) for spans in traces.values()], scan)

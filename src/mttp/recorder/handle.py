@@ -94,6 +94,9 @@ class Host(Protocol):
     def name_root(self, stated: Mapping[str, Any]) -> str:
         """The name of an episode's root of which this was stated."""
 
+    environment_steps: str
+    """How an environment's are, where its episode does not say: spans, packed or auto."""
+
     @property
     def take(self) -> Callable[[LiveSpan | Several], None]:
         """Take an ended span, or several."""

@@ -11,7 +11,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanContext
 from typing_extensions import Self
 
 from mttp import clock
-from mttp.codec import steps, stretches, tokens
+from mttp.codec import rewards, steps, stretches, tokens
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
 from mttp.recorder.light_span import LightSpan
@@ -152,7 +152,7 @@ class LiveStep(OpenStep, LightSpan):
     def _hand_on(self) -> None:
         self._owner.hand_on(self)
 
-    def reward(self, value: object, **scoring: Any) -> None:
+    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
         """As by any step."""
         if (
             type(value) is float

@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, SpanContext
 from mttp import ids
 from mttp.codec import content
 from mttp.codec import episodes as codec
-from mttp.codec.plain import Faults, scalar_text, text
+from mttp.codec.plain import Faults, scalar_text, text, unknown_arguments
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import SPAN_KEY, Host, current, detach, quiet
 from mttp.recorder.known import Known
@@ -26,6 +26,10 @@ from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "inert"]
 
+_AT_THE_END = frozenset(
+    {"policy_version_end", "discount", "advantage", "final_value", "cost_usd", "error_type", "error_message"}
+)
+"""What else a caller may state at the end."""
 _COMPLETED: Mapping[str, Any] = MappingProxyType({"status": "completed", "outcome": "unknown"})
 
 
@@ -155,6 +159,9 @@ class OpenEpisode(Known):
         `facts` may state `policy_version_end`, `discount`, `advantage`, `final_value` and `cost_usd`.
         """
         if self._takes("end"):
+            unknown = [name for name in facts if name not in _AT_THE_END]
+            cast(LiveSpan, self._span).note(unknown_arguments("end", unknown))
+            facts = {name: fact for name, fact in facts.items() if name in _AT_THE_END}
             self._finish(
                 terminated=terminated,
                 truncated=truncated,
@@ -222,13 +229,13 @@ class OpenEpisode(Known):
         assert span is not None
         if length is None:
             length = max([self._next_index, *(agent._next_index for agent in self._agents.values())])
-        closing = {"status": status, "outcome": outcome or "unknown", "length": length}
+        faults: Faults = []
+        closing = {"status": status, "outcome": codec.outcome(outcome, faults), "length": length}
         for name, value in facts.items():
             if value is not None:
                 closing[name] = value
         if error_type is not None:
             span.fail(error_type, error_message)
-        faults: Faults = []
         with self._lock:
             self._close()
             self._ending = closing

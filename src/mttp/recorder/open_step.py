@@ -155,11 +155,12 @@ class OpenStep(Measured):
         span.forget(tokens.KEYS)
         span.values |= span.checked(tokens.encode, block)
 
-    def reward(self, value: object, **scoring: Any) -> None:
+    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
         """
         What this step pays; a value that is not a finite number is an error, and never a zero.
 
-        With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept.
+        With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept;
+        without a value their weighted sum is paid.
         """
         self._take_reward(value, scoring)
 
@@ -168,7 +169,7 @@ class OpenStep(Measured):
         if not self._takes("reward"):
             return
         span = cast(LiveSpan, self._span)
-        if scoring or rewards.stated(value) is not None:
+        if scoring or value is rewards.COMPUTED or rewards.stated(value) is not None:
             faults: Faults = []
             made = self.latest(rewards.make(value, faults, **scoring))
             self._score(made, faults, document_of(value))

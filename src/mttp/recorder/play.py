@@ -39,8 +39,8 @@ class Setting:
         self.name = host.name_root(self.said)
         self.size = weight(self.said)
         is_settled = all(type(fact) in _SETTLED or fact == {} for fact in facts.values())
-        is_named = a.ENV_ID in self.said  # whoever writes many together names them by that
-        self._is_plain = is_settled and is_named and not faults and host.steps == PACKED
+        is_named = a.ENV_ID in self.said  # the roots of episodes that are written together are named by it
+        self._is_plain = is_settled and is_named and not faults and host.environment_steps == PACKED
 
     def play(self, start_time: int, seed: int | None, generator: State | str | None) -> Play | None:
         """Start an episode; None where it needs a handle: there is more to say, or somebody looks on."""
@@ -105,7 +105,13 @@ class Play:
         """A handle that nobody else knows of."""
         setting, block = self._setting, self._block
         facts = {**setting.facts, "seed": self._seed, "env_rng_sha256": self._generator}
-        episode = OpenEpisode(setting.host, facts, start_time=self._start_time, begun=self._index)
+        episode = OpenEpisode(
+            setting.host,
+            facts,
+            start_time=self._start_time,
+            steps=setting.host.environment_steps,
+            begun=self._index,
+        )
         if block is not None:
             episode.gather(block)
         return episode

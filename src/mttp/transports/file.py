@@ -68,12 +68,15 @@ class FileTransport(SpanExporter):
 
     With `max_bytes` a file that has reached it is followed by the next part: a.jsonl, a.1.jsonl, a.2.jsonl.
     `fsync` is "never" (what is written survives the process, not the power) or "segment".
+    `mode` is the permissions of a file that is made; one that is there keeps its own.
     Raises TransportError where the file can't be opened.
     """
 
     name = "file"
     takes_several = False
     """Whether a session may give it what stands for several spans: who derives from it expects spans."""
+    takes_columns = True
+    """Whether the steps of environments are packed from the start, unless the session says otherwise."""
 
     def __init__(
         self,
@@ -83,10 +86,12 @@ class FileTransport(SpanExporter):
         max_bytes: int | None = None,
         fsync: str = "never",
         suffix: str = ".jsonl",
+        mode: int = 0o644,
     ) -> None:
         self._max_bytes = max_bytes
         self._fsync = fsync == "segment"
         self._suffix = suffix
+        self._mode = mode
         self._fd: int | None = None
         try:
             self.path = Path(path).expanduser().absolute()
@@ -187,7 +192,7 @@ class FileTransport(SpanExporter):
         self._current = self._part(self._number)
         is_new = not self._current.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-        self._fd = os.open(self._current, flags, 0o644)
+        self._fd = os.open(self._current, flags, self._mode)
         self._opened = os.fstat(self._fd)
         if self._fsync and is_new:
             _sync_directory(self._current.parent)
@@ -279,12 +284,12 @@ def _sync_directory(directory: Path) -> None:
             os.close(fd)
 
 
-def open(address: str, options: Mapping[str, object]) -> FileTransport:
-    """A file, or a directory where the path ends in a slash or names one."""
+def open(address: str, options: Mapping[str, object], *, mode: int = 0o644) -> FileTransport:
+    """A file, or a directory where the path ends in a slash or names one; `mode` is that of new files."""
     path = unquote(path_of(address))
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
     parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
-    transport = FileTransport(path, directory=path.endswith("/"), **parsed)
+    transport = FileTransport(path, directory=path.endswith("/"), mode=mode, **parsed)
     transport.takes_several = True
     return transport
