@@ -10,12 +10,22 @@ from rich.text import Text
 
 from mttp.estimates import PassEstimate, TimeQuantiles, t_interval
 from mttp.evaluations import DELTA_INTERVAL, OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.gradings import GraderHealth
 from mttp.reading.jsonable import jsonable
 from mttp.report.figures import SHARE_INTERVAL, share_interval
+from mttp.report.graders import documents
 from mttp.report.listing import Listing
 from mttp.report.words import NOTHING, count, duration, moment, number, printed, shares
 
-__all__ = ["details", "document", "evals_table", "headline", "slices_table", "tasks_table"]
+__all__ = [
+    "details",
+    "document",
+    "evals_table",
+    "grader_documents",
+    "headline",
+    "slices_table",
+    "tasks_table",
+]
 
 _STYLES = {"completed": "green", "error": "red", "errored": "red"}
 _STYLES |= dict.fromkeys(("aborted", "unfinished", "timed_out"), "yellow")
@@ -30,16 +40,25 @@ CLUSTERED_INTERVAL = "Student t, 95 %, clustered by task"
 """How the interval of a pass rate is made where tasks have several samples."""
 
 
-def document(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> dict[str, Any]:
+def document(
+    evaluation: Evaluation, *, graders: Sequence[GraderHealth] = (), sizes: Sequence[int] = ()
+) -> dict[str, Any]:
     """
-    An evaluation as an object of plain data: its summary, that of each slice, and the results that count.
+    An evaluation as plain data: its summary, that of each slice, its graders, and the results that count.
 
     `sizes` says for which k pass@k and pass^k are estimated.
     """
     found: dict[str, Any] = jsonable(evaluation)
     found["summary"] = _summary(evaluation.summary(sizes=sizes))
     found["slices"] = {name: _summary(of) for name, of in evaluation.by_slice(sizes=sizes).items()}
+    found["graders"] = grader_documents(evaluation, graders)
     return found | {"results": jsonable(list(evaluation.latest().values()))}
+
+
+def grader_documents(evaluation: Evaluation, graders: Sequence[GraderHealth]) -> list[dict[str, Any]]:
+    """The graders of the evaluation's episodes as plain data."""
+    episodes = {result.episode for result in evaluation.latest().values() if result.episode}
+    return documents(graders, len(episodes))
 
 
 def _summary(summary: EvalSummary) -> dict[str, Any]:
