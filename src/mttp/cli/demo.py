@@ -20,6 +20,7 @@ from mttp.cli.output import Json, console, print_json
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.reading import summarize
 from mttp.report.summary import document, render
+from mttp.semconv import attributes as a
 
 __all__ = ["demo"]
 
@@ -105,7 +106,7 @@ def _metrics(to: str | None) -> Iterator[None]:
 
     endpoint = f"{to.partition('?')[0].rstrip('/')}/v1/metrics"
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint), export_interval_millis=1000)
-    provider = MeterProvider([reader], resource=Resource.create({"service.name": "mttp"}))
+    provider = MeterProvider([reader], resource=Resource.create({a.SERVICE_NAME: "mttp"}))
     set_meter_provider(provider)
     try:
         yield
