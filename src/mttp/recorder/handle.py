@@ -89,6 +89,10 @@ class Host(Protocol):
     """How steps are written, where an episode does not say: spans, packed or auto."""
 
     @property
+    def closed(self) -> bool:
+        """Whether the session is closed, so that nothing more is recorded."""
+
+    @property
     def take(self) -> Callable[[LiveSpan | Several], None]:
         """Take an ended span, or several."""
 
