@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import email.message
 import functools
 import itertools
@@ -990,3 +991,26 @@ with mttp.extract() as part, mttp.step() as step:
         episode.complete,
     )
     assert ([], {episode.run_id}) == (recording.problems, {run.id for run in recording.runs})
+
+
+def test_an_episode_that_was_left_open_is_not_current_in_the_next_session() -> None:
+    """
+    Ctrl-C between a block's beginning and its end leaves its episode in the context.
+    """
+    contextvars.copy_context().run(_left_open_and_next)
+
+
+def _left_open_and_next() -> None:
+    with mttp.configure("memory://") as first:
+        mttp.episode(env="left").__enter__().step().__enter__()
+    with mttp.configure("memory://") as second:
+        found = (bool(mttp.current_episode()), bool(mttp.current_step()))
+        with mttp.episode(env="next") as episode:
+            inner = mttp.current_episode()
+            with mttp.step() as step:
+                step.reward(1.0)
+
+    assert (False, False) == found
+    assert inner is episode
+    assert ["unfinished"] == [one.status for one in mttp.read(first).episodes]
+    assert [1.0] == [step.reward for step in mttp.read(second).episodes[0].steps]

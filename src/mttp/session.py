@@ -193,9 +193,10 @@ class Session:
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """
-        Have everything written that has ended; whether all was taken within `timeout` seconds.
+        Have everything written that has ended, and span processors flushed, within `timeout` seconds.
 
-        That goes for the span processors, too.
+        Return whether every transport delivered all that was recorded since the flush before: False where a
+        receiver turned something down, or a full buffer lost something.
         """
         deadline = time.monotonic() + timeout
         written = self._share.flush(timeout)
@@ -205,7 +206,8 @@ class Session:
         """
         End the run, write everything, and release the transports; afterwards every call does nothing.
 
-        What is not written within `timeout` seconds is lost, and counted; the answer is whether all was.
+        What is not written within `timeout` seconds is lost, and counted.
+        Return whether everything that the session recorded was delivered.
         By default a file may take 30 seconds, and a collector 10.
         """
         with self._lock:

@@ -108,6 +108,11 @@ class Share:
         self._parts = 0
         self._documents: dict[str, None] = {}
 
+    @property
+    def closed(self) -> bool:
+        """Whether the session has been closed."""
+        return self._ended is not None
+
     def flush(self, timeout: float) -> bool:
         """Have everything written that has ended; whether all was taken within `timeout` seconds."""
         return _flush(self.pipelines, timeout)

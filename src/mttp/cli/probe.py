@@ -16,6 +16,7 @@ from mttp.errors import ConfigureError
 from mttp.probing import Probe, Report
 from mttp.reading import stores
 from mttp.report.words import count, printed
+from mttp.transports.options import without_secrets
 
 __all__ = ["probe"]
 
@@ -66,7 +67,9 @@ def probe(
     address = query or _guessed(url, transport.profile)
     if address and not stores.is_address(address):
         known = ", ".join(f"{scheme}://" for scheme in stores.SCHEMES)
-        raise ConfigureError(f"--query {address!r} is no trace store; it begins with one of {known}")
+        raise ConfigureError(
+            f"--query {without_secrets(address)!r} is no trace store; it begins with one of {known}"
+        )
     with _telling() as tell:
         job = Probe(
             transport=transport,

@@ -98,6 +98,10 @@ class Host(Protocol):
     """How an environment's are, where its episode does not say: spans, packed or auto."""
 
     @property
+    def closed(self) -> bool:
+        """Whether the session is closed, so that nothing more is recorded."""
+
+    @property
     def take(self) -> Callable[[LiveSpan | Several], None]:
         """Take an ended span, or several."""
 
