@@ -15,7 +15,6 @@ from mttp.errors import ReadError
 if TYPE_CHECKING:
     from mttp.episodes import Episode
     from mttp.reading import Recording
-    from mttp.reading.conditions import Condition
 
 __all__ = ["show"]
 
@@ -130,44 +129,34 @@ def show(
     if full and episode is None:
         raise typer.BadParameter("--full shows one episode: give --episode, too")
     conditions = [condition(text) for text in where or ()]
-    stated = {"env": env, "task": task, "outcome": outcome}
-    conditions += [_is(name, value) for name, value in stated.items() if value is not None]
+    words = {"env": env, "task": task, "outcome": outcome, "run": run}
     with progress(paths) as advance:
         recording = read(paths, progress=advance)
-    if run is not None:
-        conditions.append(_in_run(recording, run))
-    wanted = [one for one in recording if all(holds(one) for holds in conditions)]
+    _check_run(recording, run)
+    wanted = recording.filter(lambda one: all(holds(one) for holds in conditions), **words)
     if episode is not None:
-        _show_one(
-            _picked(wanted, episode), limit=0 if full and limit is None else limit, full=full, json=json
-        )
+        found = _picked(wanted, episode)
+        _show_one(found, limit=0 if full and limit is None else limit, full=full, json=json)
     elif json:
-        _print_document(recording, _ordered(wanted, sort, reverse=reverse), limit)
+        _print_document(wanted, _ordered(wanted.episodes, sort, reverse=reverse), limit)
     else:
-        _print_tables(recording, _ordered(wanted, sort, reverse=reverse), limit, is_filtered=bool(conditions))
+        _print_tables(wanted, _ordered(wanted.episodes, sort, reverse=reverse), limit, of=len(recording))
     finish(recording.problems, strict=strict)
 
 
-def _is(name: str, value: str) -> Condition:
-    return lambda episode: bool(getattr(episode, name) == value)
+def _check_run(recording: Recording, name: str | None) -> None:
+    """Raise ReadError where no run has that id or name."""
+    known = {run.id for run in recording.runs} | {episode.run_id for episode in recording}
+    if name is not None and name not in known | {run.name for run in recording.runs}:
+        there = ", ".join(sorted(known)) or "none"
+        raise ReadError(f"no run has the id or name {name!r}; there are {there}")
 
 
-def _in_run(recording: Recording, name: str) -> Condition:
-    """Whether an episode is of the run with that id or name; raises ReadError where there is none."""
-    ids = {run.id for run in recording.runs if name in (run.id, run.name)}
-    ids |= {episode.run_id for episode in recording if episode.run_id == name}
-    if not ids:
-        known = sorted({episode.run_id for episode in recording} | {run.id for run in recording.runs})
-        raise ReadError(f"no run has the id or name {name!r}; there are {', '.join(known) or 'none'}")
-    return lambda episode: episode.run_id in ids
-
-
-def _picked(episodes: Sequence[Episode], name: str) -> Episode:
+def _picked(recording: Recording, name: str) -> Episode:
     """The episode by the beginning of its trace id, or the last, best or worst one."""
-    from mttp.reading import Recording
-
     if name not in _PICKS:
-        return Recording(list(episodes)).episode(name)
+        return recording.episode(name)
+    episodes = recording.episodes
     if not episodes:
         raise ReadError(f"there is no {name} episode: no episode is wanted, or none is there")
     if name == "last":
@@ -212,9 +201,7 @@ def _print_document(recording: Recording, episodes: Sequence[Episode], limit: in
     print_json(facts | {"episodes": shown, "problems": recording.problems})
 
 
-def _print_tables(
-    recording: Recording, episodes: Sequence[Episode], limit: int | None, *, is_filtered: bool
-) -> None:
+def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int | None, *, of: int) -> None:
     from mttp.report import graders
     from mttp.report.episodes import episodes_table, runs_table
     from mttp.report.problems import problem_lines
@@ -224,11 +211,11 @@ def _print_tables(
     out = console()
     if recording.runs:
         out.print(runs_table(recording.runs, limit=_rows(limit)), "")
-    if is_filtered:
-        out.print(f"{len(episodes):,} of {count(len(recording), 'episode')}", "", sep="\n")
+    if len(episodes) < of:
+        out.print(f"{len(episodes):,} of {count(of, 'episode')}", "", sep="\n")
     if episodes:
         out.print(episodes_table(episodes, limit=_rows(limit)))
-    elif not is_filtered:
+    elif not of:
         out.print("no episodes")
     apart = {"group": len(recording.groups), "update": len(recording.updates)}
     apart |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}

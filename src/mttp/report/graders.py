@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-
 from mttp.gradings import GraderHealth
+from mttp.report.listing import Listing
 from mttp.report.words import NOTHING, cell, number, printed, shares
 
 __all__ = ["documents", "markdown", "notes", "table"]
@@ -16,6 +14,7 @@ __all__ = ["documents", "markdown", "notes", "table"]
 _STATES = ("partial", "error", "invalid", "abstained", "missing")
 _SCOPES = {"episode": "", "agent": "agents: ", "step": "steps: ", "late": "late: "}
 _FAILED = ("partial", "error", "invalid")
+_IMPORTANT = ("grader", "mean", "valid", *_FAILED, "abstained", "missing", "pass", "min", "max")
 
 
 def documents(graders: Sequence[GraderHealth], episodes: int) -> list[dict[str, Any]]:
@@ -80,16 +79,20 @@ def notes(graders: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def table(graders: Sequence[Mapping[str, Any]]) -> RenderableType:
+def table(graders: Sequence[Mapping[str, Any]]) -> Listing:
     """The graders as a table, with their errors and failed checks below."""
     columns = _columns(graders)
-    found = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    found.add_column("grader", overflow="fold")
-    for name in columns:
-        found.add_column(name, justify="right", style="red" if name in _FAILED else "", no_wrap=True)
+    rows = []
     for row in _rows(graders):
-        found.add_row(printed(row.name), *row.cells)
-    return Group(found, *map(printed, notes(graders)))
+        cells = zip(columns, row.cells, strict=True)
+        shown = {name: printed(text or NOTHING, style=_style(name, text)) for name, text in cells}
+        rows.append({"grader": printed(row.name), **shown})
+    lines = [printed(line).plain for line in notes(graders)]
+    return Listing(rows=rows, important=_IMPORTANT, right=columns, notes=lines)
+
+
+def _style(column: str, text: str) -> str:
+    return "red" if column in _FAILED and text not in ("", NOTHING) else ""
 
 
 def markdown(graders: Sequence[Mapping[str, Any]]) -> list[str]:
