@@ -25,6 +25,11 @@ def gsm8k() -> mttp.RewardSpec:
     return mttp.RewardSpec.load(SPEC)
 
 
+def by_name(reward):
+    """The grades of a recorded reward by their names; they are read in the order of the calls."""
+    return {grade.name: grade for grade in reward.grades}
+
+
 def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     """
     What is scored inside an episode is recorded with it; paying it records no second scoring.
@@ -40,7 +45,7 @@ def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     )
     assert (1.0, "episode", 1) == (found.return_, found.return_basis, len(found.rewards))
     assert result.span_id == found.reward.span_id
-    assert list(result.components.values()) == list(found.reward.grades)
+    assert dict(result.components) == by_name(found.reward)
     assert result.spec == found.reward.spec
     assert {"math": 1.0, "format": 1.0, "language": 1.0, "no_tool_abuse": 1.0} == found.reward.components
     assert {"math": 0.5, "format": 0.3, "language": 0.2} == found.reward.weights
@@ -63,9 +68,7 @@ def test_a_result_from_elsewhere_is_recorded_when_it_is_paid(session, gsm8k):
 
     found = mttp.read(session).episodes
     assert [1.0, 0.5] == [episode.return_ for episode in found]
-    assert [list(result.components.values()) for result in results] == [
-        list(episode.reward.grades) for episode in found
-    ]
+    assert [dict(result.components) for result in results] == [by_name(episode.reward) for episode in found]
     assert [result.start_time for result in results] == [ep.reward.start_time for ep in found]
 
 
@@ -183,7 +186,7 @@ def test_parts_of_an_included_spec_are_grades_of_a_grade(session):
         ep.reward(result := made.score())
 
     (found,) = mttp.read(session).episodes
-    assert list(result.components.values()) == list(found.reward.grades)
+    assert dict(result.components) == by_name(found.reward)
     assert ["words"] == [part.name for part in found.reward.grades[1].parts]
     assert {"math": 1.0, "style": 0.5} == found.reward.components
 
@@ -198,7 +201,7 @@ def test_many_components_are_all_there(session):
 
     (found,) = mttp.read(session).episodes
     assert {f"c_{number}": number / 64 for number in range(50)} == found.reward.components
-    assert list(result.components.values()) == list(found.reward.grades)
+    assert dict(result.components) == by_name(found.reward)
 
 
 def test_the_spec_is_recorded_once_per_run(gsm8k, tmp_path):
@@ -260,11 +263,7 @@ def test_a_result_can_be_stated_late(session, gsm8k):
 
     (found,) = mttp.read(session).episodes
     stated = found.annotations[0].reward
-    assert (1.0, "second-look", list(result.components.values())) == (
-        stated.value,
-        stated.grader,
-        list(stated.grades),
-    )
+    assert (1.0, "second-look", dict(result.components)) == (stated.value, stated.grader, by_name(stated))
 
 
 def test_a_reward_by_hand_is_recorded_as_a_whole(session):

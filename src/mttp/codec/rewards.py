@@ -28,6 +28,7 @@ from mttp.scorings import INVALID_VALUE
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
+from mttp.values import is_masked
 
 __all__ = [
     "KEYS",
@@ -82,11 +83,14 @@ def assess(value: object) -> tuple[float | None, str, str | None]:
     """
     A reward as (number, status, raw text).
 
-    None is missing; NaN, the infinities, text and whatever else is not one number are errors, kept as text.
+    None and a masked element are missing.
+    NaN, the infinities, text and whatever else is not one number are errors, kept as text.
     """
     if value is None:
         return None, "missing", None
     found = number(value)
+    if found is None and is_masked(value):
+        return None, "missing", None
     if found is None:
         return None, "error", text(value if isinstance(value, str) else scalar_text(value), [])
     return (found, "ok", None) if math.isfinite(found) else (None, "error", repr(found))

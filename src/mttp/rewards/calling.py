@@ -12,7 +12,7 @@ from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, Plan
 from mttp.rewards.scores import Answer, failed, read, shown
-from mttp.scorings import INVALID_VALUE, MISSING_INPUT
+from mttp.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 
 __all__ = ["Caller", "Sample"]
 
@@ -43,7 +43,7 @@ class Caller:
         self._entry = entry = component.entry
         self._function: Callable[..., Any] = component.function or _nothing
         self._workers = Workers.of(plan) if entry.isolation == "process" else None
-        self._columns = entry.arity == "batch" or entry.relative
+        self._columns = entry.arity == "batch" or bool(entry.relative)
         self._inputs = tuple(plan.inputs)
         self._params = dict(entry.params)
         is_asynchronous = inspect.iscoroutinefunction(self._function)
@@ -113,7 +113,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = wait(returned, self._entry.timeout)
-            return _listed(returned, len(samples))
+            return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             return [_failed(error)] * len(samples)
 
@@ -123,7 +123,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = await limited(returned, self._entry.timeout)
-            return _listed(returned, len(samples))
+            return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             return [_failed(error)] * len(samples)
 
@@ -131,6 +131,19 @@ class Caller:
         """In a worker, which is ended at the time limit."""
         assert self._workers is not None
         return self._workers.ask(self._entry.name, samples, self._entry.timeout)
+
+    def _listed(self, returned: Any, expected: int) -> list[Answer]:
+        """One answer for each sample; of two that are compared, how far each is the better."""
+        if self._entry.relative != "pairwise":
+            return _listed(returned, expected)
+        first = read(returned)
+        if first.value is None:
+            return [first, first]
+        if not 0.0 <= first.value <= 1.0:
+            raise _Unfit(
+                f"returned {first.value!r}, expected 0 to 1 for how far the first is better", OUT_OF_RANGE
+            )
+        return [first, first._replace(value=1.0 - first.value)]
 
     # What it takes.
 
@@ -204,7 +217,7 @@ def _listed(returned: Any, expected: int) -> list[Answer]:
         facts = {name: fact for name, fact in returned.items() if name != "scores"}
         returned = returned["scores"]
     if hasattr(returned, "tolist"):
-        returned = returned.tolist()
+        returned = list(returned) if hasattr(returned, "mask") else returned.tolist()
     if isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Sequence):
         raise _Unfit(f"returned {shown(returned)}, expected a list of {expected}", INVALID_VALUE)
     if len(returned) != expected:

@@ -61,6 +61,10 @@ _Target = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*:
 _Number = Annotated[float, Strict()]
 _Flag = Annotated[bool, Strict()]
 _Whole = Annotated[int, Strict()]
+_Relative = Annotated[
+    Annotated[_Flag, Tag("flag")] | Annotated[Literal["pairwise"], Tag("word")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "flag"),
+]
 _Range = Annotated[tuple[_Number, _Number], AfterValidator(_ordered)]
 _InputName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$")]
 _Input = Annotated[str, StringConstraints(pattern=r"^(string|number|integer|boolean|array|object|any)\??$")]
@@ -99,8 +103,11 @@ class Entry(_Part):
     """
     scope: Literal["terminal", "step"] = "terminal"
     """Whether it scores an episode's end, or each of its steps."""
-    relative: _Flag = False
-    """Whether its values mean something within a group only, such as ranks."""
+    relative: _Relative = False
+    """
+    Whether its values mean something within a group only, such as ranks.
+    pairwise: it is shown two members at a time, and says how far the first is better.
+    """
     repeats: Annotated[_Whole, Field(ge=1, le=1000)] = 1
     """How often it is called for one sample; for judges that are noisy."""
     aggregate: Literal["mean", "median", "minimum", "maximum", "majority"] = "mean"
@@ -113,6 +120,8 @@ class Entry(_Part):
     """Rank under `lexicographic`, lowest first."""
     threshold: _Number | None = None
     """Least value with which a verifier passes; by default the highest of its range, else 1."""
+    always: _Flag = False
+    """Whether it is called although a gate has decided; else what costs is not: judges, what is isolated."""
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""
     version: str | None = None
@@ -226,7 +235,8 @@ class Document(_Part):
     on_invalid: Literal["invalid", "floor", "skip"] = "invalid"
     """
     What becomes of a sample where a component raised, abstained, timed out or gave NaN.
-    invalid: it has no reward. floor: it gets the floor. skip: the others count, their weights as they are.
+    invalid: it has no reward. floor: it gets the floor, beside a status that says so.
+    skip: the others count, their weights raised to be as much in all; gates are never skipped.
     """
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""

@@ -14,7 +14,7 @@ from mttp.rewards.results import RewardResult
 from mttp.rewards.scores import Answer
 from mttp.scorings import OUT_OF_RANGE
 
-__all__ = ["grade", "included", "regraded"]
+__all__ = ["grade", "included", "regraded", "uncalled"]
 
 
 def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
@@ -61,13 +61,26 @@ def included(entry: Entry, result: RewardResult) -> Grade:
         status=result.status,
         error=result.error,
         error_type=result.error_type,
-        verdict=_verdict(entry, result.value),
+        verdict=_verdict(entry, result.value if result.status == "ok" else None),
         range=result.range,
         clipped=result.clipped,
         late=any(one.late for one in result.components.values()),
         parts=tuple(result.components.values()),
+        relative=True if entry.relative else None,
         start_time=result.start_time,
         end_time=result.end_time,
+    )
+
+
+def uncalled(entry: Entry, reason: str | None = None) -> Grade:
+    """The grade of a component that was not called, and why not."""
+    return Grade(
+        name=entry.name,
+        kind=entry.kind,
+        weight=None if entry.kind == "check" else entry.weight,
+        status="missing",
+        explanation=reason and f"not called: {reason}",
+        relative=True if entry.relative else None,
     )
 
 

@@ -64,7 +64,7 @@ def mutate(plan: Plan, cases: Sequence[Case | Better]) -> Mutation:
 
     A fault changes what components gave and what becomes of it; no component is called again for it.
     """
-    trial = try_cases(plan, cases)
+    trial = try_cases(_exhaustive(plan), cases)
     if trial.failed:
         return Mutation(trial=trial, mutants=())
     return Mutation(
@@ -76,6 +76,19 @@ def mutate(plan: Plan, cases: Sequence[Case | Better]) -> Mutation:
             )
         ),
     )
+
+
+def _exhaustive(plan: Plan) -> Plan:
+    """The plan with every component called, whatever a gate says: a fault may take the gate away."""
+    parts = [
+        replace(
+            one,
+            entry=one.entry.model_copy(update={"always": True}),
+            plan=None if one.plan is None else _exhaustive(one.plan),
+        )
+        for one in plan.components
+    ]
+    return replace(plan, components=tuple(parts), prepared={})
 
 
 def _tried(

@@ -28,6 +28,13 @@ class Component:
         """Its name in the spec."""
         return self.entry.name
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What it scores: ends, steps, or as an included spec both."""
+        if self.plan is None:
+            return frozenset([self.entry.scope])
+        return frozenset(scope for one in self.plan.components for scope in one.scopes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

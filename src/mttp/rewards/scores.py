@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mttp.scorings import INVALID_VALUE
+from mttp.values import is_masked
 
 __all__ = ["Answer", "Score", "failed", "read", "shown"]
 
@@ -37,9 +38,9 @@ class Answer(NamedTuple):
     value: float | None = None
     """A finite number; None unless the status is ok."""
     status: str = "ok"
-    """ok, error or abstained."""
+    """ok, error, abstained or missing."""
     error: str | None = None
-    """What went wrong, where the status is error."""
+    """What went wrong, unless the status is ok or abstained."""
     label: str | None = None
     explanation: str | None = None
     evidence: Any = None
@@ -61,7 +62,8 @@ def read(returned: object) -> Answer:
     What a component returned, as an answer.
 
     A number or bool of any library, a `Score`, (value, explanation or facts), or a mapping with a `value`.
-    None abstains; NaN, the infinities, text and whatever else is not one number are errors.
+    None abstains, and a masked element is missing.
+    NaN, the infinities, text and whatever else is not one number are errors.
     """
     if (type(returned) is float and math.isfinite(returned)) or type(returned) is bool:
         return Answer(float(returned))
@@ -101,6 +103,8 @@ def _answer(value: object, label: object = None, explanation: object = None, evi
     }
     if value is None:
         return Answer(None, "abstained", **said)
+    if is_masked(value):
+        return Answer(None, "missing", "returned a masked value", **said)
     found = _number(value)
     if found is None:
         return failed(f"returned {shown(value)}, which is no number", INVALID_VALUE)._replace(**said)

@@ -138,7 +138,17 @@ class RewardSpec:
     @cached_property
     def parts(self) -> Sequence[Entry]:
         """Its components, with an entry for each included spec."""
-        return reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
+        found = reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
+        return [
+            one.model_copy(update=self.included[one.name]._as_part()) if one.name in self.included else one
+            for one in found
+        ]
+
+    def _as_part(self) -> dict[str, Any]:
+        """What its components make of it where another spec includes it."""
+        scopes = {part.scope for part in self.parts}
+        relative = any(part.relative for part in self.parts)
+        return {"scope": "step" if scopes == {"step"} else "terminal", "relative": relative}
 
     @cached_property
     def range(self) -> tuple[float, float] | None:
