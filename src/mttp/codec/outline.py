@@ -184,7 +184,8 @@ def played(record: SpanRecord) -> Played:
         position=_count(record, a.STEP_INDEX),
         agent=whose,
         reward=_number(record, a.STEP_REWARD),
-        invalid=record.attributes.get(a.STEP_REWARD_STATUS) == "error",
+        invalid=record.attributes.get(a.STEP_REWARD_STATUS) == "error"
+        and a.STEP_REWARD not in record.attributes,
     )
 
 
@@ -205,7 +206,7 @@ def scored(record: SpanRecord) -> Scored:
         when=(record.start_time, record.end_time),
         parent=record.parent_id,
         span=record.span_id,
-        states_total=record.attributes.get(a.REWARD_STATUS) in ("ok", "error"),
+        states_total=a.REWARD_VALUE in record.attributes or record.attributes.get(a.REWARD_STATUS) == "error",
         value=_number(record, a.REWARD_VALUE),
         spec=_spec(record),
         scores=_scores(record),

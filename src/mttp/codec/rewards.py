@@ -367,10 +367,11 @@ def decode(
         grade: Mapping[str, Any] = child.attributes
         name = str(grade.get(a.COMPONENT_NAME, grade.get(a.GRADER_NAME, "")))
         weights |= templates.decode(a.REWARD_WEIGHT, grade)
-        if (value := grade.get(a.REWARD_VALUE)) is not None:
+        value, status = grade.get(a.REWARD_VALUE), str(grade.get(a.REWARD_STATUS, "missing"))
+        if value is not None and status == "ok":
             components[name] = value
         else:
-            statuses[name] = str(grade.get(a.REWARD_STATUS, "missing"))
+            statuses[name] = status
     return Reward(
         value=attributes.get(a.REWARD_VALUE),
         status=str(attributes.get(a.REWARD_STATUS, "missing")),

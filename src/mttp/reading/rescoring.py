@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum, isclose
 from typing import Any
 
-from mttp.episodes import Episode
+from mttp.episodes import Episode, Reward
 from mttp.rewards.agreement import agreement
 from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
@@ -139,12 +139,17 @@ def _rescored(episode: Episode, before: RewardResult, after: RewardResult, spec:
         trace_id=episode.trace_id,
         task=episode.task,
         slices=tuple(episode.slices),
-        recorded=paid.value if is_same else None,
-        before=before.value,
-        after=after.value,
+        recorded=_scored(paid) if is_same else None,
+        before=_scored(before),
+        after=_scored(after),
         verdict_before=before.verdict,
         verdict_after=after.verdict,
     )
+
+
+def _scored(result: RewardResult | Reward) -> float | None:
+    """The value that was scored; None for a floor that is paid in place of one."""
+    return result.value if result.status == "ok" else None
 
 
 def _slice(name: str, scored: Sequence[Rescored]) -> Slice:

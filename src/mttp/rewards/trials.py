@@ -155,7 +155,7 @@ def misses(case: Case, result: RewardResult) -> list[str]:
     found = [] if result.status == status else [f"status is {result.status}, expected {status}"]
     if found and result.error:
         found = [f"{found[0]}: {result.error}"]
-    if expect.value is not None and result.status == "ok":
+    if expect.value is not None and result.status == status:
         found += _off("value", result.value, expect.value)
     if expect.verdict not in (None, result.verdict):
         found.append(f"verdict is {result.verdict}, expected {expect.verdict}")
