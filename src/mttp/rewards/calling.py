@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, Plan
-from mttp.rewards.scores import Answer, failed, read, shown
+from mttp.rewards.scores import Answer, failed, read, read_criteria, read_label, shown
 from mttp.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 
 __all__ = ["Caller", "Sample"]
@@ -82,7 +82,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if type(returned) not in _PLAIN and inspect.isawaitable(returned):
                 returned = wait(returned, self._entry.timeout)
-            return read(returned)
+            return self._read(returned)
         except (Exception, SystemExit) as error:
             return _failed(error)
 
@@ -92,7 +92,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = await limited(returned, self._entry.timeout)
-            return read(returned)
+            return self._read(returned)
         except (Exception, SystemExit) as error:
             return _failed(error)
 
@@ -135,8 +135,8 @@ class Caller:
     def _listed(self, returned: Any, expected: int) -> list[Answer]:
         """One answer for each sample; of two that are compared, how far each is the better."""
         if self._entry.relative != "pairwise":
-            return _listed(returned, expected)
-        first = read(returned)
+            return _listed(returned, expected, self._read)
+        first = self._read(returned)
         if first.value is None:
             return [first, first]
         if not 0.0 <= first.value <= 1.0:
@@ -144,6 +144,12 @@ class Caller:
                 f"returned {first.value!r}, expected 0 to 1 for how far the first is better", OUT_OF_RANGE
             )
         return [first, first._replace(value=1.0 - first.value)]
+
+    def _read(self, returned: object) -> Answer:
+        """What the function returned, as an answer."""
+        values, criteria = self._entry.values, self._entry.criteria
+        one = (lambda label: read_label(label, values)) if values else read
+        return read_criteria(returned, criteria, one) if criteria else one(returned)
 
     # What it takes.
 
@@ -210,7 +216,7 @@ def _signature(
     return leading, names, required, any(one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-def _listed(returned: Any, expected: int) -> list[Answer]:
+def _listed(returned: Any, expected: int, read: Callable[[object], Answer]) -> list[Answer]:
     """One answer for each sample, of what a function gave for all: a list, or `scores` with further facts."""
     facts = None
     if isinstance(returned, Mapping) and "scores" in returned:

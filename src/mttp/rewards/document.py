@@ -7,12 +7,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
     Strict,
     StringConstraints,
     Tag,
+    model_validator,
 )
 
 __all__ = [
@@ -40,8 +42,8 @@ Combine = Literal["gated", "weighted_sum", "product", "minimum", "lexicographic"
 """How the values of the components make one, where no check failed."""
 CaseKind = Literal["valid", "unusual", "near-miss", "exploit", "violation"]
 """What a case shows: a right answer, a rare form of it, nearly one, a cheat, a broken check."""
-InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
-"""Type of an input, in JSON's words; a `?` behind it in a document makes it optional."""
+InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any", "episode"]
+"""Type of an input, in JSON's words, or a recorded `mttp.Episode`; a `?` behind it makes it optional."""
 
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -66,8 +68,17 @@ _Relative = Annotated[
     Discriminator(lambda value: "word" if isinstance(value, str) else "flag"),
 ]
 _Range = Annotated[tuple[_Number, _Number], AfterValidator(_ordered)]
+_Criteria = Annotated[
+    dict[_Name, Annotated[_Number, Field(gt=0)]],
+    BeforeValidator(
+        lambda given: dict.fromkeys(given, 1.0) if isinstance(given, (list, tuple)) else given,
+        json_schema_input_type=dict[str, float] | list[str],
+    ),
+]
 _InputName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$")]
-_Input = Annotated[str, StringConstraints(pattern=r"^(string|number|integer|boolean|array|object|any)\??$")]
+_Input = Annotated[
+    str, StringConstraints(pattern=r"^(string|number|integer|boolean|array|object|any|episode)\??$")
+]
 
 
 class _Part(BaseModel):
@@ -95,6 +106,13 @@ class Entry(_Part):
     """Whether a value beyond `range` becomes its nearest end, counted; else it makes the sample invalid."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments that are the same for every sample."""
+    values: dict[str, _Number] = Field(default_factory=dict)
+    """What each label is worth that the function returns; the range is then theirs, unless stated."""
+    criteria: _Criteria = Field(default_factory=dict)
+    """
+    Weight by name of what one call answers at once, with a mapping by name; a list weighs all alike.
+    Each criterion is a grade below the component's, whose value is their weighted mean.
+    """
     arity: Literal["sample", "batch", "output-truth"] = "sample"
     """
     sample: it takes what it names of the inputs.
@@ -126,6 +144,16 @@ class Entry(_Part):
     """Files beside the spec whose content changes scores."""
     version: str | None = None
     """Version of what it does, where its code can't be read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _range_of_values(cls, given: Any) -> Any:
+        """The range that the values of labels have, where none is stated."""
+        values = given.get("values") if isinstance(given, dict) else None
+        if not isinstance(values, dict) or not values or given.get("range") is not None:
+            return given
+        numbers = [value for value in values.values() if isinstance(value, (int, float))]
+        return {**given, "range": (min(numbers), max(numbers))} if len(numbers) == len(values) else given
 
 
 class Include(_Part):

@@ -6,6 +6,8 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import fsum
+from typing import Any
 
 from mttp.episodes import Grade
 from mttp.rewards.combining import threshold
@@ -23,11 +25,26 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
 
     `start` and `end` of its calls are in nanoseconds since the Unix epoch.
     """
+    if entry.criteria:
+        return _of_criteria(entry, answers, start, end)
     answer = answers[0] if len(answers) == 1 else _aggregated(entry, answers)
     clipped = False
     bounds = entry.range
     if bounds is not None and answer.value is not None and not bounds[0] <= answer.value <= bounds[1]:
         answer, clipped = _beyond(answer, answer.value, bounds, clip=entry.clip)
+    return _graded(
+        entry,
+        answer,
+        clipped=clipped,
+        late=any(one.late for one in answers),
+        repeats=() if len(answers) == 1 else _values(answers),
+        spread=None if len(answers) == 1 else _spread(_values(answers)),
+        start_time=start,
+        end_time=end,
+    )
+
+
+def _graded(entry: Entry, answer: Answer, **facts: Any) -> Grade:
     return Grade(
         name=entry.name,
         kind=entry.kind,
@@ -37,15 +54,50 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
         error=answer.error,
         error_type=answer.error_type,
         verdict=_verdict(entry, answer.value),
-        range=bounds,
-        clipped=clipped,
-        late=any(one.late for one in answers),
-        repeats=() if len(answers) == 1 else _values(answers),
-        spread=None if len(answers) == 1 else _spread(_values(answers)),
+        range=entry.range,
         label=answer.label,
         explanation=answer.explanation,
         evidence=answer.evidence,
         relative=True if entry.relative else None,
+        **facts,
+    )
+
+
+def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
+    """
+    The grade of a component that answers several criteria, each of which is a grade below it.
+
+    The value is their weighted mean; one criterion without a value leaves none.
+    """
+    parts = []
+    for name, weight in entry.criteria.items():
+        of_one = entry.model_copy(update={"name": name, "weight": weight, "criteria": {}})
+        given = [one.criteria[name] if one.criteria else one for one in answers]
+        parts.append(
+            grade(
+                of_one,
+                [one._replace(late=late.late) for one, late in zip(given, answers, strict=True)],
+                start,
+                end,
+            )
+        )
+    total = fsum(entry.criteria.values())
+    shares = {part.name: entry.criteria[part.name] * (part.value or 0.0) / total for part in parts}
+    lacking = [part for part in parts if part.status != "ok"]
+    if lacking:
+        first = next((one for one in lacking if one.status == "error"), lacking[0])
+        said = None if first.error is None else f"{first.name}: {first.error}"
+        answer = Answer(None, first.status, said, error_type=first.error_type)
+    else:
+        answer = Answer(fsum(shares.values()))
+        parts = [replace(part, contribution=shares[part.name]) for part in parts]
+    evidence = next((one.evidence for one in answers if one.evidence is not None), None)
+    return _graded(
+        entry,
+        answer._replace(evidence=evidence),
+        clipped=any(part.clipped for part in parts),
+        late=any(part.late for part in parts),
+        parts=tuple(parts),
         start_time=start,
         end_time=end,
     )

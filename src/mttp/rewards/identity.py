@@ -20,7 +20,7 @@ __all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "
 
 _UNSAID: Final = {"description", "depends"}
 """Fields of a component that change no score; what `depends` holds is part of the code."""
-_LATER: Final = ("always",)
+_LATER: Final = ("always", "criteria", "values")
 """Fields of a component that came later: they are left out at their defaults, so that digests stay."""
 
 

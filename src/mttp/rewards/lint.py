@@ -356,7 +356,7 @@ def _kinds(spec: RewardSpec) -> Iterator[_Fault]:
             yield _Fault(reason, "say the same in both places", ("components", index, "kind"), "warning")
 
 
-_SKIPPED: Final[Mapping[object, str]] = {
+_SKIPPED: Final[Mapping[str, str]] = {
     "product": "under product, what is skipped counts as if it were 1",
     "minimum": "under minimum, what is skipped counts as if it were not the lowest",
     "lexicographic": "under lexicographic nothing is skipped: what comes after hangs on what comes before",
@@ -375,7 +375,8 @@ def _invalid(spec: RewardSpec) -> Iterator[_Fault]:
     if policy != "skip":
         return
     counted = [part for part in _terminal(spec) if part.kind not in ("verifier", "penalty")]
-    if reason := _SKIPPED.get(combine if isinstance(combine, str) else None):
+    if isinstance(combine, str) and combine in _SKIPPED:
+        reason = _SKIPPED[combine]
         yield _Fault(reason, "state `on_invalid: invalid`, or combine by a sum", ("on_invalid",), "warning")
     elif not counted and combine != "weighted_sum":
         reason = "nothing is skipped: every component gates"

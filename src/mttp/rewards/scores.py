@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mttp.scorings import INVALID_VALUE
 from mttp.values import is_masked
 
-__all__ = ["Answer", "Score", "failed", "read", "shown"]
+__all__ = ["Answer", "Score", "failed", "read", "read_criteria", "read_label", "shown"]
 
 
 _LONGEST = 2000
@@ -48,6 +48,8 @@ class Answer(NamedTuple):
     """Whether the call took longer than it may, and could not be stopped."""
     error_type: str | None = None
     """The exception's class, or a word such as `invalid_value`."""
+    criteria: Mapping[str, Answer] | None = None
+    """Of a call that answers several criteria at once, the answer to each by name."""
 
 
 def failed(reason: object, error_type: str | None = None) -> Answer:
@@ -77,6 +79,54 @@ def read(returned: object) -> Answer:
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], (str, Mapping)):
         return _of_pair(*returned)
     return _answer(returned)
+
+
+def read_label(returned: object, values: Mapping[str, float]) -> Answer:
+    """
+    What a component returned that answers with labels, each of which is worth a value.
+
+    The label may come as everything does that `read` takes; None abstains, and anything else is an error.
+    """
+    if isinstance(returned, str):
+        if returned not in values:
+            known = ", ".join(values)
+            return failed(f"returned {shown(returned)}, which is none of its labels: {known}", INVALID_VALUE)
+        return Answer(values[returned], label=str(returned))
+    if isinstance(returned, Score):
+        facts = {"explanation": returned.explanation, "evidence": returned.evidence}
+        return read_label(returned.value, values)._replace(**facts)
+    if isinstance(returned, Mapping) and (name := next((one for one in _VALUES if one in returned), None)):
+        rest = {key: fact for key, fact in returned.items() if key not in (name, *_FACTS)} or None
+        said = {"explanation": returned.get("explanation"), "evidence": returned.get("evidence", rest)}
+        return read_label(returned[name], values)._replace(**said)
+    if isinstance(returned, tuple) and len(returned) == 2:
+        value, facts = returned
+        return read_label(
+            {"value": value, **(facts if isinstance(facts, Mapping) else {"explanation": facts})}, values
+        )
+    found = read(returned)
+    if found.status == "ok":
+        return failed(
+            f"returned {shown(returned)}, expected one of its labels: {', '.join(values)}", INVALID_VALUE
+        )
+    return found
+
+
+def read_criteria(returned: object, names: Iterable[str], one: Callable[[object], Answer]) -> Answer:
+    """
+    What a component returned that answers several criteria at once: a mapping by name.
+
+    Each is read by `one`; what is said beside them is the evidence of the whole.
+    """
+    if returned is None:
+        return Answer(None, "abstained")
+    if not isinstance(returned, Mapping):
+        return failed(f"returned {shown(returned)}, expected a mapping by criterion", INVALID_VALUE)
+    known = list(names)
+    lacking = failed("the answer has no such criterion", INVALID_VALUE)
+    answers = {name: one(returned[name]) if name in returned else lacking for name in known}
+    rest = {str(key): fact for key, fact in returned.items() if key not in answers}
+    return Answer(evidence=rest or None, criteria=answers)
 
 
 def _of_pair(value: object, facts: str | Mapping[Any, Any]) -> Answer:
