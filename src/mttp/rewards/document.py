@@ -52,6 +52,12 @@ def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
     return bounds
 
 
+def _around_zero(bounds: tuple[float, float]) -> tuple[float, float]:
+    if not bounds[0] <= 0.0 <= bounds[1]:
+        raise ValueError("an episode begins at 0, which must lie within")
+    return bounds
+
+
 def _is_mapping(kind: str, other: str) -> Discriminator:
     """Tells what is written as a mapping from what is not."""
     return Discriminator(lambda value: kind if isinstance(value, (dict, _Part)) else other)
@@ -202,6 +208,9 @@ class Case(_Part):
     kind: CaseKind
     description: str = ""
     input: dict[str, Any]
+    """The sample; of an episode whose steps are scored too, its end."""
+    steps: tuple[dict[str, Any], ...] = ()
+    """The samples of the episode's steps; what is expected is then of the whole episode."""
     expect: Expected | None = None
     human: _Number | None = None
     """What a person gave it."""
@@ -258,6 +267,8 @@ class Document(_Part):
     """Lowest and highest reward; by default what the components can reach."""
     clip: _Flag = False
     """Whether a reward beyond `range` becomes its nearest end, counted; else it is invalid."""
+    step_total: Annotated[_Range, AfterValidator(_around_zero)] | None = None
+    """Lowest and highest sum of an episode's step rewards; a step that would go beyond pays what is left."""
     floor: _Number | None = None
     """What a sample gets where a check failed: the range's minimum, unless stated."""
     on_invalid: Literal["invalid", "floor", "skip"] = "invalid"

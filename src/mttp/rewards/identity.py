@@ -51,6 +51,7 @@ def canonical(document: Document, parts: Sequence[Entry], included: Mapping[str,
             "clip": document.clip,
             "floor": floor(document, parts),
             "on_invalid": document.on_invalid,
+            **({} if document.step_total is None else {"step_total": list(document.step_total)}),
         }
     )
 

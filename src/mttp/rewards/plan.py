@@ -51,6 +51,8 @@ class Plan:
     range: tuple[float, float] | None = None
     """Lowest and highest reward that is stated or can be reached; None where a component has no range."""
     clip: bool = False
+    step_total: tuple[float, float] | None = None
+    """Lowest and highest sum of an episode's step rewards."""
     floor: float = 0.0
     """What a failed check gives."""
     on_invalid: str = "invalid"

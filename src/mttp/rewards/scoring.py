@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from mttp.episodes import Grade
 from mttp.errors import NeedsGroup, SpecError
@@ -27,25 +27,41 @@ from mttp.scorings import MISSING_INPUT
 
 __all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
 
+Settle: TypeAlias = Callable[[RewardResult], RewardResult]
+"""What becomes of a result before anybody sees it."""
+
 _UNWATCHED: AbstractContextManager[None] = nullcontext()
 _GATES, _DEAR_GATES, _REST = range(3)
 """The stages in which components are called: gates, gates that cost, and all others."""
 
 
-def score(plan: Plan, sample: Sample) -> RewardResult:
+def score(
+    plan: Plan,
+    sample: Sample,
+    *,
+    closed: str | None = None,
+    settle: Settle | None = None,
+    watched: bool = True,
+) -> RewardResult:
     """
     What the spec pays for one sample, by its terminal components.
 
+    `closed` says why what costs is not called, `settle` has the last word before the result is recorded,
+    which it is in the current episode unless it is not to be `watched`.
     Whatever a component does is in the result; raises NeedsGroup where one is relative.
     """
     scorer = _absolute(plan, "terminal")
-    return scorer.score(sample, watching.begin(scorer.name, of_step=False))
+    watch = watching.begin(scorer.name, of_step=False) if watched else None
+    return scorer.score(sample, watch, closed, settle)
 
 
-def score_step(plan: Plan, sample: Sample) -> RewardResult:
+def score_step(
+    plan: Plan, sample: Sample, *, settle: Settle | None = None, watched: bool = True
+) -> RewardResult:
     """The same for one step, by the components whose scope is a step."""
     scorer = _absolute(plan, "step")
-    return scorer.score(sample, watching.begin(scorer.name, of_step=True))
+    watch = watching.begin(scorer.name, of_step=True) if watched else None
+    return scorer.score(sample, watch, None, settle)
 
 
 async def ascore(plan: Plan, sample: Sample) -> RewardResult:
@@ -206,12 +222,19 @@ class Scorer:
         """Whether a component is called for many samples at once."""
         return any(one.takes_many or (one.inner and one.inner.takes_many) for one in self.graders)
 
-    def score(self, sample: Sample, watch: Watch | None = None) -> RewardResult:
+    def score(
+        self,
+        sample: Sample,
+        watch: Watch | None = None,
+        closed: str | None = None,
+        settle: Settle | None = None,
+    ) -> RewardResult:
         """The reward of one sample."""
         state = SampleGrades(self, sample, watch)
         for stage in self.stages:
-            self.advance(stage, state)
-        return self._watched(self.result(state), watch)
+            self.advance(stage, state, closed)
+        result = self.result(state)
+        return self._watched(result if settle is None else settle(result), watch)
 
     async def score_async(self, sample: Sample, watch: Watch | None = None) -> RewardResult:
         """The same, components of one stage side by side."""

@@ -15,6 +15,7 @@ from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_function, of_target
 from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import Document, Entry, Function
+from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
 from mttp.rewards.plan import Component, Plan
@@ -228,6 +229,7 @@ class RewardSpec:
             partial_credit=self.document.partial_credit,
             range=self.range,
             clip=self.document.clip,
+            step_total=self.document.step_total,
             floor=self.floor,
             on_invalid=self.document.on_invalid,
             location=str(path) if path is not None else None,
@@ -263,6 +265,14 @@ class RewardSpec:
     def score_step(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
         """The same for one step, by the components whose scope is a step."""
         return scoring.score_step(self.plan, _sample(sample, inputs))
+
+    def for_episode(self) -> EpisodeScorer:
+        """
+        What scores one episode's steps and its end together: `step(...)` for each step, then `end(...)`.
+
+        The sum of the steps stays within `step_total`, and a check that fails in a step gates the end.
+        """
+        return EpisodeScorer(self.plan)
 
     async def ascore(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
         """As `score`, with asynchronous components and judges side by side."""

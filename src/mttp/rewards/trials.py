@@ -10,6 +10,7 @@ from mttp.episodes import Grade
 from mttp.rewards import scoring
 from mttp.rewards.agreement import Agreement, agreement
 from mttp.rewards.document import Better, Bounds, Case, Expected
+from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import Plan
 from mttp.rewards.results import RewardResult
 
@@ -142,7 +143,18 @@ def _round(plan: Plan, cases: Sequence[Case]) -> Sequence[RewardResult]:
 
 
 def _scored(plan: Plan, case: Case) -> RewardResult:
-    """By the terminal components, or by those of a step where there are no others."""
+    """
+    By the terminal components, or by those of a step where there are no others.
+
+    A case with steps is an episode, and scored as a whole.
+    """
+    if case.steps:
+        episode = EpisodeScorer(plan)
+        for sample in case.steps:
+            episode.step(sample)
+        if any("terminal" in one.scopes for one in plan.components):
+            episode.end(case.input)
+        return episode.total
     if all(one.entry.scope == "step" for one in plan.components):
         return scoring.score_step(plan, case.input)
     return scoring.score(plan, case.input)
