@@ -132,6 +132,9 @@ def main(argv: Sequence[str] | None = None, *, on_episode: OnEpisode = print_pro
     parser.add_argument("--episodes", type=int, default=300, help="episodes to play (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the run (default: %(default)s)")
     parser.add_argument("--out", default="runs/cartpole.jsonl", help="file to write (default: %(default)s)")
+    parser.add_argument(
+        "--to", help="OTLP receiver that gets the episodes, too, such as http://localhost:4318"
+    )
     args = parser.parse_args(argv)
 
     config = {
@@ -140,7 +143,8 @@ def main(argv: Sequence[str] | None = None, *, on_episode: OnEpisode = print_pro
         "learning_rate": LEARNING_RATE,
         "episodes_per_update": EPISODES_PER_UPDATE,
     }
-    with mttp.configure(transport=f"file://{args.out}", run="cartpole", seed=args.seed, config=config):
+    transports = [f"file://{args.out}", *([args.to] if args.to else [])]
+    with mttp.configure(transport=transports, run="cartpole", seed=args.seed, config=config):
         env = gymnasium.make("CartPole-v1")
         mttp.instrument(env)  # the one added line
         train(env, episodes=args.episodes, seed=args.seed, on_episode=on_episode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from stores import Answer, Asked, serving
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -92,6 +94,37 @@ def test_the_demo_agent_learns_and_is_recorded() -> None:
     assert (150, []) == (len(returns), recording.problems)
     assert sum(returns[-30:]) > 2 * sum(returns[:30])
     assert all(episode.return_ == episode.length == len(episode.steps) for episode in recording.episodes)
+
+
+def test_the_demo_sends_episodes_and_metrics_while_it_runs() -> None:
+    """
+    What dashboards show of a live run: its spans, and metrics that only training has.
+    """
+    asked: list[Asked] = []
+
+    def answer(request: Asked) -> Answer:
+        asked.append(request)
+        return 200, "application/x-protobuf", b""
+
+    with serving(answer) as place:
+        command = [
+            sys.executable,
+            "-m",
+            "mttp",
+            "demo",
+            "--episodes",
+            "30",
+            "--out",
+            "pole.jsonl",
+            "--to",
+            f"http://{place}",
+        ]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    bodies = [gzip.decompress(one.body) if one.body[:2] == b"\x1f\x8b" else one.body for one in asked]
+    assert {"/v1/traces", "/v1/metrics"} == {one.path for one in asked}
+    assert any(b"mttp.steps.duration" in body for body in bodies)
+    assert any(b"mttp.episode.return" in body for body in bodies)
 
 
 def test_what_the_specs_pay_is_recorded() -> None:

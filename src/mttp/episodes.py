@@ -672,6 +672,8 @@ class Run(Value):
     """train, eval or replay."""
     status: str | None = None
     """completed, aborted or error; None while it goes on."""
+    episode_count: int | None = None
+    """How many episodes the process began; None while the run goes on, and where sampling is set up."""
     attempt: int | None = None
     """Which try at this run, from 0."""
     seed: int | str | None = None

@@ -330,7 +330,8 @@ class Share:
             late = [provenance.imported] if self._detection is not None and self._detection.over else []
             facts = provenance.detect(self._plan.directory, faults, late) if late else {}
             self._tell_documents(root)
-            root.values |= runs.encode(faults, status=self._status, **facts)
+            begun = self.stats.episodes if self._plan.sampling is None else None
+            root.values |= runs.encode(faults, status=self._status, episode_count=begun, **facts)
             root.note(faults)
             root.end(self._ended)
 

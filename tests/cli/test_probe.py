@@ -318,6 +318,25 @@ def test_phoenix_loses_spans_values_and_frames() -> None:
     assert ("phoenix", [frame]) == (report["profile"], report["helpless"])
 
 
+def test_the_advice_is_the_profile_that_the_address_chooses() -> None:
+    """
+    VictoriaTraces' path chooses strict, as the documentation says; another that saves as much is not better.
+    """
+
+    class Victoria(JaegerServer):
+        def __call__(self, asked: Asked) -> Answer:
+            return super().__call__(replace(asked, path=asked.path.removeprefix("/insert/opentelemetry")))
+
+        def kept(self, record: SpanRecord) -> SpanRecord:
+            kept = {key: value for key, value in record.attributes.items() if type(value) is not bytes}
+            return replace(record, attributes=kept)
+
+    with serving(Victoria()) as place:
+        report = probed(f"http://{place}/insert/opentelemetry/v1/traces", "--query", f"jaeger://{place}")
+
+    assert "strict" == report["profile"]
+
+
 def test_the_table_shows_what_was_not_whole() -> None:
     """
     And a conclusion of a few lines.

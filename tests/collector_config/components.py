@@ -57,6 +57,15 @@ class MemoryLimiter(Known):
     spike_limit_percentage: int | None = None
 
 
+class FilteredMetrics(Known):
+    metric: list[str]
+
+
+class Filter(Known):
+    error_mode: Literal["ignore", "silent", "propagate"] = "propagate"
+    metrics: FilteredMetrics
+
+
 class Batch(Known):
     flush_timeout: Duration = "200ms"
     min_size: int | None = None
@@ -279,6 +288,7 @@ KINDS: dict[str, dict[str, type[Known]]] = {
     "processors": {
         "memory_limiter": MemoryLimiter,
         "tail_sampling": TailSampling,
+        "filter": Filter,
         "delta_to_cumulative": DeltaToCumulative,
     },
     "connectors": {"signal_to_metrics": SignalToMetrics},

@@ -393,3 +393,51 @@ def exported(record: Any) -> str:
             "Duration": record.end_time - record.start_time,
         }
     )
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
+def test_a_panel_says_what_fills_it(path: Path) -> None:
+    """
+    Traces, metrics that the Collector makes of spans, or metrics of training: else it stays empty.
+    """
+    connector = yaml.safe_load((HOME / "dev/collector.yaml").read_text())["connectors"]["signal_to_metrics"]
+    made = set().union(*(in_prometheus(metric["name"]) for metric in connector["spans"]))
+
+    for panel in dashboard(path)["panels"]:
+        asked = {
+            name
+            for target in panel["targets"]
+            for name in re.findall(r"\bmttp_\w+", target.get("expr", ""))
+            if name in IN_PROMETHEUS
+        }
+        source = "metrics that the Collector makes of spans" if asked <= made else "metrics of training"
+        assert f"Source: {source if asked else 'traces in Tempo'}" in panel["description"], panel["title"]
+
+
+def test_no_episode_counts_twice_where_training_sends_metrics() -> None:
+    """
+    The development stack drops of these what it makes of spans, and nothing else.
+    """
+    found = yaml.safe_load((HOME / "dev/collector.yaml").read_text())
+    (rule,) = found["processors"]["filter/made_of_spans"]["metrics"]["metric"]
+    pattern = re.compile(json.loads(re.fullmatch(r"IsMatch\(name, (\".*\")\)", rule)[1]))  # type: ignore[index]
+    made = {metric["name"] for metric in found["connectors"]["signal_to_metrics"]["spans"]}
+
+    assert made == {name for name in metrics.INSTRUMENTS if pattern.search(name)}
+    assert "filter/made_of_spans" in found["service"]["pipelines"]["metrics"]["processors"]
+
+
+def test_a_double_is_compared_with_a_double() -> None:
+    """
+    TraceQL finds nothing where a double of the registry is compared with an integer.
+    """
+    compared = re.compile(r"span\.([a-z0-9_.]+) *(?:=|!=|[<>]=?) *(-?\d+)(?![\d.a-zµ])")
+    pages = [*(ROOT / "docs").glob("*.md"), *DASHBOARDS, ROOT / "README.md"]
+
+    wrong = [
+        (path.name, key, literal)
+        for path in pages
+        for key, literal in compared.findall(path.read_text())
+        if ATTRIBUTE_TYPES.get(key) == "double"
+    ]
+    assert [] == wrong

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 from specimen import EVERYTHING
 from stores import Answer, Asked, Backend, JaegerServer, TempoServer, answered, dripping, redirecting, serving
@@ -18,6 +19,7 @@ import mttp
 from mttp import configuration
 from mttp.errors import ReadError
 from mttp.reading import stores
+from mttp.reading.stores import tempo
 from mttp.reading.stores.address import Address
 from mttp.spans import SpanRecord
 from mttp.testing import assert_same
@@ -103,21 +105,32 @@ def test_a_store_without_the_newer_api_may_say_so_in_its_own_way() -> None:
     assert "answers by Jaeger's older API only" in found.problems[0].message
 
 
+class Victoria(JaegerServer):
+    """VictoriaTraces: every attribute is text, a whole number without its point, empty text a dash."""
+
+    def kept(self, record: SpanRecord) -> SpanRecord:
+        texts = {key: written(value) for key, value in record.attributes.items() if type(value) is not bytes}
+        return replace(record, attributes=texts)
+
+
+def written(value: Any) -> str:
+    """A value as VictoriaTraces keeps it."""
+    if isinstance(value, str):
+        return value or "-"
+    return json.dumps(_whole(value), separators=(",", ":"))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 @pytest.mark.parametrize("newer", [True, False])
 def test_a_store_that_keeps_text_alone_gives_numbers_all_the_same(newer: bool) -> None:
     """
     VictoriaTraces does, by both of Jaeger's APIs: the convention says what was a number, and it is said.
     """
-
-    class Victoria(JaegerServer):
-        def kept(self, record: SpanRecord) -> SpanRecord:
-            texts = {
-                key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-                for key, value in record.attributes.items()
-                if not isinstance(value, bytes)
-            }
-            return replace(record, attributes=texts)
-
     with serving(Victoria(newer=newer)) as place:
         expected = sent(place, profile="strict").episodes[1]
         found = mttp.read(f"jaeger://{place}?run={RUN}")
@@ -127,7 +140,92 @@ def test_a_store_that_keeps_text_alone_gives_numbers_all_the_same(newer: bool) -
     assert [0.5, 0.5, 0.5] == [step.reward for step in found.episodes[1].steps]
     assert {"store_loss"} == kinds(found)
     said = " ".join(problem.message for problem in found.problems)
-    assert ("keeps text alone" in said, "older API only" in said) == (newer, not newer)
+    assert "keeps text alone" in said
+    assert ("older API only" in said) == (not newer)
+
+
+def study(to: str) -> mttp.Recording:
+    """Packed steps, a group, and late facts of steps, in a file and at a store that got all of it."""
+    route = mttp.Route(f"http://{to}", profile="strict", content=True)
+    with mttp.configure([route, "file://a.jsonl"], run_id=RUN, steps="packed") as session:
+        episodes = []
+        for reward in (1.0, 0.0):
+            with mttp.episode(env="walk", group="g", metadata={"level": 3}) as episode:
+                for action in (1, 0):
+                    with episode.step() as step:
+                        step.observation(np.array([1.0, 0.5]))
+                        step.action(action)
+                        step.reward(reward)
+                        step.record(value_estimate=1.0)
+                episode.end(terminated=True)
+            episodes.append(episode)
+            mttp.annotate((episode, 0), "steps", {"return_target": np.array([2.0, 1.0])})
+            mttp.annotate(episode, "advantage", 1.0)
+            mttp.annotate(episode, "label", "")
+        mttp.group("g", episodes=episodes, rewards=[1.0, 0.0], advantages=[1.0, -1.0])
+    assert session.close()
+    configuration.forget()
+    return mttp.read("a.jsonl")
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_columns_groups_and_late_facts_come_back_from_a_store_that_keeps_text_alone(newer: bool) -> None:
+    """
+    No trace is broken: columns of steps, times, advantages and rewards have the convention's types.
+    """
+    with serving(Victoria(newer=newer)) as place:
+        expected = study(place)
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    assert {"store_loss"} == kinds(found)
+    for one, other in zip(expected.episodes, found.episodes, strict=True):
+        assert [step.reward for step in one.steps] == [step.reward for step in other.steps]
+        assert [step.return_target for step in one.steps] == [step.return_target for step in other.steps]
+        assert_same(one.steps[0].observation, other.steps[0].observation)
+        assert [1, 0] == [step.action for step in other.steps]
+        assert ("float", 1.0) == (type(other.advantage).__name__, other.advantage)
+    assert {"float"} == {type(number).__name__ for number in found.groups[0].rewards}
+    assert (expected.groups[0].rewards, expected.groups[0].advantages) == (
+        found.groups[0].rewards,
+        found.groups[0].advantages,
+    )
+    values = {one.key: type(one.value).__name__ for one in found.annotations if one.kind == "advantage"}
+    assert {"advantage": "float"} == values
+
+
+def test_what_a_store_that_keeps_text_alone_can_not_tell_is_named() -> None:
+    """
+    A number in metadata, an action that is one number, and an empty text.
+    """
+    with serving(Victoria()) as place:
+        sent(place, profile="strict")
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    said = [problem.message for problem in found.problems]
+    assert any(message.startswith("mttp.metadata.") for message in said)
+    assert len(said) == len({*said})
+
+
+def test_the_message_of_a_broken_trace_is_short() -> None:
+    """
+    An error that quotes a whole array is cut.
+    """
+
+    class Broken(JaegerServer):
+        def kept(self, record: SpanRecord) -> SpanRecord:
+            broken = {
+                "mttp.steps.start_times": [*["x" * 50] * 1000],
+                "mttp.steps.column.mttp.step.reward": "[" * 9000,
+            }
+            return replace(record, attributes=record.attributes | broken)
+
+    with serving(Broken()) as place:
+        study(place)
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    broken = [problem for problem in found.problems if problem.kind == "broken_trace"]
+    assert broken
+    assert all(len(problem.message) < 400 for problem in broken)
 
 
 def test_without_its_profile_jaegers_older_api_can_not_show_nan() -> None:
@@ -262,8 +360,9 @@ def test_a_run_is_asked_for_whatever_its_id_looks_like(scheme: str, run: str, as
         attributes = [{"key": "mttp.run.id", "value": {"string_value": "another"}}]
         return answered({"data": [{"trace_id": "1", "attributes": attributes}] if not asked else []})
 
+    wait = "&wait=0" if scheme == "tempo" else ""
     with serving(answer) as place, pytest.raises(ReadError, match="no trace"):
-        mttp.read(f"{scheme}://{place}?{urlencode({'run': run})}")
+        mttp.read(f"{scheme}://{place}?{urlencode({'run': run})}{wait}")
 
     (question,) = questions
     said = json.loads(question.body)["filter"] if question.body else question.query
@@ -465,3 +564,119 @@ def test_what_names_no_store_is_a_path() -> None:
     Only the known schemes are addresses.
     """
     assert [True, False, False] == [stores.is_address(given) for given in ("tempo://x", "tempo", "s3://x")]
+
+
+class LateTempo(TempoServer):
+    """Its search finds a trace only when it was asked so often, as Tempo's does some seconds late."""
+
+    def __init__(self, *, whole_after: int) -> None:
+        super().__init__()
+        self.searches = 0
+        self.whole_after = whole_after
+
+    def of_run(self, run: str | None) -> dict[str, list[SpanRecord]]:
+        found = super().of_run(run)
+        self.searches += 1
+        if self.searches > self.whole_after:
+            return found
+        episodes = [key for key, spans in found.items() if any(one.name.startswith("run") for one in spans)]
+        return {key: found[key] for key in episodes[: self.searches - 1]}
+
+
+def test_a_run_that_the_search_does_not_find_whole_yet_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Nothing at first, then the run alone, then everything: the reader waits, and says that it does.
+    """
+    monkeypatch.setattr(tempo, "_PAUSE_SECONDS", 0.01)
+    with serving(LateTempo(whole_after=2)) as place:
+        sent(place, profile="tempo")
+        found = mttp.read(f"tempo://{place}?run={RUN}")
+
+    assert (2, set()) == (len(found), kinds(found) - {"store_loss"})
+    assert not [problem for problem in found.problems if "episodes of run" in problem.message]
+    assert "Tempo's search has 0 traces of run a-run so far" in caplog.text
+
+
+def test_a_part_of_a_run_is_a_problem() -> None:
+    """
+    Where the time to wait is over, what was found is read, and the rest is missed.
+    """
+    with serving(LateTempo(whole_after=100)) as place:
+        sent(place, profile="tempo")
+        with pytest.raises(ReadError, match="no trace was found"):
+            mttp.read(f"tempo://{place}?run={RUN}&wait=0")
+        found = mttp.read(f"tempo://{place}?run={RUN}&wait=0")
+
+    assert 0 == len(found)
+    assert ["0 of 2 episodes of run a-run were found; the others are not there yet, or are lost"] == [
+        problem.message for problem in found.problems
+    ]
+
+
+def test_every_store_misses_the_episodes_that_a_run_states() -> None:
+    """
+    A run's end says how many episodes it began, also where a store answers at once.
+    """
+    server = JaegerServer()
+    with serving(server) as place:
+        expected = sent(place, profile="collector")
+        del server.traces[expected.episodes[1].trace_id]
+        found = mttp.read(f"jaeger://{place}?run={RUN}")
+
+    assert any(problem.message.startswith("1 of 2 episodes of run") for problem in found.problems)
+
+
+def test_a_run_that_goes_on_states_no_number_of_episodes() -> None:
+    """
+    Nobody waits for the end of a training run, and nothing is missed.
+    """
+    with serving(TempoServer()) as place:
+        session = mttp.configure(f"http://{place}", profile="tempo", run_id=RUN)
+        with mttp.episode(env="toy"):
+            pass
+        session.flush()
+        found = mttp.read(f"tempo://{place}?run={RUN}")
+        session.close()
+
+    assert (1, []) == (len(found), found.problems)
+
+
+@pytest.mark.parametrize("given", ["-1", "nan", "soon"])
+def test_a_wait_is_a_number_of_seconds(given: str) -> None:
+    """
+    From zero on; anything else is refused with the option's name.
+    """
+    with pytest.raises(ReadError, match=f"option wait='{given}'"):
+        mttp.read(f"tempo://127.0.0.1:1?run=x&wait={given}")
+
+
+@pytest.mark.parametrize(
+    ("query", "advice"),
+    [
+        ("{ span.mttp.episode.return > 100 }", "write 100.0 for 100"),
+        ("{ span.mttp.group.reward_std = 0 && duration > 1s }", "write 0.0 for 0"),
+    ],
+)
+def test_a_query_that_compares_a_double_with_an_integer_is_advised(query: str, advice: str) -> None:
+    """
+    TraceQL finds nothing then, without a word.
+    """
+    assert advice in tempo._of_integers(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{ span.mttp.episode.return > 100.5 }",
+        "{ span.mttp.step.index = 3 }",
+        "{ duration > 10s }",
+        "{ span.mttp.episode.return > 1.0 }",
+    ],
+)
+def test_a_query_that_compares_alike_is_not_advised(query: str) -> None:
+    """
+    A double with a double, an integer with an integer, a duration.
+    """
+    assert "" == tempo._of_integers(query)

@@ -20,6 +20,7 @@ from mttp.cli.output import Json, console, print_json
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.reading import summarize
 from mttp.report.summary import document, render
+from mttp.semconv import attributes as a
 
 __all__ = ["demo"]
 
@@ -35,6 +36,14 @@ def demo(
     ] = Path(),
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 300,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="URL",
+            help="An OTLP receiver that gets episodes and metrics while they are made: http://HOST:4318.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """
@@ -44,15 +53,16 @@ def demo(
     Examples:
       mttp demo
       mttp demo --episodes 400 --seed 3 --out runs/pole.jsonl
+      mttp demo --episodes 2000 --to http://localhost:4318
     """
     example = _example()
     path = _unused() if out == Path() else out
     if path.exists():
         raise ConfigureError(f"{path} exists; choose another file with --out")
-    with _progress(episodes) as on_episode:
-        example.main(
-            ["--episodes", str(episodes), "--seed", str(seed), "--out", str(path)], on_episode=on_episode
-        )
+    arguments = ["--episodes", str(episodes), "--seed", str(seed), "--out", str(path)]
+    arguments += ["--to", to] if to is not None else []
+    with _metrics(to), _progress(episodes) as on_episode:
+        example.main(arguments, on_episode=on_episode)
     found = summarize(path)
     if json:
         print_json(document(found))
@@ -80,6 +90,28 @@ def _example() -> ModuleType:
             raise
         raise MissingExtra(package="gymnasium", extra="gymnasium", purpose="the demo") from error
     return module
+
+
+@contextmanager
+def _metrics(to: str | None) -> Iterator[None]:
+    """Send the metrics of training to the receiver each second, over HTTP, within the block."""
+    if to is None or not to.startswith(("http://", "https://")):
+        yield
+        return
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.metrics import set_meter_provider
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    from opentelemetry.sdk.resources import Resource
+
+    endpoint = f"{to.partition('?')[0].rstrip('/')}/v1/metrics"
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint), export_interval_millis=1000)
+    provider = MeterProvider([reader], resource=Resource.create({a.SERVICE_NAME: "mttp"}))
+    set_meter_provider(provider)
+    try:
+        yield
+    finally:
+        provider.shutdown()
 
 
 def _unused() -> Path:

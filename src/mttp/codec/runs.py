@@ -21,6 +21,7 @@ _PLAIN = {
     "name": a.RUN_NAME,
     "kind": a.RUN_KIND,
     "status": a.RUN_STATUS,
+    "episode_count": a.RUN_EPISODE_COUNT,
     "attempt": a.RUN_ATTEMPT,
     "rank": a.RUN_RANK,
     "world_size": a.RUN_WORLD_SIZE,

@@ -144,7 +144,7 @@ def suited(cases: Sequence[Case], findings: Sequence[Finding], *, guess: str) ->
     """
     The profile that keeps back what was lost and the least of the rest; the cases that no profile keeps back.
 
-    Of profiles that do alike, `guess` is preferred.
+    Of profiles that keep back as much of what was lost, `guess` is preferred: the address chooses it anyway.
     """
     by_case = list(zip(cases, findings, strict=True))
     bad = [case for case, finding in by_case if finding.outcome in ("changed", "lost", "refused")]
@@ -154,8 +154,8 @@ def suited(cases: Sequence[Case], findings: Sequence[Finding], *, guess: str) ->
         PROFILES,
         key=lambda name: (
             sum(not _keeps_back(name, case) for case in bad if case not in helpless),
-            sum(_keeps_back(name, case) for case in good),
             name != guess,
+            sum(_keeps_back(name, case) for case in good),
         ),
     )
     return ranked[0], [case.name for case in helpless]

@@ -19,6 +19,7 @@ from mttp.reading.stores import Store
 from mttp.refusal import Refused
 from mttp.spans import SpanRecord
 from mttp.transports.otlp import OtlpTransport
+from mttp.transports.otlp.profiles import guessed
 from mttp.transports.otlp.settings import TRACES_PATH
 from mttp.wire.troubles import trouble
 
@@ -92,7 +93,7 @@ class Probe:
                 self.store.asked(case.trace_id)  # who can't be asked at all says so before all the rest
         found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
         findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
-        profile, helpless = suited(sent, findings, guess=self.transport.profile)
+        profile, helpless = suited(sent, findings, guess=guessed(self.transport.settings.endpoint).name)
         return Report(
             to=repr(self.transport),
             query="" if self.store is None else repr(self.store),

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from mttp.errors import ReadError
 
-__all__ = ["Kind", "Problem", "Problems"]
+__all__ = ["Kind", "Problem", "Problems", "undecodable"]
 
 Kind: TypeAlias = Literal[
     "broken_line",
@@ -36,6 +36,10 @@ Kind: TypeAlias = Literal[
 """What a problem is, in one word; `docs/reading.md` explains each."""
 
 
+_SHOWN = 200
+"""Characters of an error's message."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One thing that is wrong with a recording; whatever it does not touch was read."""
@@ -56,6 +60,13 @@ class Problem:
         if self.line is not None:
             where.append(str(self.line))
         return f"{':'.join(where)}: {self.message}" if where else self.message
+
+
+def undecodable(trace_id: str, error: Exception) -> str:
+    """The message for a trace that can't be decoded; an error that quotes a whole array is shortened."""
+    said = str(error)
+    shortened = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
+    return f"trace {trace_id} can't be decoded: {type(error).__name__}: {shortened}"
 
 
 class Problems:

@@ -21,7 +21,7 @@ from mttp.errors import ReadError
 from mttp.evaluations import Evaluation
 from mttp.reading.evals import Part, merged, part
 from mttp.reading.folding import fold, in_order
-from mttp.reading.problems import Problem
+from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.spans import SpanRecord
@@ -210,8 +210,7 @@ def _decoded(scan: Scan, traces: _Traces) -> _Found:
         except ReadError:
             raise
         except Exception as error:
-            message = f"trace {trace_id} can't be decoded: {type(error).__name__}: {error}"
-            scan.add_problem("broken_trace", message, trace_id=trace_id)
+            scan.add_problem("broken_trace", undecodable(trace_id, error), trace_id=trace_id)
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mttp.reading.problems import Problem
+from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.reading.tally import Missing, Tally
@@ -242,6 +242,5 @@ def _runs(tally: Tally, scan: Scan) -> list[Run]:
         try:
             runs.append(run_codec.decode(list(spans.values())))
         except Exception as error:
-            message = f"trace {trace_id} can't be decoded: {type(error).__name__}: {error}"
-            scan.add_problem("broken_trace", message, trace_id=trace_id)
+            scan.add_problem("broken_trace", undecodable(trace_id, error), trace_id=trace_id)
     return sorted(runs, key=lambda run: (run.start_time or 0, run.id))

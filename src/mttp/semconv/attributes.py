@@ -384,6 +384,9 @@ SHA-256 of the configuration as canonical JSON, 64 hexadecimal digits; present a
 RUN_DIRTY: Final = "mttp.run.dirty"
 """Whether the working tree differed from the revision in `vcs.ref.head.revision`."""
 
+RUN_EPISODE_COUNT: Final = "mttp.run.episode_count"
+"""Number of episodes that this process began in the run; absent where sampling keeps some from collectors."""
+
 RUN_ID: Final = "mttp.run.id"
 """Identity of the run, shared by every process that takes part in it."""
 

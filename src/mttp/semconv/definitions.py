@@ -53,6 +53,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.run.config.json",
                 "mttp.run.config.sha256",
                 "mttp.run.dirty",
+                "mttp.run.episode_count",
                 "mttp.run.id",
                 "mttp.run.kind",
                 "mttp.run.name",

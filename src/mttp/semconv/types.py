@@ -124,6 +124,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.run.config.json": "string",
     "mttp.run.config.sha256": "string",
     "mttp.run.dirty": "boolean",
+    "mttp.run.episode_count": "int",
     "mttp.run.id": "string",
     "mttp.run.kind": "string",
     "mttp.run.name": "string",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ _LIMIT = 1000
 _PORTS = {"jaeger": 16686, "tempo": 3200, "phoenix": 6006, "mlflow": 5000}
 _OWN = {
     "jaeger": ("service", "tags", "start", "end"),
-    "tempo": ("q", "start", "end"),
+    "tempo": ("q", "start", "end", "wait"),
     "phoenix": ("project",),
     "mlflow": ("experiment",),
 }
@@ -40,6 +41,8 @@ class Address:
     """The most traces that are asked for."""
     timeout: float = 30.0
     """Seconds that one answer may take."""
+    wait: float = 45.0
+    """Seconds for which a run that can't be found yet is looked for again."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class Address:
             traces=tuple(_trace_ids(place, options.get("trace", ""))),
             limit=int(_number(place, "limit", options.get("limit", str(_LIMIT)))),
             timeout=_number(place, "timeout", options.get("timeout", "30")),
+            wait=_number(place, "wait", options.get("wait", "45"), least=0.0),
             headers=_headers(place, options.get("headers", "")),
             options={name: options[name] for name in _OWN[parts.scheme] if name in options},
         )
@@ -121,13 +125,15 @@ def _check_tags(place: str, given: str) -> None:
         raise ReadError(f'{place}: option tags={given!r}: expected a JSON object, e.g. {{"error":"true"}}')
 
 
-def _number(place: str, name: str, given: str, *, most: float = 1e9) -> float:
+def _number(place: str, name: str, given: str, *, least: float | None = None, most: float = 1e9) -> float:
+    """The number, above zero or, where that is stated, from `least` on."""
     try:
         number = float(given)
     except ValueError:
-        number = 0.0
-    if not 0 < number < most:
-        raise ReadError(f"{place}: option {name}={given!r}: expected a number above zero")
+        number = math.nan
+    if not (number > 0 if least is None else number >= least) or number >= most:
+        expected = "above zero" if least is None else f"of {least:g} or more"
+        raise ReadError(f"{place}: option {name}={given!r}: expected a number {expected}")
     return number
 
 

@@ -14,7 +14,7 @@ from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
 from mttp.reading.stores.query import Absent, Missing, ask
 from mttp.reading.stores.store import Store
-from mttp.reading.stores.texts import typed
+from mttp.reading.stores.texts import EMPTY, typed, untyped
 from mttp.semconv import attributes as a
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
@@ -25,6 +25,9 @@ _TEXTS = (
     "this store keeps text alone: numbers and arrays of the convention are what they were again, "
     "others, such as those of metadata, stay text"
 )
+_EMPTY = f"this store answers {EMPTY!r} for an empty text: which of them were empty is not known"
+_MOST_NAMED = 20
+"""So many attributes are named whose type the store lost."""
 _OLDER = (
     "this store answers by Jaeger's older API only: times are in microseconds, flags are gone, "
     "and so are maps and lists of several kinds, which come as text"
@@ -46,6 +49,8 @@ class Jaeger(Store):
         self._decoded: dict[str, list[SpanRecord]] = {}
         """Traces as the search gave them, where it had to be the newer one."""
         self._has_newer = True
+        self._untyped: set[str] = set()
+        """Attributes that were named since their type is lost."""
 
     def search(self) -> Iterator[str]:
         """By service, and by run where that is given."""
@@ -127,11 +132,26 @@ class Jaeger(Store):
 
     def _spans(self, where: str, answer: Mapping[str, Any]) -> list[SpanRecord]:
         """The spans of an answer as OTLP, also where the store keeps text alone."""
-        found = otlp.spans(where, answer.get("result", answer))
-        spans = [replace(span, attributes=typed(span.attributes)) for span in found]
+        return self._typed(otlp.spans(where, answer.get("result", answer)))
+
+    def _typed(self, found: Sequence[SpanRecord]) -> list[SpanRecord]:
+        """The spans with the types of the convention; what can't be told is named among the losses."""
         if _TEXTS not in self.losses and _keeps_text(found):
             self.losses.append(_TEXTS)
+        spans = [replace(span, attributes=typed(span.attributes)) for span in found]
+        if _TEXTS in self.losses:
+            for span in spans:
+                self._name_untyped(span)
         return spans
+
+    def _name_untyped(self, span: SpanRecord) -> None:
+        written_as_json = {str(said).partition(": ")[0] for said in span.attributes.get(a.OMISSIONS) or ()}
+        for key in untyped(span.attributes):
+            if len(self._untyped) < _MOST_NAMED and key not in self._untyped | written_as_json:
+                self._untyped.add(key)
+                self.losses.append(f"{key} came as text and stays text; it may have been something else")
+        if _EMPTY not in self.losses and EMPTY in span.attributes.values():
+            self.losses.append(_EMPTY)
 
     def doubt(self, trace_id: str) -> str:
         """The user interface asks the older API, which has no word for NaN."""
@@ -149,7 +169,7 @@ class Jaeger(Store):
             except Missing:
                 return []
             found = next(iter(data), None)
-        return [] if found is None else _spans(found)
+        return [] if found is None else self._typed(_spans(found))
 
 
 def _keeps_text(spans: Sequence[SpanRecord]) -> bool:
@@ -218,8 +238,7 @@ def _event(log: Mapping[str, Any]) -> SpanEvent:
 
 
 def _values(tags: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """Tags by key; text that was an array is one again, where the convention says so."""
-    return typed({tag["key"]: _value(tag) for tag in tags or ()})
+    return {tag["key"]: _value(tag) for tag in tags or ()}
 
 
 def _value(tag: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from mttp.errors import ReadError
 from mttp.reading.stores.address import Address
+from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
 __all__ = ["Store"]
@@ -23,6 +24,10 @@ class Store(ABC):
         self.address = address
         self.losses: list[str] = []
         """What the store is seen to have lost, or not to have given, in a sentence each."""
+        self._episodes: set[str] = set()
+        """Traces of episodes that were found."""
+        self._stated: dict[str, int] = {}
+        """How many episodes each process of the run that is asked for began, by its run span."""
 
     def __repr__(self) -> str:
         return f"{self.address.scheme}:{self.address.url}"
@@ -34,6 +39,8 @@ class Store(ABC):
         Raises ReadError where the store can't be asked, or has none of them.
         """
         found = failed = 0
+        self._episodes.clear()
+        self._stated.clear()
         for trace_id in self.address.traces or self._limited(self._searched()):
             try:
                 spans = self.asked(trace_id)
@@ -45,10 +52,29 @@ class Store(ABC):
                 continue
             found, failed = found + bool(spans), 0
             for span in spans:
+                self._count(span)
                 self._look_for_losses(span)
                 yield span
         if not found:
             raise ReadError(self.losses[0] if self.losses else f"{self.address}: {self.nothing()}")
+        if self.is_part:
+            counts = f"{len(self._episodes):,} of {sum(self._stated.values()):,}"
+            self.losses.append(
+                f"{counts} episodes of run {self.address.run} were found; "
+                "the others are not there yet, or are lost"
+            )
+
+    def _count(self, span: SpanRecord) -> None:
+        if a.EPISODE_ID in span.attributes:
+            self._episodes.add(span.trace_id)
+        if a.RUN_EPISODE_COUNT in span.attributes and span.attributes.get(a.RUN_ID) == self.address.run:
+            self._stated[span.span_id] = int(span.attributes[a.RUN_EPISODE_COUNT])
+
+    @property
+    def is_part(self) -> bool:
+        """Whether fewer episodes of the run that is asked for were found than the run states."""
+        asks_for_all = self.address.run is not None and not self.address.traces
+        return asks_for_all and len(self._episodes) < sum(self._stated.values())
 
     def asked(self, trace_id: str) -> list[SpanRecord]:
         """As `trace`, which raises ReadError whatever the store answers instead."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import time
 from collections.abc import Iterator
 
@@ -11,12 +13,19 @@ from mttp.reading.stores.address import Address
 from mttp.reading.stores.query import Missing, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
+from mttp.semconv.types import ATTRIBUTE_TYPES
 from mttp.spans import SpanRecord
 
 __all__ = ["Tempo", "open"]
 
+_log = logging.getLogger("mttp")
+
 CUT_BYTES = 2048
 """Where Tempo cuts a text, unless it was set up otherwise."""
+_PAUSE_SECONDS = 2.0
+_SAY_SECONDS = 10.0
+_COMPARED = re.compile(r"span\.([a-z0-9_.]+) *(?:=|!=|<=?|>=?) *(-?\d+)(?![\d.a-zµ])")
+"""An attribute and the integer that it is compared with in TraceQL; not a duration."""
 _DAYS_BACK = 7
 """A search spans no more than a week, unless Tempo was set up otherwise."""
 
@@ -30,9 +39,33 @@ class Tempo(Store):
     """Asks `/api/search` for what there is, and `/api/v2/traces` for each trace."""
 
     def search(self) -> Iterator[str]:
-        """By the query, else by run, else whatever mttp recorded."""
-        for found in ask(self.address, "/api/search", self._query()).get("traces") or ():
-            yield str(found["traceID"]).lower().zfill(32)
+        """By the query, else by run, else whatever mttp recorded; a run is looked for until it is whole."""
+        seen: set[str] = set()
+        end = said = time.monotonic()
+        end += self.address.wait if self._is_awaited else 0.0
+        while True:
+            for found in ask(self.address, "/api/search", self._query()).get("traces") or ():
+                trace_id = str(found["traceID"]).lower().zfill(32)
+                if trace_id not in seen:
+                    seen.add(trace_id)
+                    yield trace_id
+            now = time.monotonic()
+            if (seen and not self.is_part) or now >= end or len(seen) >= self.address.limit:
+                return
+            if now >= said:
+                said = now + _SAY_SECONDS
+                _log.warning(
+                    "mttp: Tempo's search has %s traces of run %s so far; it finds them half a minute after "
+                    "they arrived; asking again for %.0f s (wait=0 asks once)",
+                    f"{len(seen):,}",
+                    self.address.run,
+                    end - now,
+                )
+            time.sleep(min(_PAUSE_SECONDS, end - now))
+
+    @property
+    def _is_awaited(self) -> bool:
+        return self.address.run is not None and "q" not in self.address.options
 
     def _query(self) -> dict[str, str]:
         options, now = self.address.options, int(time.time())
@@ -80,5 +113,13 @@ class Tempo(Store):
             return "it has none of these traces"
         return (
             f"no trace was found by {self._query()['q']} in the last {_DAYS_BACK} days; "
-            "start=SECONDS and end=SECONDS, since 1970, look elsewhere"
+            f"start=SECONDS and end=SECONDS, since 1970, look elsewhere{_of_integers(self._query()['q'])}"
         )
+
+
+def _of_integers(query: str) -> str:
+    """What to change where a query compares a double with an integer, which never matches."""
+    for key, literal in _COMPARED.findall(query):
+        if ATTRIBUTE_TYPES.get(key) == "double":
+            return f". {key} is a double, which no integer matches: write {literal}.0 for {literal}"
+    return ""

@@ -1,46 +1,93 @@
-"""Values of stores that keep text instead, with the types that the convention has for them."""
+"""Attributes of stores that keep no types, with the types that the convention has for them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 
-__all__ = ["typed"]
+__all__ = ["EMPTY", "typed", "untyped"]
+
+EMPTY = "-"
+"""What VictoriaTraces answers for an empty text."""
 
 _DTYPES = {
     a.OBSERVATION_VALUE: a.OBSERVATION_DTYPE,
     a.ACTION_VALUE: a.ACTION_DTYPE,
     a.EPISODE_FINAL_OBSERVATION_VALUE: a.EPISODE_FINAL_OBSERVATION_DTYPE,
 }
+_COLUMN = f"{a.STEPS_COLUMN}."
+_LISTS = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 
 
 def typed(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes, where text stands for a number, a truth or an array of the convention with that."""
-    return {key: _typed(key, value, found) if type(value) is str else value for key, value in found.items()}
+    """The attributes, each converted to the type that the registry has for it; the rest stays as it is."""
+    return {key: _converted(_type(key, found), value) for key, value in found.items()}
 
 
-def _typed(key: str, text: str, found: Mapping[str, Any]) -> Any:
-    wanted = ATTRIBUTE_TYPES.get(key) or TEMPLATE_TYPES.get(key.rpartition(".")[0], "any")
-    is_array = wanted.endswith("[]") or _DTYPES.get(key) in found
-    read: Callable[[str], Any] = _READ.get(wanted, _array if is_array else str)
+def untyped(found: Mapping[str, Any]) -> Iterator[str]:
+    """Keys whose text may stand for a number, a truth or a list, since the registry allows any type."""
+    for key, value in found.items():
+        if type(value) is str and _type(key, found) == "any" and _is_json(value):
+            yield key
+
+
+def _type(key: str, found: Mapping[str, Any]) -> str:
+    """The type of an attribute, for which other attributes of its span may say more than the registry."""
+    if _DTYPES.get(key) in found or key in _LISTS:
+        return "any[]"
+    if key == a.ANNOTATION_VALUE:
+        return _of_key(str(found.get(a.ANNOTATION_KEY, "")))
+    return f"{_of_key(key[len(_COLUMN) :])}[]" if key.startswith(_COLUMN) else _of_key(key)
+
+
+@lru_cache(maxsize=4096)
+def _of_key(key: str) -> str:
+    """What the registry says; for an attribute of others, which it does not know, nothing is converted."""
+    if key in ATTRIBUTE_TYPES:
+        return ATTRIBUTE_TYPES[key]
+    return next((type_ for prefix, type_ in TEMPLATE_TYPES.items() if key.startswith(f"{prefix}.")), "string")
+
+
+def _converted(wanted: str, value: Any) -> Any:
     try:
-        return read(text)
-    except ValueError:  # it was cut, or is something else
-        return text
+        if wanted.endswith("[]"):
+            return _array(wanted[: -len("[]")], value)
+        return _CONVERTED[wanted](value) if wanted in _CONVERTED else value
+    except (ValueError, RecursionError):  # it was cut, or is something else
+        return value
 
 
-def _truth(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(text)
-    return text == "true"
+def _array(wanted: str, value: Any) -> Any:
+    if type(value) is str:
+        value = json.loads(value) if value.startswith("[") else value
+    if type(value) is not list or wanted not in _CONVERTED:
+        return value
+    return [_array(wanted, item) if type(item) is list else _CONVERTED[wanted](item) for item in value]
 
 
-def _array(text: str) -> Any:
-    return json.loads(text) if text.startswith("[") else text
+def _integer(value: Any) -> Any:
+    return int(value) if type(value) is str else value
 
 
-_READ: Mapping[str, Callable[[str], Any]] = {"int": int, "double": float, "boolean": _truth}
+def _double(value: Any) -> Any:
+    return float(value) if type(value) in (str, int) else value
+
+
+def _truth(value: Any) -> Any:
+    return {"true": True, "false": False}.get(value, value) if type(value) is str else value
+
+
+_CONVERTED: Mapping[str, Callable[[Any], Any]] = {"int": _integer, "double": _double, "boolean": _truth}
+
+
+def _is_json(text: str) -> bool:
+    """Whether the text is JSON of something other than a text."""
+    try:
+        return not isinstance(json.loads(text), str)
+    except (ValueError, RecursionError):
+        return False

@@ -71,6 +71,7 @@ class OtlpTransport(SpanExporter):
         self.settings = resolve(url, options | {"headers": headers, "profile": profile})
         """What the options and the variables come to."""
         self.withholding = self.settings.profile.withholding
+        self.close_timeout = self.settings.profile.close_seconds
         self._url = url
         self._given = {
             name: getattr(self.settings, name) for name, value in options.items() if value is not None
