@@ -214,8 +214,20 @@ EVERYTHING = Episode(
                         ),
                     ),
                 ),
-                Grade(name="taste", kind="judge", status="error", error="no", weight=0.25, relative=True),
+                Grade(
+                    name="taste",
+                    kind="judge",
+                    status="error",
+                    error="no",
+                    weight=0.25,
+                    relative=True,
+                    calls=(
+                        Call(operation="chat", name="critic", provider="openai", output_tokens=2),
+                        Call(operation="chat", name="critic", error_type="RateLimitError", error_message="no"),
+                    ),
+                ),
             ),
+            calls=(Call(operation="execute_tool", name="search", arguments={"q": "4"}, result=["4"]),),
         ),
         Reward(
             value=0.9,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from opentelemetry.trace import SpanKind
-
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Agent, Call, Episode, Reward, Step
 from mttp.livespan import LiveSpan
 from mttp.recorder import Host, OpenEpisode, OpenStep, Trajectory
+from mttp.recorder.open_call import span_kind
 
 __all__ = ["record"]
 
@@ -192,12 +191,9 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
 
 
 def _call(step: OpenStep, value: Call) -> None:
-    kind = SpanKind.INTERNAL if value.operation == "execute_tool" else SpanKind.CLIENT
-    opened = step._open_call(value, kind, value.start_time)
+    opened = step._open_call(value, span_kind(value), value.start_time)
     if opened is not None:
-        opened._finish(
-            error_type=value.error_type, error_message=value.error_message or "", end_time=value.end_time
-        )
+        opened.conclude()
 
 
 def _carry(span: LiveSpan, value: Step | Agent | Episode) -> None:

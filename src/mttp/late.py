@@ -17,11 +17,13 @@ import numpy as np
 from opentelemetry.trace import SpanContext
 
 from mttp.codec import annotations as codec
+from mttp.codec import calls as call_codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.plain import Faults, mapped, name_key, nanoseconds, number, plain, scalar_text, text
 from mttp.configuration import recording_session
-from mttp.episodes import Annotation, Grade, Spec
-from mttp.recorder import targets
+from mttp.episodes import Annotation, Call, Grade, Spec
+from mttp.recorder import OpenCall, targets
+from mttp.recorder.open_call import span_kind
 from mttp.recorder.targets import Target
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -51,6 +53,7 @@ def score(
     verdict: str | None = None,
     failed_checks: Sequence[str] = (),
     relative: bool | None = None,
+    calls: Sequence[Call] = (),
     by: str | None = None,
     revision: int | None = None,
     time: int | None = None,
@@ -80,6 +83,7 @@ def score(
         "verdict": verdict,
         "failed_checks": failed_checks,
         "relative": relative,
+        "calls": calls,
     }
     _state(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
 
@@ -256,17 +260,30 @@ def _record(
     span.values |= span.checked(codec.encode, annotation)
     for grade in rewards.grades(annotation.reward) if annotation.reward else ():
         _grade(session, grade, span.identity, start)
+    for call in annotation.reward.calls if annotation.reward else ():
+        _call(session, call, span.identity, start)
     span.end(start)
 
 
 def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
-    """Record a component's grade, and its parts below it."""
+    """Record a component's grade, its parts and calls below it."""
     began = start if grade.start_time is None else grade.start_time
     span = session._share.span(grades.span_name(grade), values={}, parent=parent, start=began)
     span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
     for part in grade.parts:
         _grade(session, part, span.identity, start)
+    for call in grade.calls:
+        _call(session, call, span.identity, began)
     span.end(began if grade.end_time is None else grade.end_time)
+
+
+def _call(session: Session, call: Call, parent: SpanContext, start: int) -> None:
+    """Record a call that a component made."""
+    name = call_codec.span_name(call.operation, call.name)
+    began = start if call.start_time is None else call.start_time
+    values = {a.RUN_ID: session.run_id}
+    span = session._share.span(name, values=values, parent=parent, start=began, kind=span_kind(call))
+    OpenCall(session._share, span, call).conclude()
 
 
 def _revision(given: object, default: int, faults: Faults) -> int:

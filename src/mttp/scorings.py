@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mttp.values import Value
+
+if TYPE_CHECKING:
+    from mttp.episodes import Call
 
 __all__ = ["INVALID_VALUE", "MISSING_INPUT", "OUT_OF_RANGE", "Grade", "Reward", "Spec"]
 
@@ -76,6 +79,8 @@ class Grade(Value):
     """Whether the value only means something within its group."""
     parts: tuple[Grade, ...] = ()
     """The grades of an included spec."""
+    calls: tuple[Call, ...] = ()
+    """Calls of models and tools that the component made, in order of start."""
     start_time: int | None = field(default=None, compare=False)
     """When the component was called."""
     end_time: int | None = field(default=None, compare=False)
@@ -135,6 +140,8 @@ class Reward(Value):
     """What the scoring was based on; of a relative one the group, its order and the judge."""
     grades: tuple[Grade, ...] = ()
     """Each component's grade, where a reward spec scored."""
+    calls: tuple[Call, ...] = ()
+    """Calls of models and tools that were made for it, but for those of its grades; in order of start."""
     span_id: str = field(default="", compare=False)
     """The scoring's span, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from opentelemetry.trace import Link, SpanContext, TraceFlags
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 
 from mttp import ids, provenance
 from mttp.clock import Clock
@@ -233,6 +233,7 @@ class Share:
         start: int | None = None,
         links: Sequence[Link] = (),
         sink: Sink | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
     ) -> LiveSpan:
         """
         Start a span that belongs to no episode: the root of its own trace, unless it has a parent.
@@ -251,6 +252,7 @@ class Share:
             sink=sink or self,
             start_time=self._started if start is None else start,
             links=links,
+            kind=kind,
         )
 
     # What the pipeline calls, on whichever thread writes.

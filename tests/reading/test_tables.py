@@ -93,9 +93,9 @@ def test_every_field_of_a_step_has_a_column():
 
 def test_every_field_of_a_scoring_has_a_column():
     """
-    So it is with scorings, the spec's parts being columns of their own, and grades aside.
+    So it is with scorings, the spec's parts being columns of their own, grades and calls aside.
     """
-    names = {field.name for field in fields(Reward)} - {"spec", "grades"}
+    names = {field.name for field in fields(Reward)} - {"spec", "grades", "calls"}
     spec = {f"spec_{field.name}" for field in fields(mttp.Spec)}
 
     assert names | spec | {"trace_id", "run_id", "step_index", "agent", "position"} == set(REWARDS)
@@ -103,9 +103,9 @@ def test_every_field_of_a_scoring_has_a_column():
 
 def test_every_field_of_a_grade_has_a_column():
     """
-    So it is with grades, parts being rows of their own.
+    So it is with grades, parts being rows of their own, and calls aside.
     """
-    names = {field.name for field in fields(Grade)} - {"parts"}
+    names = {field.name for field in fields(Grade)} - {"parts", "calls"}
 
     place = {"trace_id", "run_id", "step_index", "agent", "position", "part_of"}
     assert names | place == set(GRADES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mttp.codec import calls
 from mttp.codec.plain import Faults, Plain, from_json, name_key, text, to_json
 from mttp.episodes import Grade
 from mttp.semconv import attributes as a
@@ -77,7 +78,7 @@ def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[G
 
 
 def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Grade:
-    """The grade that a span holds, its parts among the span's children."""
+    """The grade that a span holds, its parts and calls among the span's children."""
     found: Mapping[str, Any] = record.attributes
     weight = f"{a.REWARD_WEIGHT}.{found.get(a.COMPONENT_NAME)}"
     values: dict[str, Any] = {
@@ -91,6 +92,7 @@ def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> 
         repeats=tuple(found.get(a.REWARD_REPEATS) or ()),
         evidence=from_json(found[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in found else None,
         parts=below(record.span_id, children),
+        calls=tuple(map(calls.decode, calls.below(record.span_id, children))),
         start_time=record.start_time,
         end_time=record.end_time,
         **values | {name: bool(found.get(key, False)) for name, key in _FLAGS.items()},

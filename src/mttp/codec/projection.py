@@ -203,6 +203,7 @@ def _reward(value: Reward, withholding: Withholding) -> Reward:
         explanation=span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation),
         evidence=span.document(a.REWARD_EVIDENCE, value.evidence),
         grades=tuple(_grade(grade, withholding) for grade in value.grades),
+        calls=tuple(_call(call, withholding) for call in value.calls),
     )
 
 
@@ -213,6 +214,7 @@ def _grade(value: Grade, withholding: Withholding) -> Grade:
         explanation=span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation),
         evidence=span.document(a.REWARD_EVIDENCE, value.evidence),
         parts=tuple(_grade(part, withholding) for part in value.parts),
+        calls=tuple(_call(call, withholding) for call in value.calls),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mttp.codec import calls as call_codec
 from mttp.codec import grades as grade_codec
 from mttp.codec import templates
 from mttp.codec.plain import (
@@ -23,7 +24,7 @@ from mttp.codec.plain import (
     text,
     to_json,
 )
-from mttp.episodes import Grade, Reward, Spec
+from mttp.episodes import Call, Grade, Reward, Spec
 from mttp.scorings import INVALID_VALUE
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -116,6 +117,7 @@ def make(
     range: object = None,
     relative: object = None,
     failed_checks: object = (),
+    calls: Sequence[Call] = (),
     start_time: object = None,
     end_time: object = None,
     **facts: Any,
@@ -129,6 +131,7 @@ def make(
     if whole is not None:
         said = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
         made = checked(whole, faults)
+        said |= {"calls": (*made.calls, *calls)} if calls else {}
         return replace(made, span_id="", **said) if said else made
     found, assessed, raw = assess(value)
     if status is not None and status not in _STATUSES:
@@ -158,6 +161,7 @@ def make(
         component_statuses=statuses,
         weights=weighting,
         mismatch=mismatch,
+        calls=tuple(calls),
         **_parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks),
         start_time=nanoseconds(start_time, faults),
         end_time=nanoseconds(end_time, faults),
@@ -386,6 +390,7 @@ def decode(
         clipped=bool(attributes.get(a.REWARD_CLIPPED, False)),
         evidence=from_json(attributes[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in attributes else None,
         grades=grade_codec.below(record.span_id, children),
+        calls=tuple(map(call_codec.decode, call_codec.below(record.span_id, children))),
         span_id=record.span_id,
         start_time=record.start_time,
         end_time=record.end_time,

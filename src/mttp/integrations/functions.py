@@ -25,6 +25,7 @@ from mttp.integrations.faults import fault, guard
 from mttp.integrations.options import Options
 from mttp.integrations.seams import Bound, by_name
 from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
+from mttp.rewards.call_log import CallLog
 
 __all__ = ["FunctionOptions", "Recorded", "attach"]
 
@@ -177,6 +178,10 @@ class _Scoring(_Call):
     def __init__(self, name: str, arguments: list[Any]) -> None:
         self._name = name
         self._targets, self._is_batch = _targets(arguments)
+        self._log = CallLog()
+
+    def __enter__(self) -> None:
+        self._log.__enter__()
 
     def returned(self, result: Any) -> None:
         """Each target is paid its score."""
@@ -192,11 +197,12 @@ class _Scoring(_Call):
             fault("rewards_unaligned", f"{self._name}: {answer} for {len(self._targets)} episodes")
             return
         for target, score in zip(self._targets, scores, strict=True):
-            self._pay(target, score)
+            self._pay(target, score, **({"status": "abstained"} if score is None else {}))
 
     def _pay(self, target: OpenEpisode | OpenStep, score: Any, **more: Any) -> None:
-        if score is None and not more:
-            more = {"status": "abstained"}
+        """The calls that were made for several are the first one's."""
+        if target is self._targets[0] and self._log.calls:
+            more["calls"] = self._log.calls
         if target.ended:
             late.score(target, score, grader=self._name, **more)
         else:
@@ -205,6 +211,7 @@ class _Scoring(_Call):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._log.__exit__()
         if isinstance(error, Exception):
             for target in self._targets:
                 guard(_LIBRARY, self._pay, target, None, status="error", error=error)

@@ -9,22 +9,26 @@ know: token ids and log probabilities, where the server returns them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry import trace
 
+from mttp.episodes import Call
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.covering import is_suppressed
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import fault, guard
 from mttp.integrations.options import Options
 from mttp.integrations.pieces import Gathered
-from mttp.integrations.seams import Handle, Seam
+from mttp.integrations.scoring_calls import LoggedCall, log_here
+from mttp.integrations.seams import Handle, handle_in
 from mttp.integrations.streams import listen
-from mttp.recorder import OpenCall, OpenStep, current_episode, current_step
+from mttp.livespan import LiveSpan
+from mttp.recorder import OpenCall, OpenStep, current_episode, current_step, inert_step
+from mttp.rewards.call_log import CallLog
 
 try:
     import openai
@@ -79,7 +83,7 @@ class Client(Handle):
         if asked is None:
             return wrapped(*args, **kwargs)
         with asked.going_on():
-            answer = wrapped(*args, **kwargs)
+            answer = wrapped(*args, **asked.told(kwargs))
             guard(_LIBRARY, asked.take, answer)
             return answer
 
@@ -90,42 +94,66 @@ class Client(Handle):
         if asked is None:
             return await wrapped(*args, **kwargs)
         with asked.going_on():
-            answer = await wrapped(*args, **kwargs)
+            answer = await wrapped(*args, **asked.told(kwargs))
             guard(_LIBRARY, asked.take, answer)
             return answer
 
     def _asked(self, given: Mapping[str, Any]) -> _Asked | None:
         """What is recorded of a call; None where nothing is."""
-        if not self.attached or _ASKING.get() or is_suppressed() or not current_episode():
+        if _ASKING.get() or is_suppressed():
             return None
-        return _Asked(given, self._options, is_official="messages" in given and self._is_official())
+        log = log_here()
+        if log is None and not current_episode():
+            return None
+        return _Asked(given, self._options, log, is_official="messages" in given and self._is_official())
 
 
 class _Asked:
-    """One call, from the question to the end of the answer."""
+    """One call, from the question to the end of the answer; one that has a `log` is part of a scoring."""
 
-    def __init__(self, given: Mapping[str, Any], options: Options, *, is_official: bool) -> None:
+    def __init__(
+        self, given: Mapping[str, Any], options: Options, log: CallLog | None, *, is_official: bool
+    ) -> None:
         self._given = given
         self._options = options
+        self._log = log
         self._gathered: Gathered | None = None
-        self._is_ours = not current_step()
-        self._step: OpenStep = current_episode().step() if self._is_ours else current_step()
-        if self._is_ours and options.observations:
-            self._step.observation(self._question())
-        self._call: OpenCall | None = None if is_official else self._opened()
+        self._is_ours = log is None and not current_step()
+        self._step: OpenStep = inert_step() if log is not None else current_step()
+        if self._is_ours:
+            self._step = current_episode().step()
+        self._call: OpenCall | LoggedCall | None = None if is_official else self._opened()
 
-    def _question(self) -> Any:
-        asked = next((self._given[name] for name in _OPERATIONS if name in self._given), None)
-        return list(map(_plain, asked)) if isinstance(asked, (list, tuple)) else asked
+    def told(self, given: dict[str, Any]) -> dict[str, Any]:
+        """
+        The call's arguments, of which the question is recorded.
 
-    def _opened(self) -> OpenCall:
+        What can be gone through only once, such as a generator, is a list from here on; what it raises is
+        the caller's.
+        """
+        name = next((name for name in _OPERATIONS if name in given), None)
+        if name is None:
+            return given
+        if isinstance(given[name], Iterator):
+            given = {**given, name: list(given[name])}
+        if self._is_ours and self._options.observations:
+            guard(_LIBRARY, self._shown, given[name])
+        return given
+
+    def _shown(self, question: Any) -> None:
+        is_text = isinstance(question, (str, bytes, Mapping)) or not isinstance(question, Iterable)
+        self._step.observation(question if is_text else list(map(_plain, question)))
+
+    def _opened(self) -> OpenCall | LoggedCall:
         parameters = {name: self._given[name] for name in _PARAMETERS if _is_stated(self._given.get(name))}
         if "max_completion_tokens" in parameters:
             parameters["max_tokens"] = parameters.pop("max_completion_tokens")
         operation = next((word for name, word in _OPERATIONS.items() if name in self._given), "chat")
-        return self._step.model_call(
-            self._given.get("model"), operation=operation, provider="openai", **parameters
-        )
+        model = self._given.get("model")
+        if self._log is None:
+            return self._step.model_call(model, operation=operation, provider=_LIBRARY, **parameters)
+        call = Call(operation=operation, name=model, provider=_LIBRARY, parameters=parameters)
+        return LoggedCall(self._log, call)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -172,11 +200,14 @@ class _Asked:
     def _tell(self) -> None:
         """Record what a stream said; if its step ends before it does, what it said until then."""
         gathered, self._gathered = self._gathered, None
-        if gathered is not None and not self._step.ended:
+        if gathered is not None and (self._log is not None or not self._step.ended):
             self._answered(gathered.answer)
 
     def _answered(self, answer: Any) -> None:
-        choices = getattr(answer, "choices", None) or []
+        choices = getattr(answer, "choices", None)
+        if choices is None:
+            self._unknown(answer)
+            return
         usage = getattr(answer, "usage", None)
         if self._call is not None:
             self._call.response(
@@ -186,23 +217,44 @@ class _Asked:
                 input_tokens=getattr(usage, "prompt_tokens", None),
                 output_tokens=getattr(usage, "completion_tokens", None),
             )
-        if len(choices) == 1:
-            if self._is_ours and self._options.actions:
-                self._step.action(_said(choices[0]))
-            self._take_tokens(answer, choices[0])
+        if choices and self._is_ours and self._options.actions:
+            said = [_said(choice) for choice in choices]
+            self._step.action(said[0] if len(said) == 1 else said)
+        if self._log is None:
+            self._take_tokens(answer, choices)
 
-    def _take_tokens(self, answer: Any, choice: Any) -> None:
+    def _take_tokens(self, answer: Any, choices: Sequence[Any]) -> None:
         """
         Token ids and log probabilities, as vLLM returns them (`return_token_ids`, `logprobs`).
 
         Log probabilities without the ids that they are of are no token block.
+        A step has one block, so that those of several choices are not recorded, which is said on the step.
         """
-        ids = getattr(choice, "token_ids", None)
-        if ids is None:
+        found = [
+            (ids, choice) for choice in choices if (ids := getattr(choice, "token_ids", None)) is not None
+        ]
+        if len(found) > 1:
+            self._missed("tokens_unrecorded", f"{len(found)} choices have token ids, a step has one block")
             return
+        for ids, choice in found:
+            self._take_block(answer, ids, choice)
+
+    def _take_block(self, answer: Any, ids: Any, choice: Any) -> None:
         prompt_ids = getattr(answer, "prompt_token_ids", None)
         prompt_ids = getattr(choice, "prompt_token_ids", None) if prompt_ids is None else prompt_ids
         self._step.tokens(ids, logprobs=_logprobs(choice), prompt_ids=prompt_ids)
+
+    def _unknown(self, answer: Any) -> None:
+        """The answer is no completion: a text, say, or one that the caller reads by other means."""
+        kind = type(answer)
+        self._missed("answer_unrecorded", f"a {kind.__module__}.{kind.__qualname__} is no completion")
+
+    def _missed(self, kind: str, detail: str) -> None:
+        """Count what is not recorded, and say it on the step, where the call is of one."""
+        if self._log is None:
+            cast(LiveSpan, self._step.span).fault(kind, detail)
+        else:
+            fault(kind, detail)
 
 
 def _logprobs(choice: Any) -> list[float] | None:
@@ -236,7 +288,7 @@ def _stream(answer: Any) -> Any:
     return None
 
 
-def _within(handle: OpenCall | OpenStep) -> AbstractContextManager[object]:
+def _within(handle: OpenCall | LoggedCall | OpenStep) -> AbstractContextManager[object]:
     """A block whose spans are children of what goes on after it."""
     if not handle:
         return nullcontext()
@@ -271,11 +323,11 @@ def attach(target: Any, /, **options: Any) -> Client:
     if not isinstance(target, (openai.OpenAI, openai.AsyncOpenAI)):
         kind = f"{type(target).__module__}.{type(target).__qualname__}"
         raise InstrumentError(f"{kind} is no client; instrument an OpenAI or an AsyncOpenAI")
-    found = vars(target.chat.completions).get("create")
-    if isinstance(found, Seam) and isinstance(found.handle, Client):
+    found = handle_in(target.chat.completions, Client, "create")
+    if found is not None:
         if options:
-            found.handle.use(chosen)
-        return found.handle.claim()
+            found.use(chosen)
+        return found.claim()
     is_within = _is_official_at_work()  # what is put over its methods later is not called through ours
     return Client(
         [("chat.completions", target.chat.completions), ("completions", target.completions)],

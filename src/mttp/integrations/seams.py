@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from types import MethodType, TracebackType
-from typing import Any, TypeAlias
+from types import FunctionType, MethodType, TracebackType
+from typing import Any, TypeAlias, TypeVar
 
 import wrapt
 from typing_extensions import Self
@@ -18,7 +18,7 @@ from typing_extensions import Self
 from mttp import integrations
 from mttp.errors import InstrumentError
 
-__all__ = ["Around", "Bound", "Handle", "Place", "Seam", "by_name", "install"]
+__all__ = ["Around", "Bound", "Handle", "MethodSeam", "Place", "Seam", "by_name", "handle_in", "install"]
 
 _log = logging.getLogger("mttp")
 
@@ -55,17 +55,18 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wr
     A function or bound method with ours around it, which looks like the original.
 
     Copying or pickling it gives the original: a copy of an instrumented object is not instrumented.
+    Once its handle is detached, it only calls the original: somebody may still hold it, or put it back.
     """
 
     __bound_function_wrapper__ = Bound
 
     def __init__(self, wrapped: Callable[..., Any], around: Around, handle: Handle) -> None:
-        super().__init__(wrapped, around)
-        self._self_handle: Handle = handle
+        super().__init__(wrapped, around, lambda: handle.attached)
+        self._self_handle: Handle | None = handle
 
     @property
-    def handle(self) -> Handle:
-        """What takes it off."""
+    def handle(self) -> Handle | None:
+        """What takes it off; None where it is part of a copy, which nothing records."""
         return self._self_handle
 
     def __copy__(self) -> Any:
@@ -78,6 +79,69 @@ class Seam(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wr
         if isinstance(self.__wrapped__, MethodType) or not inspect.isroutine(self.__wrapped__):
             return self.__wrapped__.__reduce_ex__(protocol)
         return by_name(self.__wrapped__)
+
+
+class MethodSeam(Seam):
+    """
+    A seam over a method that an object has from its class.
+
+    The method is looked up at each call, so that one that a program patches or overrides later is called.
+    """
+
+    def __init__(self, owner: Any, name: str, around: Around, handle: Handle | None) -> None:
+        called = _looking_up(owner, name, around, handle)
+        wrapt.FunctionWrapper.__init__(self, _method(owner, name), called)
+        self._self_handle = handle
+        self._self_object = owner
+        self._self_attribute = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_method(self._self_object, self._self_attribute), name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return MethodSeam(copy.deepcopy(self._self_object, memo), self._self_attribute, _through, None)
+
+
+def _looking_up(owner: Any, name: str, around: Around, handle: Handle | None) -> Around:
+    """`around`, given the method that the owner's class has at the time of the call."""
+
+    def call(_: Any, __: Any, args: Any, kwargs: Any) -> Any:
+        found = type(owner).__dict__.get(name)
+        if type(found) is FunctionType:  # nearly always, and in half the time
+            method: Any = MethodType(found, owner)
+        else:
+            method = _method(owner, name)
+        if handle is None or handle._attached:
+            return around(method, owner, args, kwargs)
+        return method(*args, **kwargs)
+
+    return call
+
+
+def _through(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+    return wrapped(*args, **kwargs)
+
+
+def _method(owner: Any, name: str) -> Any:
+    """The method as the owner's class has it now, whatever stands in the owner itself."""
+    kind = type(owner)
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            found = base.__dict__[name]
+            bind = getattr(type(found), "__get__", None)
+            return found if bind is None else bind(found, owner, kind)
+    if hasattr(kind, "__getattr__"):
+        return kind.__getattr__(owner, name)
+    raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)
+
+
+def _seam(owner: Any, name: str, around: Around, handle: Handle) -> Seam:
+    """A seam for that attribute of the owner."""
+    if isinstance(owner, type):
+        return Seam(inspect.getattr_static(owner, name), around, handle)
+    if name in getattr(owner, "__dict__", ()):
+        return Seam(getattr(owner, name), around, handle)
+    return MethodSeam(owner, name, around, handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +220,7 @@ class Handle:
         """Put seams, `(label, attribute, around)` each, over attributes of the owner: all of them or none."""
         try:
             for label, name, around in seams:
-                self._places[label] = install(owner, name, Seam(getattr(owner, name), around, self))
+                self._places[label] = install(owner, name, _seam(owner, name, around, self))
         except BaseException:
             self._restore()
             raise
@@ -168,10 +232,8 @@ class Handle:
         What it has no more under that name is not recorded, which is said once; the other seams are there.
         """
         for label, owner, name, around in seams:
-            is_class = isinstance(owner, type)
-            found = inspect.getattr_static(owner, name, None) if is_class else getattr(owner, name, None)
-            if found is not None:
-                self._places[label] = install(owner, name, Seam(found, around, self))
+            if getattr(owner, name, None) is not None:
+                self._places[label] = install(owner, name, _seam(owner, name, around, self))
             else:
                 self._missing[label] = False
         if self._missing:
@@ -218,6 +280,18 @@ class Handle:
     def __repr__(self) -> str:
         held = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
         return f"<{'attached' if self._attached else 'detached'}: {held}>"
+
+
+_H = TypeVar("_H", bound=Handle)
+
+
+def handle_in(owner: Any, kind: type[_H], *names: str) -> _H | None:
+    """The attached handle of that kind whose seam stands in one of these attributes, by default in any."""
+    attributes = getattr(owner, "__dict__", {})
+    for found in map(attributes.get, names) if names else list(attributes.values()):
+        if isinstance(found, Seam) and isinstance(found.handle, kind) and found.handle.attached:
+            return found.handle
+    return None
 
 
 def _nothing() -> None:

@@ -6,12 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from opentelemetry.trace import SpanKind
+
 from mttp.codec import calls
 from mttp.episodes import Call
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Handle, Host, quiet
 
-__all__ = ["OpenCall"]
+__all__ = ["OpenCall", "span_kind"]
+
+
+def span_kind(call: Call) -> SpanKind:
+    """The kind of a call's span: a model is asked elsewhere, a tool is executed here."""
+    return SpanKind.INTERNAL if call.operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
 
 
 class OpenCall(Handle):
@@ -56,6 +63,14 @@ class OpenCall(Handle):
         """End the call."""
         if self._takes("end"):
             self._finish()
+
+    def conclude(self) -> None:
+        """End a call that is recorded after it was over, as its value says."""
+        assert self._call is not None
+        call = self._call
+        self._finish(
+            error_type=call.error_type, error_message=call.error_message or "", end_time=call.end_time
+        )
 
     def _finish(
         self,

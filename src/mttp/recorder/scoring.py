@@ -95,8 +95,7 @@ class LiveScoring:
             return
         span, ended = live
         span.values |= span.checked(grades.encode, grade)
-        for part in grade.parts:
-            self._segment.grade(part, span.identity, made, place=self._place)
+        self._segment.below(grade, span.identity, made, place=self._place)
         span.end(ended)
 
     def _fault(self, error: Exception) -> None:

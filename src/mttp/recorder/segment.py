@@ -8,11 +8,12 @@ from typing import Any
 from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.clock import Clock, offset
-from mttp.codec import grades, rewards
+from mttp.codec import calls, grades, rewards
 from mttp.codec.plain import Faults
-from mttp.episodes import Grade, Reward
+from mttp.episodes import Call, Grade, Reward
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import Host
+from mttp.recorder.open_call import OpenCall, span_kind
 from mttp.semconv import attributes as a
 
 __all__ = ["Segment"]
@@ -101,17 +102,31 @@ class Segment(Clock):
         span.values |= span.checked(rewards.encode, made)
         for grade in rewards.grades(made):
             self.grade(grade, span.identity, made, place=place)
+        for call in made.calls:
+            self.call(call, span.identity, place=place)
         span.end(made.end_time)
         return span
 
     def grade(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
-        """Record a component's grade, and its parts below it; times are by default the scoring's."""
+        """Record a component's grade, its parts and calls below it; times are by default the scoring's."""
         start = scoring.start_time if grade.start_time is None else grade.start_time
         child = self.span(grades.span_name(grade), parent, start_time=start, place=place)
         child.values |= child.checked(grades.encode, grade)
-        for part in grade.parts:
-            self.grade(part, child.identity, scoring, place=place)
+        self.below(grade, child.identity, scoring, place=place)
         child.end(scoring.end_time if grade.end_time is None else grade.end_time)
+
+    def below(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
+        """Record a grade's parts and calls, below its span."""
+        for part in grade.parts:
+            self.grade(part, parent, scoring, place=place)
+        for call in grade.calls:
+            self.call(call, parent, place=place)
+
+    def call(self, call: Call, parent: SpanContext, *, place: Mapping[str, Any]) -> None:
+        """Record a call that is over."""
+        name = calls.span_name(call.operation, call.name)
+        span = self.span(name, parent, span_kind(call), call.start_time, place=place)
+        OpenCall(self.host, span, call).conclude()
 
     def ended(self, span: LiveSpan) -> None:
         """Take an ended span."""

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from mttp.codec import rewards
 from mttp.codec.plain import Faults, count, flag, scalar_text
-from mttp.episodes import Reward, Spec
+from mttp.episodes import Call, Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.numbering import given, numbers
 from mttp.recorder.block import Block, Taken
@@ -259,6 +259,7 @@ class Trajectory(Measured):
         relative: bool | None = None,
         label: str | None = None,
         explanation: str | None = None,
+        calls: Sequence[Call] = (),
         **unknown: object,
     ) -> None:
         """
@@ -291,6 +292,7 @@ class Trajectory(Measured):
             relative=relative,
             label=label,
             explanation=explanation,
+            calls=calls,
         )
         self._score(self.latest(made), faults, document_of(value))
 

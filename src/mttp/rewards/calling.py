@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from mttp.rewards.call_log import CallLog
 from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, Plan
@@ -77,6 +78,11 @@ class Caller:
         return self._marked(answers, started)[0]
 
     def _here(self, sample: Sample) -> Answer:
+        with CallLog() as log:
+            answer = self._answer(sample)
+        return _logged([answer], log)[0]
+
+    def _answer(self, sample: Sample) -> Answer:
         try:
             args, kwargs = self._arguments(sample)
             returned = self._function(*args, **kwargs)
@@ -87,6 +93,11 @@ class Caller:
             return _failed(error)
 
     async def _awaited(self, sample: Sample) -> Answer:
+        with CallLog() as log:
+            answer = await self._awaited_answer(sample)
+        return _logged([answer], log)[0]
+
+    async def _awaited_answer(self, sample: Sample) -> Answer:
         try:
             args, kwargs = self._arguments(sample)
             returned = self._function(*args, **kwargs)
@@ -108,6 +119,11 @@ class Caller:
         return self._marked(self._here_many(samples), started)
 
     def _here_many(self, samples: Sequence[Sample]) -> list[Answer]:
+        with CallLog() as log:
+            answers = self._answers(samples)
+        return _logged(answers, log)
+
+    def _answers(self, samples: Sequence[Sample]) -> list[Answer]:
         try:
             args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
@@ -118,6 +134,11 @@ class Caller:
             return [_failed(error)] * len(samples)
 
     async def _awaited_many(self, samples: Sequence[Sample]) -> list[Answer]:
+        with CallLog() as log:
+            answers = await self._awaited_answers(samples)
+        return _logged(answers, log)
+
+    async def _awaited_answers(self, samples: Sequence[Sample]) -> list[Answer]:
         try:
             args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
@@ -187,6 +208,13 @@ class Caller:
         if limit is None or perf_counter() - started <= limit:
             return answers
         return [answer._replace(late=answer.status != "error") for answer in answers]
+
+
+def _logged(answers: list[Answer], log: CallLog) -> list[Answer]:
+    """The same, the calls that were made for all of them at the first."""
+    if not log.calls or not answers:
+        return answers
+    return [answers[0]._replace(calls=tuple(log.calls)), *answers[1:]]
 
 
 def _failed(error: BaseException) -> Answer:

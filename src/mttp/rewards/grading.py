@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from mttp.episodes import Grade
+from mttp.episodes import Call, Grade
 from mttp.rewards.combining import threshold
 from mttp.rewards.document import Entry
 from mttp.rewards.results import RewardResult
@@ -39,6 +39,7 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
         late=any(one.late for one in answers),
         repeats=() if len(answers) == 1 else _values(answers),
         spread=None if len(answers) == 1 else _spread(_values(answers)),
+        calls=_calls(answers),
         start_time=start,
         end_time=end,
     )
@@ -76,7 +77,7 @@ def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) 
         parts.append(
             grade(
                 of_one,
-                [one._replace(late=late.late) for one, late in zip(given, answers, strict=True)],
+                [one._replace(late=whole.late, calls=()) for one, whole in zip(given, answers, strict=True)],
                 start,
                 end,
             )
@@ -98,6 +99,7 @@ def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) 
         clipped=any(part.clipped for part in parts),
         late=any(part.late for part in parts),
         parts=tuple(parts),
+        calls=_calls(answers),
         start_time=start,
         end_time=end,
     )
@@ -168,6 +170,11 @@ def _aggregated(entry: Entry, answers: Sequence[Answer]) -> Answer:
     value = _AGGREGATES[entry.aggregate](values)
     nearest = min((one for one in answers if one.value is not None), key=lambda one: abs(one.value - value))  # type: ignore[operator]  # those without a value are left out
     return nearest._replace(value=value)
+
+
+def _calls(answers: Sequence[Answer]) -> tuple[Call, ...]:
+    """The calls of models that were made for the answers."""
+    return tuple([call for one in answers for call in one.calls])
 
 
 def _values(answers: Sequence[Answer]) -> tuple[float, ...]:

@@ -78,16 +78,17 @@ def compare_pairs(
 
 
 def _wins(answers: Sequence[Answer]) -> Answer:
+    calls = tuple([call for one in answers for call in one.calls])
     failures = [one for one in answers if one.status == "error"]
     if failures:
         said = f"{len(failures)} of {len(answers)} comparisons: {failures[0].error}"
-        return failures[0]._replace(error=said)
+        return failures[0]._replace(error=said, calls=calls)
     values = [one.value for one in answers if one.value is not None]
     if not values:
-        return Answer(None, "abstained", explanation="there was nothing to compare it with")
+        return Answer(None, "abstained", explanation="there was nothing to compare it with", calls=calls)
     facts = next((one.evidence for one in answers if isinstance(one.evidence, Mapping)), {})
     counts = {"won": sum(value > 0.5 for value in values), "tied": values.count(0.5)}
-    return Answer(fmean(values), evidence={**facts, **counts, "comparisons": len(values)})
+    return Answer(fmean(values), evidence={**facts, **counts, "comparisons": len(values)}, calls=calls)
 
 
 def _provenance(

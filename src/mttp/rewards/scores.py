@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.scorings import INVALID_VALUE
 from mttp.values import is_masked
+
+if TYPE_CHECKING:
+    from mttp.episodes import Call
 
 __all__ = ["Answer", "Score", "failed", "read", "read_criteria", "read_label", "shown"]
 
@@ -50,6 +53,8 @@ class Answer(NamedTuple):
     """The exception's class, or a word such as `invalid_value`."""
     criteria: Mapping[str, Answer] | None = None
     """Of a call that answers several criteria at once, the answer to each by name."""
+    calls: tuple[Call, ...] = ()
+    """Calls of models that were made for it; those for several samples at once are the first one's."""
 
 
 def failed(reason: object, error_type: str | None = None) -> Answer:

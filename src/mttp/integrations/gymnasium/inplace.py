@@ -15,7 +15,7 @@ from mttp.integrations.gymnasium.several import Several
 from mttp.integrations.gymnasium.single import Single
 from mttp.integrations.gymnasium.wrappers import RecordEpisodes, RecordVectorEpisodes
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Handle, Seam
+from mttp.integrations.seams import Handle, handle_in
 
 __all__ = ["Attachment", "attach", "wrap"]
 
@@ -59,12 +59,11 @@ def attach(target: Any, /, **options: Any) -> Attachment:
     Raises InstrumentError for what is neither, and where a method can't be replaced.
     """
     chosen = Options.of(options)
-    found = vars(target).get("step") if hasattr(target, "__dict__") else None
-    if isinstance(found, Seam) and isinstance(found.handle, Attachment):
+    found = handle_in(target, Attachment, "step")
+    if found is not None:
         if options:
-            found.handle.use(chosen)
-        found.handle.claim()
-        return found.handle
+            found.use(chosen)
+        return found.claim()
     if isinstance(target, gymnasium.Env):
         return Attachment(target, Recorder(Single(target, chosen), target))
     if isinstance(target, VectorEnv):

@@ -47,4 +47,9 @@ class Seeding:
             return {"seed": self._own[index]}
         found = self._sources[0].after()
         seed = found.pop("seed")
-        return found if seed is None else {**found, "metadata": {"vector_seed": seed}}
+        return found if seed is None else {**found, "metadata": {"vector_seed": _recordable(seed)}}
+
+
+def _recordable(seed: int) -> int | str:
+    """A seed as metadata can hold it: as text where it has more bits, as the operating system's have."""
+    return seed if seed < 2**63 else str(seed)

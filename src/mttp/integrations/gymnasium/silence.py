@@ -9,7 +9,7 @@ from mttp.integrations.gymnasium import facts
 from mttp.integrations.gymnasium.inplace import Attachment
 from mttp.integrations.gymnasium.recorder import Recorder
 from mttp.integrations.gymnasium.wrappers import RecordEpisodes
-from mttp.integrations.seams import Seam
+from mttp.integrations.seams import handle_in
 
 __all__ = ["silence"]
 
@@ -22,8 +22,8 @@ def silence(env: Any, *, silent: bool) -> None:
 
 def _recorders(env: Any) -> Iterator[Recorder]:
     for layer in facts.layers(env):
-        seam = vars(layer).get("step")
-        if isinstance(seam, Seam) and isinstance(seam.handle, Attachment):
-            yield seam.handle.recorder
+        attachment = handle_in(layer, Attachment, "step")
+        if attachment is not None:
+            yield attachment.recorder
         if isinstance(layer, RecordEpisodes):
             yield layer.recorder

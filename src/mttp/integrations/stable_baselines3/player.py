@@ -120,7 +120,8 @@ class Player:
         thoughts = _thoughts(told, len(dones))
         self._rollout.next(rewards)
         for index, track in enumerate(self._tracks):
-            info, is_over = infos[index], bool(dones[index])
+            info = infos[index] if index < len(infos) else {}  # a vector may give none, as `[]`
+            is_over = bool(dones[index])
             truncated = is_over and bool(info.get("TimeLimit.truncated", False))
             came = rewards[index], is_over and not truncated, truncated, info
             self._take(index, track, actions[index], came, thoughts[index], at)

@@ -9,7 +9,7 @@ from typing import Any
 from mttp.errors import InstrumentError
 from mttp.integrations.faults import guard
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Around, Handle, Seam
+from mttp.integrations.seams import Around, Handle, handle_in
 from mttp.integrations.trl import trainers
 from mttp.integrations.trl.functions import Functions
 from mttp.integrations.trl.recorder import Recorder
@@ -93,12 +93,12 @@ def attach(target: Any, /, **options: Any) -> Attachment:
         raise InstrumentError(
             f"{kind} is not recorded; of TRL's trainers these are, and what derives: {known}"
         )
-    for found in vars(target).values():
-        if isinstance(found, Seam) and isinstance(found.handle, Attachment):
-            if options:
-                found.handle.use(chosen)
-            return found.handle.claim()
-    return Attachment(target, chosen)
+    found = handle_in(target, Attachment)
+    if found is None:
+        return Attachment(target, chosen)
+    if options:
+        found.use(chosen)
+    return found.claim()
 
 
 def _callback(updates: Updates) -> Any:

@@ -22,6 +22,7 @@ from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
 from mttp.integrations.trl.scoring import answered
 from mttp.recorder import OpenEpisode
+from mttp.rewards.call_log import CallLog
 from mttp.session import Session
 
 __all__ = ["ROWS", "Recorder"]
@@ -107,7 +108,8 @@ class Recorder:
         if batch.scoring is None:  # what TRL does around it goes by another name
             guard("trl", self._asked, **kwargs)
         try:
-            found = wrapped(*args, **(guard("trl", _listening, batch, kwargs) or kwargs))
+            with CallLog():  # what a function asks a model is no step of whichever episode goes on around it
+                found = wrapped(*args, **(guard("trl", _listening, batch, kwargs) or kwargs))
         except Exception as error:
             answer.error = error
             raise
@@ -245,7 +247,8 @@ async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
     """The answer of an async function: its thread knows nothing of the trainer's context, and is told it."""
     token = otel_context.attach(batch.context)
     try:
-        taken = await found
+        with CallLog():
+            taken = await found
     except Exception as error:
         answer.error = error
         raise

@@ -1,0 +1,412 @@
+"""Calls of models while a reward is computed: children of the grade, and never steps of the policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+openai = pytest.importorskip("openai")
+
+from integrations.models import QUESTION, serving  # noqa: E402
+from integrations.specimen import only  # noqa: E402
+
+import mttp  # noqa: E402
+
+SAMPLE = {"completion": "four"}
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Where the model is served."""
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[Any]:
+    """An instrumented client."""
+    with openai.OpenAI(base_url=address, api_key="none", max_retries=0) as opened, mttp.instrument(opened):
+        yield opened
+
+
+@pytest.fixture
+def async_client(address: str) -> Iterator[Any]:
+    """An instrumented asynchronous client."""
+    opened = openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0)
+    with mttp.instrument(opened):
+        yield opened
+
+
+def asked(client: Any, model: str = "critic", **more: Any) -> float:
+    """What the model answers, as a number."""
+    return float(
+        client.chat.completions.create(model=model, messages=QUESTION, **more).choices[0].message.content
+    )
+
+
+async def asked_async(client: Any) -> float:
+    """The same, awaited."""
+    answer = await client.chat.completions.create(model="critic", messages=QUESTION)
+    return float(answer.choices[0].message.content)
+
+
+def plays(client: Any) -> None:
+    """The policy's one step."""
+    asked(client, "policy")
+
+
+def spec_of(component: Any, **more: Any) -> mttp.RewardSpec:
+    """A spec of one component."""
+    return mttp.RewardSpec(name="judged", version="1.0.0", components=[component], **more)
+
+
+def check_steps_and_calls(session: mttp.Session, calls: int = 1) -> mttp.Episode:
+    """The episode, which has the policy's step alone, and so many calls below its scoring's one grade."""
+    episode = only(session)
+    (grade,) = episode.reward.grades
+    assert [["policy"]] == [[call.name for call in step.calls] for step in episode.steps]
+    assert [("critic", 11, 2)] * calls == [
+        (call.name, call.input_tokens, call.output_tokens) for call in grade.calls
+    ]
+    assert (True, ()) == (episode.complete, episode.faults)
+    return episode
+
+
+SCORINGS: dict[str, Callable[[mttp.RewardSpec], Any]] = {
+    "score": lambda spec: spec.score(SAMPLE),
+    "ascore": lambda spec: asyncio.run(spec.ascore(SAMPLE)),
+    "score_batch": lambda spec: spec.score_batch([SAMPLE, SAMPLE])[1],
+    "threads": lambda spec: spec.score_batch([SAMPLE, SAMPLE, SAMPLE], concurrency=3)[2],
+    "rank": lambda spec: spec.rank([SAMPLE, SAMPLE]).results[1],
+}
+
+
+@pytest.mark.parametrize("kind", ["judge", "verifier", "rubric"])
+@pytest.mark.parametrize("score", SCORINGS.values(), ids=SCORINGS)
+@pytest.mark.parametrize("when", ["inside", "outside"])
+def test_a_call_of_a_component_is_its_grade_s(
+    session: mttp.Session, client: Any, score: Any, kind: str, when: str
+) -> None:
+    """
+    Whichever way the spec scores, within the episode or before it: the call is recorded below the grade.
+    """
+    made = {"judge": mttp.judge, "verifier": mttp.verifier, "rubric": mttp.rubric}[kind]
+
+    @made(range=(0, 10))
+    def graded(completion: str) -> float:
+        return asked(client)
+
+    spec = spec_of(graded)
+    before = score(spec) if when == "outside" else None
+    with mttp.episode() as episode:
+        plays(client)
+        episode.reward(before or score(spec))
+
+    check_steps_and_calls(session)
+    assert [] == list(mttp.check(session))
+
+
+@pytest.mark.parametrize("score", [SCORINGS[name] for name in ("score", "ascore", "score_batch", "threads")])
+def test_a_call_of_an_asynchronous_judge_is_its_grade_s(
+    session: mttp.Session, client: Any, async_client: Any, score: Any
+) -> None:
+    """
+    Awaited on the caller's loop, or on that of the reward specs.
+    """
+
+    @mttp.judge(range=(0, 10))
+    async def graded(completion: str) -> float:
+        return await asked_async(async_client)
+
+    with mttp.episode() as episode:
+        plays(client)
+        episode.reward(score(spec_of(graded)))
+
+    check_steps_and_calls(session)
+
+
+def test_calls_of_all_repeats_are_the_grade_s(session: mttp.Session, client: Any) -> None:
+    """
+    A judge that is asked three times has three calls.
+    """
+
+    @mttp.judge(range=(0, 10), repeats=3)
+    def graded(completion: str) -> float:
+        return asked(client)
+
+    with mttp.episode() as episode:
+        plays(client)
+        episode.reward(spec_of(graded).score(SAMPLE))
+
+    check_steps_and_calls(session, calls=3)
+
+
+def test_a_call_for_many_samples_is_the_first_one_s(session: mttp.Session, client: Any) -> None:
+    """
+    It is recorded once, so that its tokens are counted once.
+    """
+
+    @mttp.judge(range=(0, 10), relative=True)
+    def graded(completions: list[str]) -> list[float]:
+        return [asked(client)] * len(completions)
+
+    ranking = spec_of(graded).rank([SAMPLE, SAMPLE, SAMPLE])
+
+    assert [1, 0, 0] == [len(result.components["graded"].calls) for result in ranking.results]
+
+
+def test_a_call_that_fails_is_on_the_grade_in_error(session: mttp.Session, client: Any) -> None:
+    """
+    The call says what was raised, and so does the grade.
+    """
+
+    @mttp.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        return asked(client, "broken")
+
+    with mttp.episode() as episode:
+        episode.reward(spec_of(graded).score(SAMPLE))
+
+    (grade,) = only(session).reward.grades
+    assert ("error", "BadRequestError") == (grade.status, grade.error_type)
+    assert ["openai.BadRequestError"] == [call.error_type for call in grade.calls]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_stream_of_a_judge_is_its_grade_s(session: mttp.Session, client: Any, is_read: bool) -> None:
+    """
+    Also where the judge leaves it before its end.
+    """
+
+    @mttp.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        stream = client.chat.completions.create(model="critic", messages=QUESTION, stream=True)
+        for _ in stream:
+            if not is_read:
+                break
+        return 4.0
+
+    with mttp.episode() as episode:
+        plays(client)
+        episode.reward(spec_of(graded).score(SAMPLE))
+
+    (grade,) = only(session).reward.grades
+    assert [("critic", ("stop",) if is_read else ())] == [(c.name, c.finish_reasons) for c in grade.calls]
+    assert 1 == len(only(session).steps)
+
+
+def test_a_step_that_is_scored_has_no_call_of_the_judge(session: mttp.Session, client: Any) -> None:
+    """
+    The policy's call is the step's, the judge's is below the step's scoring.
+    """
+
+    @mttp.judge(range=(0, 10), scope="step")
+    def graded(completion: str) -> float:
+        return asked(client)
+
+    with mttp.episode(), mttp.step() as step:
+        plays(client)
+        step.reward(spec_of(graded).score_step(SAMPLE))
+
+    (recorded,) = only(session).steps
+    assert ["policy"] == [call.name for call in recorded.calls]
+    assert ["critic"] == [call.name for call in recorded.rewards[0].grades[0].calls]
+
+
+APART = """
+import openai
+
+import mttp
+
+client = openai.OpenAI(base_url={address!r}, api_key="none", max_retries=0)
+mttp.instrument(client)
+
+
+def graded(completion):
+    messages = [{{"role": "user", "content": completion}}]
+    return float(client.chat.completions.create(model="critic", messages=messages).choices[0].message.content)
+"""
+
+
+def test_a_call_in_a_worker_is_its_grade_s(
+    session: mttp.Session, client: Any, address: str, tmp_path: Path
+) -> None:
+    """
+    With `isolation: process`, a client that the component's own module instruments.
+    """
+    (tmp_path / "asking.py").write_text(APART.format(address=address))
+    file = tmp_path / "spec.yaml"
+    file.write_text(
+        "mttp: reward-spec/1\nname: apart\nversion: 1.0.0\ninputs: {completion: any}\ncomponents:\n"
+        "  - {name: graded, kind: judge, use: 'asking:graded', range: [0, 10], isolation: process, timeout: 60}\n"
+    )
+    spec = mttp.RewardSpec.load(file)
+
+    with mttp.episode() as episode:
+        plays(client)
+        episode.reward(spec.score(SAMPLE))
+
+    check_steps_and_calls(session)
+
+
+def test_an_included_spec_s_calls_are_its_parts(
+    session: mttp.Session, client: Any, address: str, tmp_path: Path
+) -> None:
+    """
+    The call is below the grade of the component that made it.
+    """
+    (tmp_path / "asking.py").write_text(APART.format(address=address))
+    head = "mttp: reward-spec/1\nversion: 1.0.0\ninputs: {completion: any}\n"
+    (tmp_path / "inner.yaml").write_text(
+        f"{head}name: inner\ncomponents:\n"
+        "  - {name: graded, kind: judge, use: 'asking:graded', range: [0, 10]}\n"
+    )
+    (tmp_path / "outer.yaml").write_text(
+        f"{head}name: outer\ninclude:\n  - {{spec: inner.yaml, as: inner, weight: 1}}\n"
+    )
+
+    with mttp.episode() as episode:
+        plays(client)
+        episode.reward(mttp.RewardSpec.load(tmp_path / "outer.yaml").score(SAMPLE))
+
+    (grade,) = only(session).reward.grades
+    assert (0, ["critic"]) == (len(grade.calls), [call.name for part in grade.parts for call in part.calls])
+    assert 1 == len(only(session).steps)
+
+
+def test_a_late_score_has_its_calls(session: mttp.Session, client: Any) -> None:
+    """
+    What a judge asked after the episode's end is below the late score's grade.
+    """
+
+    @mttp.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        return asked(client)
+
+    with mttp.episode() as episode:
+        plays(client)
+    mttp.score(episode, spec_of(graded).score(SAMPLE))
+
+    (score,) = only(session).scores.values()
+    assert ["critic"] == [call.name for call in score.grades[0].calls]
+    assert 1 == len(only(session).steps)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_decorated_reward_function_s_calls_are_its_scoring_s(
+    session: mttp.Session, client: Any, is_late: bool
+) -> None:
+    """
+    It is no spec and has no grades: the calls are below the reward itself.
+    """
+
+    @mttp.instrument(records="reward")
+    def rated(_: object) -> float:
+        return asked(client)
+
+    with mttp.episode() as episode:
+        plays(client)
+        if not is_late:
+            rated(episode)
+    if is_late:
+        rated(episode)
+
+    recorded = only(session)
+    assert ["critic"] == [call.name for call in recorded.scores["rated"].calls]
+    assert [["policy"]] == [[call.name for call in step.calls] for step in recorded.steps]
+
+
+def test_a_decorated_async_reward_function_s_calls_are_its_scoring_s(
+    session: mttp.Session, client: Any, async_client: Any
+) -> None:
+    """
+    So it is where it is awaited.
+    """
+
+    @mttp.instrument(records="reward")
+    async def rated() -> float:
+        return await asked_async(async_client)
+
+    with mttp.episode():
+        plays(client)
+        asyncio.run(rated())
+
+    recorded = only(session)
+    assert (1, ["critic"]) == (len(recorded.steps), [call.name for call in recorded.reward.calls])
+
+
+def test_an_episode_that_a_judge_plays_has_its_own_steps(session: mttp.Session, client: Any) -> None:
+    """
+    Within a scoring a call belongs to what began last: the episode, and not the grade around it.
+    """
+
+    @mttp.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        with mttp.episode(env="critic"):
+            return asked(client)
+
+    with mttp.episode(env="played") as episode:
+        plays(client)
+        episode.reward(spec_of(graded).score(SAMPLE))
+
+    found = {episode.env: episode for episode in mttp.read(session).episodes}
+    assert {"played": 1, "critic": 1} == {env: len(episode.steps) for env, episode in found.items()}
+    assert () == found["played"].reward.grades[0].calls
+
+
+def test_the_next_call_is_a_step_again(session: mttp.Session, client: Any) -> None:
+    """
+    Scoring leaves nothing behind.
+    """
+
+    @mttp.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        return asked(client)
+
+    with mttp.episode():
+        spec_of(graded).score(SAMPLE)
+        plays(client)
+        plays(client)
+
+    assert [["policy"], ["policy"]] == [[call.name for call in step.calls] for step in only(session).steps]
+
+
+def test_a_judge_that_instruments_its_client_is_no_policy(session: mttp.Session, address: str) -> None:
+    """
+    Its first call is the grade's like all others.
+    """
+
+    @mttp.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        with openai.OpenAI(base_url=address, api_key="none") as made, mttp.instrument(made):
+            return asked(made)
+
+    with mttp.episode() as episode:
+        episode.reward(spec_of(graded).score(SAMPLE))
+
+    assert (0, 1) == (len(only(session).steps), len(only(session).reward.grades[0].calls))
+
+
+def test_the_official_instrumentation_s_call_is_the_grade_s(session: mttp.Session, client: Any) -> None:
+    """
+    Its span is the call, once.
+    """
+    official = pytest.importorskip("opentelemetry.instrumentation.genai.openai").OpenAIInstrumentor()
+    official.instrument()
+    try:
+        with openai.OpenAI(base_url=client.base_url, api_key="none") as made, mttp.instrument(made):
+
+            @mttp.judge(range=(0, 10))
+            def graded(completion: str) -> float:
+                return asked(made)
+
+            with mttp.episode() as episode:
+                episode.reward(spec_of(graded).score(SAMPLE))
+    finally:
+        official.uninstrument()
+
+    assert (0, 1) == (len(only(session).steps), len(only(session).reward.grades[0].calls))
