@@ -223,7 +223,9 @@ EVERYTHING = Episode(
                     relative=True,
                     calls=(
                         Call(operation="chat", name="critic", provider="openai", output_tokens=2),
-                        Call(operation="chat", name="critic", error_type="RateLimitError", error_message="no"),
+                        Call(
+                            operation="chat", name="critic", error_type="RateLimitError", error_message="no"
+                        ),
                     ),
                 ),
             ),

@@ -374,3 +374,42 @@ def test_a_recorded_episode_is_an_input(session):
 
     assert [1.0, 0.0] == [made.score(episode=one).value for one in found]
     assert "the spec says episode" in made.score(episode="e").error
+
+
+def test_a_stated_cost_is_that_of_all_calls():
+    """
+    Repeats add up; what one call for many costs is counted once.
+    """
+    priced = {"value": 1.0, "cost": 0.25}
+    repeated = answering(lambda: dict(priced), kind="judge", repeats=3).score()
+    batch = answering(lambda answers: {"scores": [1.0, 0.0], "cost": 0.5}, arity="batch")
+    pairs = answering(lambda answers: dict(priced), kind="judge", relative="pairwise")
+    group = [{"answer": one} for one in "abc"]
+
+    assert 0.75 == repeated.components["it"].usage.cost
+    assert [0.5, None] == [one.components["it"].usage.cost for one in batch.score_batch(group[:2])]
+    assert 0.75 == sum(one.components["it"].usage.cost or 0.0 for one in pairs.rank(group).results)
+    assert None is answering({"value": 1.0, "cost": "much"}).score().components["it"].usage.cost
+
+
+def test_an_episodes_grading_cost_is_read_back(session):
+    """
+    It is the sum of what its graders state, in parts too.
+    """
+    inner = mttp.RewardSpec(
+        name="inner",
+        version="1.0.0",
+        components=[component("it", "judge", {"value": 1.0, "cost": 0.25})],
+        combine="weighted_sum",
+    )
+    made = spec(
+        component("taste", "judge", {"value": 1.0, "cost": 0.5}),
+        include=[{"spec": inner, "as": "style", "version": "1.0.0"}],
+    )
+    with mttp.episode() as ep:
+        ep.reward(made.score())
+
+    assert (0.75, 0) == (
+        mttp.read(session).grading_usage.cost,
+        mttp.read(session).episodes[0].grading_usage.calls,
+    )

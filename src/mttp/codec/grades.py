@@ -12,7 +12,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["below", "component", "decode", "encode", "is_grade", "span_name"]
+__all__ = ["below", "component", "decode", "encode", "grader", "is_grade", "span_name"]
 
 _TEXTS = {
     "status": a.REWARD_STATUS,
@@ -40,6 +40,11 @@ def span_name(grade: Grade) -> str:
 def component(grade: Grade) -> str:
     """The component's name as attributes have it."""
     return name_key(grade.name)
+
+
+def grader(grade: Grade) -> str:
+    """The component's name as its calls have it: by that they are known for none of the policy's."""
+    return text(grade.name, [])
 
 
 def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:

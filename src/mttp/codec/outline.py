@@ -214,8 +214,14 @@ def scored(record: SpanRecord) -> Scored:
 
 
 def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """Tokens given and sampled, by a step's token block or a model's own account of a call."""
+    """
+    Tokens given and sampled, by a step's token block or a model's own account of a call.
+
+    Those of a grader's calls are none of the policy's.
+    """
     if a.GEN_AI_OPERATION_NAME in attributes:
+        if a.GRADER_NAME in attributes:
+            return 0, 0
         given, sampled = a.GEN_AI_USAGE_INPUT_TOKENS, a.GEN_AI_USAGE_OUTPUT_TOKENS
     else:
         given, sampled = a.TOKEN_PROMPT_COUNT, a.TOKEN_COUNT

@@ -40,6 +40,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_spec",
+    "grader",
     "grades",
     "make",
     "span_name",
@@ -264,6 +265,11 @@ def _is_mismatch(
 def span_name(reward: Reward) -> str:
     """The span's name, e.g. `reward gsm8k`."""
     return names.REWARD if reward.spec is None else text(f"{names.REWARD} {reward.spec.name}", [])
+
+
+def grader(reward: Reward) -> str:
+    """Whose calls those of a scoring are, as they say themselves."""
+    return text(reward.grader or span_name(reward), [])
 
 
 def checked(reward: Reward, faults: Faults) -> Reward:

@@ -24,6 +24,7 @@ from mttp.reading.folding import fold, in_order
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
+from mttp.scorings import GradingUsage
 from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress
 
@@ -88,6 +89,11 @@ class Recording:
         raise ReadError(
             f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}"
         )
+
+    @property
+    def grading_usage(self) -> GradingUsage:
+        """What graders' own calls of models came to, over all episodes; none of it is the policies'."""
+        return GradingUsage.total(episode.grading_usage for episode in self.episodes)
 
     @cached_property
     def tables(self) -> Tables:

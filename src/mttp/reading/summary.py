@@ -125,9 +125,9 @@ class Summary:
     completion_tokens: int = 0
     """Tokens that policies sampled."""
     call_input_tokens: int = 0
-    """Tokens that called models read, by their own account."""
+    """Tokens that called models read, by their own account; but for the calls of graders."""
     call_output_tokens: int = 0
-    """Tokens that called models wrote, by their own account."""
+    """Tokens that called models wrote; but for the calls of graders."""
     runs: list[Run] = field(default_factory=list)
     """The runs, in order of start; lists such as the installed packages are not read."""
     groups: int = 0

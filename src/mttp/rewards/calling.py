@@ -12,7 +12,7 @@ from mttp.rewards.call_log import CallLog
 from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, Plan
-from mttp.rewards.scores import Answer, failed, read, read_criteria, read_label, shown
+from mttp.rewards.scores import Answer, failed, read, read_criteria, read_label, shown, without_cost
 from mttp.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 
 __all__ = ["Caller", "Sample"]
@@ -159,12 +159,12 @@ class Caller:
             return _listed(returned, expected, self._read)
         first = self._read(returned)
         if first.value is None:
-            return [first, first]
+            return [first, without_cost(first)]
         if not 0.0 <= first.value <= 1.0:
             raise _Unfit(
                 f"returned {first.value!r}, expected 0 to 1 for how far the first is better", OUT_OF_RANGE
             )
-        return [first, first._replace(value=1.0 - first.value)]
+        return [first, without_cost(first._replace(value=1.0 - first.value))]
 
     def _read(self, returned: object) -> Answer:
         """What the function returned, as an answer."""
@@ -257,4 +257,5 @@ def _listed(returned: Any, expected: int, read: Callable[[object], Answer]) -> l
     if len(returned) != expected:
         raise _Unfit(f"returned {len(returned)} values for {expected} samples", INVALID_VALUE)
     answers = map(read, returned)
-    return [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]
+    found = [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]
+    return [*found[:1], *map(without_cost, found[1:])] if facts else found

@@ -13,7 +13,7 @@ from mttp.episodes import Call, Grade
 from mttp.rewards.combining import threshold
 from mttp.rewards.document import Entry
 from mttp.rewards.results import RewardResult
-from mttp.rewards.scores import Answer
+from mttp.rewards.scores import Answer, with_costs
 from mttp.scorings import OUT_OF_RANGE
 
 __all__ = ["grade", "included", "regraded", "uncalled"]
@@ -95,7 +95,7 @@ def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) 
     evidence = next((one.evidence for one in answers if one.evidence is not None), None)
     return _graded(
         entry,
-        answer._replace(evidence=evidence),
+        answer._replace(evidence=with_costs(evidence, answers)),
         clipped=any(part.clipped for part in parts),
         late=any(part.late for part in parts),
         parts=tuple(parts),
@@ -169,7 +169,7 @@ def _aggregated(entry: Entry, answers: Sequence[Answer]) -> Answer:
         return answers[0]
     value = _AGGREGATES[entry.aggregate](values)
     nearest = min((one for one in answers if one.value is not None), key=lambda one: abs(one.value - value))  # type: ignore[operator]  # those without a value are left out
-    return nearest._replace(value=value)
+    return nearest._replace(value=value, evidence=with_costs(nearest.evidence, answers))
 
 
 def _calls(answers: Sequence[Answer]) -> tuple[Call, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 from mttp.episodes import Grade
 from mttp.rewards.document import Entry
 from mttp.rewards.results import Provenance
-from mttp.rewards.scores import Answer
+from mttp.rewards.scores import Answer, with_costs
 
 __all__ = ["Comparison", "compare_pairs"]
 
@@ -88,7 +88,8 @@ def _wins(answers: Sequence[Answer]) -> Answer:
         return Answer(None, "abstained", explanation="there was nothing to compare it with", calls=calls)
     facts = next((one.evidence for one in answers if isinstance(one.evidence, Mapping)), {})
     counts = {"won": sum(value > 0.5 for value in values), "tied": values.count(0.5)}
-    return Answer(fmean(values), evidence={**facts, **counts, "comparisons": len(values)}, calls=calls)
+    evidence = {**facts, **counts, "comparisons": len(values)}
+    return Answer(fmean(values), evidence=with_costs(evidence, answers), calls=calls)
 
 
 def _provenance(

@@ -13,7 +13,17 @@ from mttp.values import is_masked
 if TYPE_CHECKING:
     from mttp.episodes import Call
 
-__all__ = ["Answer", "Score", "failed", "read", "read_criteria", "read_label", "shown"]
+__all__ = [
+    "Answer",
+    "Score",
+    "failed",
+    "read",
+    "read_criteria",
+    "read_label",
+    "shown",
+    "with_costs",
+    "without_cost",
+]
 
 
 _LONGEST = 2000
@@ -55,6 +65,29 @@ class Answer(NamedTuple):
     """Of a call that answers several criteria at once, the answer to each by name."""
     calls: tuple[Call, ...] = ()
     """Calls of models that were made for it; those for several samples at once are the first one's."""
+
+
+def with_costs(evidence: Any, answers: Iterable[Answer]) -> Any:
+    """The evidence of one of several answers, whose `cost` is then that of all."""
+    stated = [
+        one.evidence["cost"]
+        for one in answers
+        if isinstance(one.evidence, Mapping) and "cost" in one.evidence
+    ]
+    known = [cost for cost in map(_number, stated) if cost is not None]
+    return (
+        {**(evidence or {}), "cost": math.fsum(known)}
+        if known and isinstance(evidence, Mapping)
+        else evidence
+    )
+
+
+def without_cost(answer: Answer) -> Answer:
+    """An answer that came with another, whose evidence states the cost of both."""
+    if not isinstance(answer.evidence, Mapping) or "cost" not in answer.evidence:
+        return answer
+    rest = {key: fact for key, fact in answer.evidence.items() if key != "cost"}
+    return answer._replace(evidence=rest or None)
 
 
 def failed(reason: object, error_type: str | None = None) -> Answer:
