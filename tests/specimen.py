@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mttp import Agent, Call, Episode, Grade, Reward, Spec, Step, Tokens
+from mttp.keys import name_key
 
 START = 1_750_000_000_000_000_000
 END = START + 5_000_000_000
@@ -173,7 +174,7 @@ EVERYTHING = Episode(
         Reward(status="abstained", grader="judge", grader_kind="judge", relative=True),
         Reward(
             value=1.0,
-            components={"answer": 1.0, "no_leak": 1.0, "style": 0.5},
+            components={"answer": 1.0, "no-leak": 1.0, "style": 0.5},
             component_statuses={"taste": "error"},
             weights={"answer": 0.75, "style": 0.5, "taste": 0.25},
             spec=Spec(name="graded", version="1.0.0"),
@@ -223,9 +224,7 @@ EVERYTHING = Episode(
                     relative=True,
                     calls=(
                         Call(operation="chat", name="critic", provider="openai", output_tokens=2),
-                        Call(
-                            operation="chat", name="critic", error_type="RateLimitError", error_message="no"
-                        ),
+                        Call(operation="chat", name="critic", error_type="RateLimitError"),
                     ),
                 ),
             ),
@@ -296,7 +295,8 @@ def tokens(draw: st.DrawFn) -> Tokens:
 @st.composite
 def rewards(draw: st.DrawFn) -> Reward:
     """A scoring that says nothing impossible."""
-    components = draw(st.dictionaries(names, finite, max_size=40))
+    parts = st.tuples(texts.filter(bool), finite)
+    components = dict(draw(st.lists(parts, unique_by=lambda one: name_key(one[0]), max_size=40)))
     value = draw(optional(finite))
     kinds = draw(st.lists(st.sampled_from(["rubric", "penalty"]), max_size=len(components)))
     grades = [

@@ -68,8 +68,8 @@ def test_a_score_is_a_whole_scoring(session: mttp.Session):
     (found,) = stated(session)
     reward = Reward(
         value=0.75,
-        components={"a": 1.0, "b_c": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
-        weights={"a": 0.5, "b_c": 0.5},
+        components={"a": 1.0, "b/c": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
+        weights={"a": 0.5, "b/c": 0.5},
         range=(0.0, 1.0),
         spec=mttp.Spec(name="math", version="1"),
         verdict="pass",

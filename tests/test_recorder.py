@@ -162,7 +162,7 @@ def test_components_tell_none_and_nan_from_zero(session: mttp.Session) -> None:
 
     read = only(session)
 
-    assert {"a": 0.0, "d_e": 0.5} == read.reward.components
+    assert {"a": 0.0, "D-e": 0.5} == read.reward.components
     assert {"b": "missing", "c": "error"} == read.reward.component_statuses
 
 

@@ -19,9 +19,10 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import annotations as codec
 from mttp.codec import calls as call_codec
 from mttp.codec import grades, rewards, steps
-from mttp.codec.plain import Faults, mapped, name_key, nanoseconds, number, plain, scalar_text, text
+from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.configuration import recording_session
 from mttp.episodes import Annotation, Call, Grade, Spec
+from mttp.keys import name_key
 from mttp.recorder import OpenCall, targets
 from mttp.recorder.open_call import span_kind
 from mttp.recorder.targets import Target

@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from mttp import __version__
-from mttp.codec import blocks
+from mttp.codec import blocks, components
 from mttp.health import current_provider
 from mttp.livespan import LiveSpan
 from mttp.semconv import SCHEMA_URL, metrics
@@ -119,9 +119,8 @@ class _Measures(SpanProcessor):
         if found[a.REWARD_STATUS] in ("error", "missing"):
             status = {a.REWARD_STATUS: found[a.REWARD_STATUS]}
             self._instruments[metrics.REWARDS_INVALID].add(1, status | self._said(found, (a.SPEC_NAME,)))
-        for key, value in found.items():
-            if key.startswith(f"{a.REWARD_SCORE}."):
-                self._score(key.removeprefix(f"{a.REWARD_SCORE}."), value, found)
+        for component, value in components.decode(a.REWARD_SCORE, found).items():
+            self._score(component, value, found)
 
     def _score(self, component: str, value: Any, found: Mapping[str, Any]) -> None:
         self._record(metrics.REWARDS_SCORE, value, {a.COMPONENT_NAME: component} | self._said(found, _SPEC))

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+import mttp
 from mttp.cli.app import app
 
 SPECS = Path(__file__).parents[2] / "examples" / "specs"
@@ -214,3 +215,108 @@ print(spec.score(completion="8", answer="8").value)
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
 
     assert "0.7\n" == done.stdout
+
+
+UNSTABLE = """
+import itertools
+
+COUNT = itertools.count()
+
+
+def it(text):
+    return float(next(COUNT) % 2 if text == "1" else 0.5)
+"""
+
+
+def test_instability_is_a_rate_with_an_interval(weak):
+    """
+    Above --max-unstable the exit code is 1, and the reason is said.
+    """
+    (weak.parent / "graders.py").write_text(UNSTABLE)
+    code, text, _ = run("test", weak, "--repeats", 2)
+    allowed, said, _ = run("test", weak, "--repeats", 2, "--max-unstable", 0.5, "--json")
+    refused, _, why = run("test", weak, "--repeats", 2, "--max-unstable", 0.49)
+
+    assert (0, 0, 1) == (code, allowed, refused)
+    assert "unstable: 1 of 2 cases, scored 2 times each: 50.0 %, 9.5 to 90.5 % (Wilson, 95 %)" in text
+    assert "unstable: 0.5 is above --max-unstable 0.49" in why
+    found = json.loads(said)["instability"]
+    assert (2, 1, 2, 0.5, "Wilson, 95 %") == tuple(
+        found[key] for key in ("samples", "unstable", "repeats", "rate", "interval_method")
+    )
+    assert [0.0945, 0.9055] == [round(bound, 4) for bound in found["interval"]]
+
+
+def test_what_is_stable_says_so(weak):
+    """
+    A rate of 0 has an interval, too; without repeats there is none.
+    """
+    code, text, _ = run("test", weak, "--repeats", 3, "--max-unstable", 0)
+
+    assert (0, True) == (code, "unstable: 0 of 2 cases, scored 3 times each: 0.0 %, 0.0 to 65.8 %" in text)
+    assert json.loads(run("test", weak, "--json")[1])["instability"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--max-unstable", "0.1"], "it needs --repeats 2 or more"),
+        (["--repeats", "2", "--max-unstable", "2"], "less than or equal to 1"),
+        (["--on", "runs", "--junit", "report.xml"], "which are not scored with it"),
+    ],
+)
+def test_options_that_go_together_badly_are_refused(weak, options, words):
+    """
+    Before anything is scored.
+    """
+    code, _, why = run("test", weak, *options)
+
+    assert (2, True) == (code, words in why)
+
+
+def recorded(*texts):
+    """A run whose episodes people said something of."""
+    with mttp.configure(transport="file://run.jsonl"):
+        for text in texts:
+            with mttp.episode(inputs={"text": text}) as episode:
+                pass
+            mttp.score(episode, 5.0 if text == "1" else 2.0, grader="ada", grader_kind="human")
+            mttp.annotate(episode, "label", "good", by="bob")
+    return Path("run.jsonl")
+
+
+def test_a_spec_is_held_against_a_recording(weak, monkeypatch):
+    """
+    With how often it scored, what it paid, and how far each rater agrees, at 80 columns.
+    """
+    monkeypatch.setenv("COLUMNS", "80")
+    run_ = recorded("1", "0.5", "0.25")
+    code, text, _ = run("test", weak, "--on", run_, "--repeats", 2, "--max-unstable", 0)
+    found = json.loads(run("test", weak, "--on", run_, "--json")[1])
+
+    assert 0 == code
+    assert "weak 0.1.0: 3 episodes scored" in text
+    assert "mean reward 0.5833, of 3 of 3" in text
+    assert "unstable: 0 of 3 episodes, scored 2 times" in text
+    assert "ada" in text
+    assert "score to reward" in text
+    assert max(map(len, text.splitlines())) <= 160
+    assert [("ada", "score", 3, 0), ("bob", "label", 3, 0)] == sorted(
+        (one["by"], one["key"], one["episodes"], one["left_out"]) for one in found["agreements"]
+    )
+    assert [1.0, 0.5, 0.25] == [one["values"][0] for one in found["scored"]]
+
+
+def test_an_episode_that_cannot_be_scored_fails(weak):
+    """
+    As does a recording of which none can.
+    """
+    code, text, _ = run("test", weak, "--on", recorded("1", "boom"))
+    with mttp.configure(transport="file://bare.jsonl"), mttp.episode():
+        pass
+    none, said, _ = run("test", weak, "--on", "bare.jsonl")
+
+    assert (1, 1) == (code, none)
+    assert "not ok: error 1" in text
+    assert "1 x it: ValueError" in text
+    assert "1 episode recorded no inputs by name" in said

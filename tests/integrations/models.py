@@ -41,7 +41,12 @@ def _text(asked: dict[str, Any]) -> dict[str, Any]:
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     if asked["model"].startswith("specimen"):
         return _completion(_found(asked))
-    return (_chat if "messages" in asked else _text)(asked)
+    answer = (_chat if "messages" in asked else _text)(asked)
+    (choice,) = answer["choices"]
+    if asked["model"] == "counts":
+        choice["message"]["content"] = str(len(asked["messages"]))
+    answer["choices"] = [{**choice, "index": index} for index in range(asked.get("n") or 1)]
+    return answer
 
 
 def _tokens(asked: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
@@ -114,8 +119,19 @@ def _parted(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**whole, "usage": None, "choices": [piece]}
 
 
+def _repeated(piece: dict[str, Any], count: int) -> Iterator[dict[str, Any]]:
+    """The piece once for each of so many choices."""
+    for index in range(count if piece.get("choices") else 1):
+        yield {**piece, "choices": [{**choice, "index": index} for choice in piece.get("choices", ())]}
+
+
 class _Model(BaseHTTPRequestHandler):
-    """Answers every question alike; the model `broken` fails, `breaks` in the middle, or `hangs` there."""
+    """
+    Answers every question alike.
+
+    The model `broken` fails, `breaks` in the middle, or `hangs` there; `page` and `garbled` give no JSON,
+    the latter as if it were; `counts` tells how many messages it was given.
+    """
 
     def do_POST(self) -> None:
         """Answer."""
@@ -123,15 +139,17 @@ class _Model(BaseHTTPRequestHandler):
         if asked.get("stream") and asked["model"] != "broken":
             self._stream(asked)
             return
-        body = json.dumps(_answer(asked)).encode()
+        is_page = asked["model"] in ("page", "garbled")
+        body = b"<html>busy</html>" if is_page else json.dumps(_answer(asked)).encode()
         self.send_response(400 if asked["model"] == "broken" else 200)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", "text/html" if asked["model"] == "page" else "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def _stream(self, asked: dict[str, Any]) -> None:
-        events = [*map(json.dumps, _pieces(asked)), "[DONE]"]
+        pieces = [other for piece in _pieces(asked) for other in _repeated(piece, asked.get("n") or 1)]
+        events = [*map(json.dumps, pieces), "[DONE]"]
         events = events[: 1 if asked["model"] == "hangs" else None]
         body = "".join(f"data: {event}\n\n" for event in events).encode()
         self.send_response(200)

@@ -8,6 +8,7 @@ import weakref
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import gymnasium
 import numpy as np
@@ -305,3 +306,75 @@ def test_wrapped_environments_round_trip_by_their_spec(session: mttp.Session) ->
     assert type(again) is type(env) is integration.RecordEpisodes
     assert ("p", ("TimeLimit",), True) == (episode.policy, episode.env_wrappers, episode.truncated)
     assert env.spec == again.spec
+
+
+@pytest.mark.parametrize("is_library", [False, True])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_wrapper_s_class_that_is_patched_is_called(
+    session: mttp.Session, is_library: bool, is_first: bool
+) -> None:
+    """
+    The outermost wrapper's step is looked up at each call, whether it was patched before or after.
+    """
+    if is_library:
+        mttp.instrument()
+    env = gymnasium.make(SCRIPTED, max_episode_steps=9)
+    assert isinstance(env, TimeLimit)
+    if is_first and not is_library:
+        mttp.instrument(env)
+    with patch.object(TimeLimit, "step", return_value=(np.zeros(4), 7.0, True, False, {})) as patched:
+        handle = mttp.instrument(env)
+        env.reset()
+        assert 7.0 == env.step(0)[1]
+        assert 1 == patched.call_count
+    env.reset()
+    env.step(0)
+    handle.detach()
+
+    assert "step" not in vars(env)
+    assert 7.0 == mttp.read(session).episodes[0].steps[0].reward
+
+
+def test_a_vector_s_class_that_is_patched_is_called(session: mttp.Session) -> None:
+    """
+    So it is with a vector environment.
+    """
+    with mttp.instrument(), patch.object(SyncVectorEnv, "close") as patched:
+        vector = gymnasium.make_vec(SCRIPTED, num_envs=2, vectorization_mode="sync")
+        vector.reset()
+        vector.step(np.zeros(2, int))
+        vector.close()
+
+    assert 1 == patched.call_count
+    assert ["aborted"] * 2 == [episode.status for episode in mttp.read(session)]
+
+
+def test_an_environment_is_recorded_again_after_a_patch_put_a_seam_back(session: mttp.Session) -> None:
+    """
+    A seam of a handle that was detached is no reason to think that the environment is recorded.
+    """
+    env = gymnasium.make(SCRIPTED)
+    handle = mttp.instrument(env)
+    with patch.object(env, "step"):
+        handle.detach()
+
+    mttp.instrument(env)
+    act_out(env, PLAYS[:1])
+
+    assert [PLAYS[0]] == [told(episode) for episode in mttp.read(session)]
+
+
+def test_a_vector_entry_point_s_own_seed_is_recorded_whole(session: mttp.Session) -> None:
+    """
+    Reset without a seed, the vector draws one of 128 bits, which the metadata have as text.
+    """
+    with mttp.instrument():
+        vector = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="vector_entry_point")
+        vector.reset()
+        drawn = vector.unwrapped.np_random_seed
+        vector.step(np.zeros(2, int))
+        vector.close()
+
+    assert drawn >= 2**63
+    assert [str(drawn)] * 2 == [episode.metadata["vector_seed"] for episode in mttp.read(session)]
+    assert {} == dict(session.stats.faults)

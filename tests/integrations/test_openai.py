@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import pydantic
 import pytest
@@ -247,3 +250,231 @@ def test_what_is_no_client_is_refused(client: Any) -> None:
     """
     with pytest.raises(InstrumentError, match="Completions is no client; instrument an OpenAI"):
         mttp.instrument(client.chat.completions)
+
+
+SAID = SimpleNamespace(
+    model="patched",
+    id="1",
+    usage=None,
+    choices=[SimpleNamespace(finish_reason="stop", message={"role": "assistant", "content": "patched"})],
+)
+
+
+@pytest.mark.parametrize("is_library", [False, True])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_patched_class_is_called(
+    session: mttp.Session, client: Any, is_library: bool, is_first: bool
+) -> None:
+    """
+    Nothing goes to the network, whether a test patches `Completions` before or after it is instrumented.
+    """
+    kind = type(client.chat.completions)
+    before = vars(kind)["create"]
+    handle = mttp.instrument(None if is_library else client) if is_first else None
+    with patch.object(kind, "create", return_value=SAID) as patched:
+        handle = handle or mttp.instrument(None if is_library else client)
+        with mttp.episode():
+            assert SAID is ask(client)
+            assert 1 == patched.call_count
+    ask(client)
+    handle.detach()
+
+    assert ("create" in vars(client.chat.completions), before is vars(kind)["create"]) == (False, True)
+
+
+def test_a_patched_class_of_an_asynchronous_client_is_called(session: mttp.Session) -> None:
+    """
+    An AsyncMock takes the place of the method that is awaited.
+    """
+    opened = openai.AsyncOpenAI(base_url="http://127.0.0.1:9", api_key="none", max_retries=0)
+    kind = type(opened.chat.completions)
+
+    async def play() -> Any:
+        with mttp.episode():
+            return await ask(opened)
+
+    with mttp.instrument(opened), patch.object(kind, "create", new_callable=AsyncMock) as patched:
+        patched.return_value = SAID
+        assert SAID is asyncio.run(play())
+
+    assert (1, "patched") == (patched.await_count, only(session).steps[0].action["content"])
+
+
+def test_a_patch_that_outlasts_the_instrumentation_leaves_nothing_recorded(
+    session: mttp.Session, client: Any
+) -> None:
+    """
+    The seam that the patch puts back only calls, and the client can be instrumented again.
+    """
+    handle = mttp.instrument(client)
+    with patch.object(client.chat.completions, "create", return_value=SAID):
+        handle.detach()
+    with mttp.episode():
+        ask(client)
+    with mttp.instrument(client) as again, mttp.episode():
+        ask(client)
+
+    assert again is not handle
+    assert [0, 1] == [len(episode.steps) for episode in mttp.read(session).episodes]
+
+
+@pytest.mark.parametrize("is_client_first", [False, True])
+def test_a_client_and_its_library_are_released_in_any_order(
+    session: mttp.Session, client: Any, is_client_first: bool
+) -> None:
+    """
+    Each call is recorded once, as long as one of them is attached.
+    """
+    handles = [mttp.instrument(client), mttp.instrument()]
+    for handle in handles if is_client_first else reversed(handles):
+        with mttp.episode():
+            ask(client)
+        handle.detach()
+    with mttp.episode():
+        ask(client)
+
+    assert [1, 1, 0] == [len(episode.steps) for episode in mttp.read(session).episodes]
+
+
+def test_every_choice_is_recorded(session: mttp.Session, client: Any) -> None:
+    """
+    With `n=2` the action is a list of both, and why each of them stopped is on the call.
+    """
+    with mttp.instrument(client), mttp.episode():
+        ask(client, n=2)
+
+    (step,) = only(session).steps
+    assert ["4", "4"] == [message["content"] for message in step.action]
+    assert (("stop", "stop"), ()) == (step.calls[0].finish_reasons, step.faults)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_tokens_of_several_choices_are_named_as_not_recorded(
+    session: mttp.Session, client: Any, is_stream: bool
+) -> None:
+    """
+    A step has one token block, so that none of them is taken for the step's: a fault says so.
+    """
+    with mttp.instrument(client), mttp.episode():
+        answer = ask(client, n=2, extra_body={"return_token_ids": True}, stream=is_stream)
+        for _ in answer if is_stream else ():
+            pass
+
+    (step,) = only(session).steps
+    assert (None, 2) == (step.tokens, len(step.action))
+    assert ("tokens_unrecorded: 2 choices have token ids, a step has one block",) == step.faults
+    assert {"tokens_unrecorded": 1} == dict(session.stats.faults)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_messages_of_a_generator_reach_model_and_recording(
+    session: mttp.Session, client: Any, is_async: bool
+) -> None:
+    """
+    The program's call has all of them, and so has the step.
+    """
+
+    def messages() -> Iterator[Any]:
+        yield {"role": "system", "content": "Add."}
+        yield from QUESTION
+
+    async def play() -> Any:
+        async with openai.AsyncOpenAI(base_url=client.base_url, api_key="none") as opened:
+            with mttp.instrument(opened):
+                return await opened.chat.completions.create(model="counts", messages=messages())
+
+    with mttp.instrument(client), mttp.episode():
+        answer = (
+            asyncio.run(play())
+            if is_async
+            else client.chat.completions.create(model="counts", messages=messages())
+        )
+
+    assert "2" == answer.choices[0].message.content
+    (step,) = only(session).steps
+    assert ["Add.", "2+2=?"] == [message["content"] for message in step.observation]
+
+
+def test_what_a_generator_of_messages_raises_is_the_caller_s(session: mttp.Session, client: Any) -> None:
+    """
+    The call ends in error, as it would without us.
+    """
+
+    def messages() -> Iterator[Any]:
+        yield from QUESTION
+        raise LookupError("no more")
+
+    with mttp.instrument(client), mttp.episode(), pytest.raises(LookupError, match="no more"):
+        client.chat.completions.create(model="tiny", messages=messages())
+
+    assert ["LookupError"] == [call.error_type for call in only(session).steps[0].calls]
+
+
+def test_messages_of_a_generator_are_not_touched_where_nothing_is_recorded(client: Any) -> None:
+    """
+    Outside an episode the client gets the very object.
+    """
+    given = iter(QUESTION)
+    with mttp.instrument(client), patch.object(type(client.chat.completions), "create") as patched:
+        client.chat.completions.create(model="tiny", messages=given)
+
+    assert given is patched.call_args.kwargs["messages"]
+
+
+@pytest.mark.parametrize(("model", "raised"), [("page", None), ("garbled", ValueError)])
+@pytest.mark.parametrize("is_raw", [False, True])
+def test_an_answer_that_is_no_completion_is_named(
+    session: mttp.Session, client: Any, model: str, raised: Any, is_raw: bool
+) -> None:
+    """
+    A body that is no JSON: the caller gets what the client makes of it, and a fault says what is missing.
+    """
+    with mttp.instrument(client), mttp.episode():
+        asking = client.chat.completions.with_raw_response if is_raw else client.chat.completions
+        if raised is not None and not is_raw:
+            with pytest.raises(raised):
+                asking.create(model=model, messages=QUESTION)
+        else:
+            answer = asking.create(model=model, messages=QUESTION)
+            assert "<html>" in (answer.text if is_raw else answer)
+
+    (step,) = only(session).steps
+    assert 1 == len(step.calls)
+    if raised is None or is_raw:
+        assert ["answer_unrecorded"] == [fault.partition(":")[0] for fault in step.faults]
+        assert {"answer_unrecorded": 1} == dict(session.stats.faults)
+    else:
+        assert step.calls[0].error_type == "json.decoder.JSONDecodeError"
+
+
+def test_an_answer_that_the_caller_reads_is_named(session: mttp.Session, client: Any) -> None:
+    """
+    `with_streaming_response` leaves the body to the caller, whole; the call is recorded, its answer is not.
+    """
+    with (
+        mttp.instrument(client),
+        mttp.episode(),
+        client.chat.completions.with_streaming_response.create(model="tiny", messages=QUESTION) as response,
+    ):
+        body = response.read()
+
+    assert b"chatcmpl-1" in body
+    (step,) = only(session).steps
+    assert (["tiny"], 1) == ([call.name for call in step.calls], len(step.faults))
+    assert step.faults[0].startswith("answer_unrecorded: ")
+
+
+@pytest.mark.parametrize("is_raw", [False, True])
+def test_a_stream_of_several_choices_is_recorded(session: mttp.Session, client: Any, is_raw: bool) -> None:
+    """
+    Streamed, with the headers or without: each choice is put together by itself.
+    """
+    with mttp.instrument(client), mttp.episode():
+        asking = client.chat.completions.with_raw_response if is_raw else client.chat.completions
+        found = asking.create(model="tiny", messages=QUESTION, n=2, stream=True)
+        pieces = list(found.parse() if is_raw else found)
+
+    assert pieces
+    (step,) = only(session).steps
+    assert ["It is 4", "It is 4"] == [message["content"] for message in step.action]
+    assert ("stop", "stop") == step.calls[0].finish_reasons

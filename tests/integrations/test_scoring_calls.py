@@ -242,8 +242,7 @@ def test_a_call_in_a_worker_is_its_grade_s(
     file = tmp_path / "spec.yaml"
     file.write_text(
         "mttp: reward-spec/1\nname: apart\nversion: 1.0.0\ninputs: {completion: any}\ncomponents:\n"
-        "  - {name: graded, kind: judge, use: 'asking:graded', range: [0, 10],\n"
-        "     isolation: process, timeout: 60}\n"
+        "  - {name: graded, kind: judge, use: 'asking:graded', range: [0, 10], isolation: process}\n"
     )
     spec = mttp.RewardSpec.load(file)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import gc
 import logging
 import pickle
 import types
+import weakref
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -62,6 +66,7 @@ def test_a_class_is_surrounded_for_all_its_instances() -> None:
 
     assert (6, 6, 60) == (before.train(3), Trainer().train(3), mine.train(3))
     assert {"train": True} == handle.status()
+    handle.detach()
 
 
 def test_a_class_is_left_as_it_was() -> None:
@@ -120,3 +125,158 @@ def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixtur
     assert (
         "has no gone: what passed through there is not recorded, the rest is (tested: 1.1 to 1.4)" in message
     )
+
+
+def held(trainer: Any, around: Any = doubled) -> Handle:
+    """A handle with a seam over the trainer's `train`."""
+    handle = Handle(lambda: None)
+    handle.install(trainer, [("train", "train", around)])
+    return handle
+
+
+@pytest.mark.parametrize("kind", [Trainer, Mine])
+def test_a_method_that_is_patched_in_the_class_is_called(kind: type[Trainer]) -> None:
+    """
+    Patched after the seam was put, or before; once the patch is taken off, the method is called again.
+    """
+    for is_first in (True, False):
+        trainer = kind()
+        handle = held(trainer) if is_first else None
+        with patch.object(kind, "train", return_value=5) as patched:
+            handle = handle or held(trainer)
+            assert (10, 1) == (trainer.train(3), patched.call_count)
+            assert 1 == trainer.train.call_count  # type: ignore[attr-defined]  # of the mock
+        assert 2 * kind().train(3) == trainer.train(3)
+        handle.detach()
+        assert "train" not in vars(trainer)
+
+
+def test_a_class_that_is_changed_later_is_heeded() -> None:
+    """
+    A function, a static method or whatever else stands in the class is bound as Python binds it.
+    """
+
+    class Changed(Trainer):
+        pass
+
+    trainer = Changed()
+    held(trainer)
+
+    def train(self: Any, steps: int) -> int:
+        return steps + (self is trainer)
+
+    Changed.train = train  # type: ignore[method-assign]  # what this is about
+    assert 8 == trainer.train(3)
+    Changed.train = staticmethod(lambda steps: steps)  # type: ignore[assignment, method-assign]  # likewise
+    assert 6 == trainer.train(3)
+    Changed.train = classmethod(lambda cls, steps: cls is Changed)  # type: ignore[assignment, method-assign]
+    assert 2 == trainer.train(3)
+    del Changed.train
+    assert 6 == trainer.train(3)
+
+
+def test_a_method_that_is_gone_is_missed_as_ever() -> None:
+    """
+    The error is Python's own.
+    """
+
+    class Bare(Loop):
+        def train(self) -> int:
+            return 1
+
+    trainer = Bare()
+    held(trainer)
+    del Bare.train
+
+    with pytest.raises(AttributeError, match="'Bare' object has no attribute 'train'"):
+        trainer.train()
+
+
+def test_a_method_that_an_object_forwards_is_looked_up_there() -> None:
+    """
+    An object that answers for another by `__getattr__`.
+    """
+
+    class Forwarding:
+        def __init__(self) -> None:
+            self.inner = Trainer()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    trainer = Forwarding()
+    held(trainer)
+
+    assert 6 == trainer.train(3)
+    with patch.object(Trainer, "train", return_value=5):
+        assert 10 == trainer.train(3)
+
+
+def test_a_seam_that_is_put_back_after_the_end_only_calls() -> None:
+    """
+    A patch of the object itself that outlasts the handle puts our seam back, which does nothing any more.
+    """
+    trainer = Trainer()
+    handle = held(trainer)
+    with patch.object(trainer, "train", return_value=5):
+        handle.detach()
+        assert 5 == trainer.train(3)
+
+    assert 3 == trainer.train(3)
+    with patch.object(Trainer, "train", return_value=7):
+        assert 7 == trainer.train(3)
+
+
+def test_a_class_seam_that_is_put_back_after_the_end_only_calls() -> None:
+    """
+    So it is with a class.
+    """
+
+    class Patched(Trainer):
+        def train(self, steps: int) -> int:
+            return steps
+
+    handle = Handle(lambda: None)
+    handle.expect("gymnasium", [("train", Patched, "train", doubled)])
+    with patch.object(Patched, "train", return_value=5):
+        handle.detach()
+
+    assert 3 == Patched().train(3)
+
+
+def test_seams_are_taken_off_in_any_order() -> None:
+    """
+    The class's and the object's, each of which only takes off what it put on.
+    """
+    for first, second in ((0, 1), (1, 0)):
+        trainer, over_class = Trainer(), Handle(lambda: None)
+        over_class.expect("gymnasium", [("train", Trainer, "train", doubled)])
+        handles = [held(trainer), over_class]
+        assert 12 == trainer.train(3)
+
+        handles[first].detach()
+        assert 6 == trainer.train(3)
+        handles[second].detach()
+        assert (3, {}) == (trainer.train(3), vars(trainer))
+
+
+def test_a_copy_is_not_instrumented_and_heeds_its_class() -> None:
+    """
+    A deep copy has the methods of its class, those that are patched later included, and holds no original.
+    """
+    trainer = Trainer()
+    held(trainer)
+
+    copied = copy.deepcopy(trainer)
+
+    assert (6, 3) == (trainer.train(3), copied.train(3))
+    with patch.object(Trainer, "train", return_value=5):
+        assert (10, 5) == (trainer.train(3), copied.train(3))
+    handle = held(copied)
+    assert 6 == copied.train(3)
+    handle.detach()
+    assert 3 == copied.train(3)
+    reference = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert reference() is None

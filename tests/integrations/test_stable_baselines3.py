@@ -10,6 +10,7 @@ import threading
 import weakref
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from stable_baselines3.common.vec_env import (  # noqa: E402
     DummyVecEnv,
     SubprocVecEnv,
     VecEnv,
+    VecEnvWrapper,
     VecNormalize,
 )
 
@@ -525,6 +527,50 @@ def test_everything_is_put_back(session: mttp.Session) -> None:
         handle.detach()
 
     assert before == [vars(kind)[name] for kind, name in places]
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_class_that_is_patched_is_called(session: mttp.Session, is_first: bool) -> None:
+    """
+    Before or after a model is instrumented; its training is recorded all the same, as long as it passes here.
+    """
+    one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
+    handle = mttp.instrument(one) if is_first else None
+    learn, begin = vars(OnPolicyAlgorithm)["learn"], vars(BaseAlgorithm)["_init_callback"]
+    with patch.object(OnPolicyAlgorithm, "learn", autospec=True, side_effect=learn) as patched:
+        handle = handle or mttp.instrument(one)
+        one.learn(8)
+        assert 1 == patched.call_count
+    with patch.object(BaseAlgorithm, "_init_callback", autospec=True, side_effect=begin) as patched:
+        one.learn(8)
+        assert 1 == patched.call_count
+    handle.detach()
+
+    assert 8 <= sum(episode.length for episode in mttp.read(session))
+
+
+class Silent(VecEnvWrapper):  # type: ignore[misc]  # untyped where it is not installed
+    """Tells nothing but what it shows and pays, and never ends."""
+
+    def reset(self) -> Any:
+        return self.venv.reset()
+
+    def step_wait(self) -> Any:
+        shown, paid, _, _ = self.venv.step_wait()
+        return shown, paid, np.zeros(self.num_envs, bool), []
+
+
+def test_a_vector_that_tells_no_infos_is_recorded(session: mttp.Session) -> None:
+    """
+    An empty list in place of an info for each environment, as in the library's own tests.
+    """
+    model = A2C("MlpPolicy", Silent(DummyVecEnv([cartpole, cartpole])), n_steps=8, **small())
+    with mttp.instrument(model):
+        model.learn(32)
+
+    session.close()
+    assert [16, 16] == [episode.length for episode in mttp.read(session)]
+    assert {} == {kind: n for kind, n in session.stats.faults.items() if kind != "episode_never_ended"}
 
 
 def test_a_model_that_is_named_outlasts_everything(session: mttp.Session) -> None:

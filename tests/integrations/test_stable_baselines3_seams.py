@@ -128,3 +128,68 @@ def test_a_library_that_renamed_the_seam() -> None:
     )
 
     assert not said["BaseAlgorithm._init_callback"]
+
+
+def test_a_class_that_is_patched_is_called() -> None:
+    """
+    Before or after the library is instrumented; once the patch is taken off, what was there is called again.
+    """
+    said = told(
+        BEGINNING
+        + """
+    from unittest.mock import patch
+
+    calls = []
+    original = vars(BaseAlgorithm)["learn"]
+    seam = vars(BaseAlgorithm)["_init_callback"]
+    with mttp.configure("memory://") as session:
+        for is_first in (True, False):
+            handle = mttp.instrument() if is_first else None
+            with patch.object(BaseAlgorithm, "learn", return_value=7) as learn:
+                handle = handle or mttp.instrument()
+                calls += [model().learn(1), learn.call_count]
+            with patch.object(BaseAlgorithm, "_init_callback", autospec=True, side_effect=seam) as init:
+                model().learn(1)
+                calls.append(init.call_count)
+            model().learn(1)
+            handle.detach()
+    print(json.dumps([
+        calls,
+        original is vars(BaseAlgorithm)["learn"],
+        seam is vars(BaseAlgorithm)["_init_callback"],
+    ]))
+    """
+    )
+
+    assert [[7, 1, 1] * 2, True, True] == said
+
+
+@pytest.mark.parametrize("how", ["spans", "packed", "auto"])
+def test_a_vector_that_tells_no_infos_is_recorded(how: str) -> None:
+    """
+    An empty list in place of an info for each environment: the steps are as they are with empty infos.
+    """
+    said = told(
+        BEGINNING
+        + f"""
+    class Silent(Vector):
+        def step(self, actions):
+            return *super().step(actions)[:3], []
+
+    def played(kind):
+        vector = kind()
+        env = vector.envs[0]
+        with mttp.configure("memory://", steps={how!r}) as session:
+            with mttp.instrument():
+                BaseAlgorithm(
+                    vector, lambda: np.array([env.plays[env.index].turns[env.at].action]), n_steps=5
+                ).learn(1)
+        rows = [[step.reward, step.terminated] for episode in started(session) for step in episode.steps]
+        return rows, dict(session.stats.faults)
+
+    (rows, faults), (usual, _) = played(Silent), played(Vector)
+    print(json.dumps([[reward for reward, _ in rows] == [reward for reward, _ in usual], len(rows), faults]))
+    """
+    )
+
+    assert [True, 5, {}] == said

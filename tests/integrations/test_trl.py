@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -867,6 +868,30 @@ def test_all_seams_hold(session: mttp.Session, model: str) -> None:
 # Without a word in the training script.
 
 
+@pytest.mark.parametrize("is_library", [False, True])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_class_that_is_patched_is_called(
+    session: mttp.Session, model: str, is_library: bool, is_first: bool
+) -> None:
+    """
+    A step of the training that a test takes the place of, before the trainer is instrumented or after.
+    """
+    base = KINDS["grpo"][1]
+    if is_library:
+        mttp.instrument()
+    teacher = trainer(model, kind=lambda kind: kind)
+    if is_first:
+        mttp.instrument(teacher)
+    with patch.object(base, "training_step", autospec=True, side_effect=base.training_step) as patched:
+        handle = mttp.instrument(teacher)
+        teacher.train()
+        assert 4 == patched.call_count
+    handle.detach()
+
+    assert "training_step" not in vars(teacher)
+    assert 16 == len(by_row(session))
+
+
 def test_every_trainer_is_recorded(session: mttp.Session, model: str) -> None:
     """
     After `instrument()` without a target, those that are made are, subclasses too, until it is detached.
@@ -895,9 +920,10 @@ with mttp.configure("memory://"):
     from trl import GRPOTrainer
     print(handle.status()["GRPOTrainer"], handle.status()["RLOOTrainer"])
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert ["False False", "True False"] == said.splitlines()
+    assert ["False False", "True False"] == done.stdout.splitlines()
+    assert "has no" not in done.stderr
 
 
 SCRIPT = """

@@ -7,8 +7,12 @@ import functools
 import inspect
 import logging
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -300,7 +304,7 @@ def test_functions_of_one_name_are_told_apart(session: mttp.Session) -> None:
 
     teacher.train(1)
 
-    assert {"_lambda_": 1.0, "_lambda__2": 2.0} == by_row(session)[0].reward.components
+    assert {"<lambda>": 1.0, "<lambda>_2": 2.0} == by_row(session)[0].reward.components
 
 
 def test_what_functions_log_is_kept_with_the_completion(session: mttp.Session) -> None:
@@ -384,7 +388,7 @@ def test_an_async_function_finds_the_trainers_context(session: mttp.Session) -> 
     otel_context.detach(token)
 
     assert ["mine", "mine"] == seen
-    assert {"judged": 0.5, "judge": 0.25} == by_row(session)[0].reward.components
+    assert {"judged": 0.5, "Judge": 0.25} == by_row(session)[0].reward.components
 
 
 def test_functions_stay_what_they_are(session: mttp.Session) -> None:
@@ -772,6 +776,39 @@ def test_trainers_that_are_elsewhere_by_now_are_warned_of(
     assert "has no GRPOTrainer" in caplog.text
 
 
+LAZY = """
+import logging, sys
+logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
+sys.path.insert(0, sys.argv[1])
+import mttp
+handle = mttp.instrument()
+def held():
+    return [handle.status()[name] for name in ("GRPOTrainer", "RLOOTrainer")]
+from trl.trainer.grpo_trainer import GRPOTrainer
+print(*held())
+from trl.trainer.rloo_trainer import RLOOTrainer
+print(*held())
+"""
+
+
+def test_a_trainer_that_is_not_imported_yet_is_not_missing(tmp_path: Path) -> None:
+    """
+    Instrumented before one trainer is imported: nothing is said of the other, which is recorded once it is.
+    """
+    home = tmp_path / "trl" / "trainer"
+    home.mkdir(parents=True)
+    (tmp_path / "trl" / "__init__.py").touch()
+    for name in ("GRPO", "RLOO"):
+        code = f"class {name}Trainer:\n    def __init__(self): pass\n"
+        (home / f"{name.lower()}_trainer.py").write_text(code)
+
+    done = subprocess.run(
+        [sys.executable, "-c", LAZY, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    assert ["True False", "True True"] == done.stdout.splitlines()
+
+
 def test_suppressed_instrumentation_is_suppressed(session: mttp.Session) -> None:
     """
     Who asks OpenTelemetry's instrumentations to be silent means this one, too.
@@ -831,3 +868,70 @@ def test_several_processes_record_each_episode_once(
     assert {episode.trace_id for episode in recording} == set(group.episodes)
     assert not any(map(math.isnan, group.advantages))
     assert ((group.id,), 8) == (update.groups, update.consumed)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
+def test_a_trainer_s_class_that_is_patched_is_called(
+    session: mttp.Session, kind: type[Trainer], is_first: bool
+) -> None:
+    """
+    Each method that is surrounded is looked up when it is called, whether it was patched before or after.
+    """
+    teacher = trainer(kind=kind)
+    if is_first:
+        mttp.instrument(teacher)
+    with patch.object(Trainer, "training_step", autospec=True, side_effect=Trainer.training_step) as patched:
+        handle = mttp.instrument(teacher)
+        teacher.train(2)
+        assert 2 == patched.call_count
+    teacher.train(1)
+    handle.detach()
+
+    assert "training_step" not in vars(teacher)
+    assert [0, 1, 2] == [update.index for update in mttp.read(session).updates]
+
+
+def test_a_seam_that_is_put_back_after_the_end_records_nothing(session: mttp.Session) -> None:
+    """
+    A patch of the trainer itself that outlasts the handle puts our seam back; it can be instrumented again.
+    """
+    teacher = trainer()
+    handle = mttp.instrument(teacher)
+    with patch.object(teacher, "_generate_and_score_completions"):
+        handle.detach()
+    teacher.train(1)
+    assert [] == by_row(session)
+
+    assert mttp.instrument(teacher) is not handle
+    teacher.train(1)
+    assert 4 == len(by_row(session))
+
+
+def test_what_a_reward_function_asks_a_model_is_no_step(session: mttp.Session) -> None:
+    """
+    Not even where an episode goes on around the training, nor where the function is awaited elsewhere.
+    """
+    openai = pytest.importorskip("openai")
+    nobody: Any = {"base_url": "http://127.0.0.1:9", "api_key": "none", "max_retries": 0}
+    blocking, awaiting = openai.OpenAI(**nobody), openai.AsyncOpenAI(**nobody)
+    asked = {"model": "critic", "messages": [{"role": "user", "content": "?"}]}
+
+    def rated(completions: list[str], **_: Any) -> list[float]:
+        with pytest.raises(openai.APIConnectionError):
+            blocking.chat.completions.create(**asked)
+        return [1.0] * len(completions)
+
+    async def rated_later(completions: list[str], **_: Any) -> list[float]:
+        with pytest.raises(openai.APIConnectionError):
+            await awaiting.chat.completions.create(**asked)
+        return [1.0] * len(completions)
+
+    teacher = trainer(rated, rated_later)
+    for each in (blocking, awaiting, teacher):
+        mttp.instrument(each)
+    with mttp.episode(env="around"):
+        teacher.train(1)
+
+    (around,) = [episode for episode in mttp.read(session) if episode.env == "around"]
+    assert 0 == len(around.steps)

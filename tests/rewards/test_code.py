@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rewards.specimens import GRADERS, HELPERS, SPEC, changed, load, small, write
 
 import mttp
-from mttp.rewards.code import of_function, of_target
+from mttp.rewards.code import of_target
+from mttp.rewards.objects import of_function
 
 EVERYTHING = '''\
 """One of everything that a version of Python may write differently."""
@@ -202,11 +206,11 @@ def test_local_names_are_not_those_of_the_module():
 @pytest.mark.parametrize(
     ("source", "coverage", "gap"),
     [
-        ("right = lambda completion: 1.0", "opaque", "is a lambda"),
+        ("right = lambda completion: 1.0", "full", ""),
         (
             "def make(n):\n    def inner(completion): return n\n    return inner\nright = make(3)",
-            "opaque",
-            "closure",
+            "full",
+            "",
         ),
         ("from math import sqrt as right", "opaque", "no Python source"),
         ("exec('def right(completion): return 1.0')", "opaque", "is made at run time"),
@@ -265,12 +269,103 @@ def test_functions_that_are_given_have_their_code_too():
     assert 3 == len({plain.parts, one.parts, of_function(other).parts})
 
 
-@pytest.mark.parametrize("given", [lambda completion: 1.0, len, functools.partial(lambda completion: 1.0)])
-def test_functions_without_source_are_opaque(given):
+def scaled(function, factor):
+    """A closure that says whose code it goes on with."""
+
+    @functools.wraps(function)
+    def inner(completion, *, more=0.0):
+        return factor * function(completion) * WEIGHT + more
+
+    return inner
+
+
+class Judge:
+    """A grader with a state."""
+
+    def __init__(self, words, client=None):
+        self.words = words
+        self.client = client
+
+    def __call__(self, completion):
+        return float(completion in self.words)
+
+
+def defaulting(value):
+    """A lambda that has a value as an argument's default."""
+    return lambda completion, *, more=value: more
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (scaled(graded, 2), scaled(graded, 3)),
+        (scaled(graded, 2), graded),
+        (scaled(graded, [1, {2: {"a"}}]), scaled(graded, [1, {2: {"b"}}])),
+        (scaled(graded, re.compile("a")), scaled(graded, re.compile("a", re.IGNORECASE))),
+        (scaled(graded, np.zeros(3)), scaled(graded, np.ones(3))),
+        (scaled(graded, len), scaled(graded, max)),
+        (scaled(scaled(graded, 1), 1), scaled(scaled(graded, 2), 1)),
+        (defaulting(2), defaulting(3)),
+        (defaulting(Judge("a")), defaulting(Judge("b"))),
+        (defaulting(lambda completion: 1.0), defaulting(2.0)),
+        (Judge(["a"]), Judge(["b"])),
+        (Judge(["a"]).__call__, Judge(["b"]).__call__),
+        (functools.partial(graded, ["a"]), functools.partial(graded, ["b"])),
+        (functools.partial(Judge(["a"])), functools.partial(Judge(["b"]))),
+        (functools.cache(scaled(graded, 2)), functools.cache(scaled(graded, 3))),
+        (functools.partial(Judge, ["a"]), functools.partial(Judge, ["b"])),
+    ],
+)
+def test_what_a_function_holds_is_in_its_code(one, other):
     """
-    Lambdas, what is written in C, and what wraps them.
+    What closures and lambdas close over, defaults, what partials fix, the state of objects.
     """
-    assert "opaque" == of_function(given).coverage
+    assert ("full", "full") == (of_function(one).coverage, of_function(other).coverage)
+    assert of_function(one).parts != of_function(other).parts
+    assert of_function(one).parts == of_function(one).parts
+
+
+def test_closures_that_hold_the_same_have_one_code():
+    """
+    The digest hangs on no address.
+    """
+    assert of_function(scaled(graded, (1, "a"))).parts == of_function(scaled(graded, (1, "a"))).parts
+    assert of_function(Judge({"b", "a"})).parts == of_function(Judge({"a", "b"})).parts
+
+
+def test_what_a_closure_uses_of_its_module_counts():
+    """
+    A global that only the inner function names.
+    """
+    names = [name.rpartition(".")[2] for name, _ in of_function(scaled(abs, 2)).parts]
+
+    assert "test_code:WEIGHT" in names
+
+
+@pytest.mark.parametrize(
+    ("given", "coverage", "gap"),
+    [
+        (len, "opaque", "len has no Python source"),
+        (functools.partial(len), "opaque", "len has no Python source"),
+        (
+            scaled(graded, threading.Lock()),
+            "opaque",
+            "closes over factor, a _thread.lock, which can't be read",
+        ),
+        (Judge([], object()), "partial", "the Judge holds client, a builtins.object, which can't be read"),
+        (eval("lambda completion: 1.0"), "opaque", "has no Python source"),
+        ((lambda completion: 1.0, lambda completion: 2.0)[0], "opaque", "stands on one line with others"),
+    ],
+    ids=lambda part: part[:20] if isinstance(part, str) else "",
+)
+def test_what_cannot_be_read_is_named(given, coverage, gap):
+    """
+    What is written in C, what was made of a text, objects of libraries.
+    """
+    found = of_function(given)
+
+    assert coverage == found.coverage
+    assert gap in "; ".join(found.gaps)
 
 
 def test_what_exec_made_is_opaque():

@@ -17,6 +17,7 @@ RUBRICS = "".join(
     f'  - {{name: r{n}, kind: rubric, use: "graders:language_reward", weight: 0.0625, range: [0, 1]}}\n'
     for n in range(4)
 )
+STEPS = '\n  - {name: near, kind: shaping, use: "graders:language_reward", range: [0, 0.1], scope: step}'
 JUDGE = """\
 mttp: reward-spec/1
 name: taste
@@ -32,7 +33,53 @@ BROKEN = [
     ("weights", "warning", 'tool_abuse"', 'tool_abuse", weight: 2', 9, "its weight says nothing"),
     ("unreachable", "error", "weight: 0.3", "weight: 0", 7, "has the weight 0"),
     ("unreachable", "error", MATH, MATH.replace("[0, 1]", "[1, 1]"), 6, "can only be 1"),
-    ("unreachable", "error", MATH, f"{MATH}, threshold: 2", 6, "passes from 2 on"),
+    ("unreachable", "error", MATH, f"{MATH}, threshold: 2", 6, "never passes: its threshold is 2"),
+    ("unreachable", "error", 'tool_abuse"', 'tool_abuse", threshold: 0', 9, "no-tool-abuse never fails"),
+    ("unreachable", "error", 'tool_abuse"', 'tool_abuse", range: [1, 5], threshold: 1', 9, "never fails"),
+    ("unreachable", "error", 'tool_abuse"', 'tool_abuse", threshold: 1.5', 9, "no-tool-abuse never passes"),
+    (
+        "void-gate",
+        "error",
+        "combine: weighted_sum",
+        "combine: gated\npartial_credit: 1.0",
+        11,
+        "a failure is paid up to 1, and nothing more than 1: no verifier gates",
+    ),
+    (
+        "void-gate",
+        "warning",
+        "combine: weighted_sum",
+        "combine: gated\npartial_credit: 0.75",
+        11,
+        "nothing more than 0.5: where these only pass or fail",
+    ),
+    (
+        "heavy-judge",
+        "warning",
+        'format, kind: rubric, use: "graders:format_reward", weight: 0.3',
+        'format, kind: judge, use: "graders:format_reward", weight: 0.75',
+        7,
+        "judges can pay 0.75, and verifiers 0.5",
+    ),
+    (
+        "large-penalty",
+        "warning",
+        'format, kind: rubric, use: "graders:format_reward", weight: 0.3',
+        'format, kind: penalty, use: "graders:format_reward", weight: 0.75',
+        7,
+        "penalties take off up to 0.75, and all else pays 0.7 at most",
+    ),
+    ("large-shaping", "error", 'language_reward"', 'language_reward", scope: step', 8, "over 200 steps"),
+    ("large-shaping", "warning", 'tool_abuse"}', 'tool_abuse"}' + STEPS, 10, "state the `horizon`"),
+    ("misspelt-input", "warning", "graders:language_reward", "graders:misspelt", 8, "the input 'completion'"),
+    (
+        "misspelt-input",
+        "warning",
+        'graders:language_reward"',
+        'graders:anyhow", params: {anwser: 8}',
+        8,
+        "the parameter 'anwser', and the spec the input 'answer'",
+    ),
     ("unreachable", "warning", "weighted_sum", "lexicographic", 6, "no priority"),
     ("nothing-gates", "warning", "kind: verifier", "kind: rubric", 10, "no verifier that could fail"),
     ("large-shaping", "error", "kind: verifier", "kind: shaping", 6, "shaping can pay 0.5, and the goal 0.5"),
@@ -87,7 +134,7 @@ BROKEN = [
         11,
         "cheating pays",
     ),
-    ("unread-code", "error", "graders:language_reward", "graders:anything", 8, "is a lambda"),
+    ("unread-code", "error", "graders:language_reward", "graders:anything", 8, "nested too deeply"),
     ("unread-code", "warning", "graders:language_reward", "graders:foreign", 8, "wrapt, which is not listed"),
     (
         "impossible-case",
@@ -110,11 +157,22 @@ MORE = (
 import mttp
 import wrapt
 
-anything = lambda completion: 1.0
+def anything(completion):
+    return 0.0 + """
+    + " + ".join("1" * 700)
+    + """
 
 
 def foreign(completion):
     return wrapt.x
+
+
+def misspelt(answer, completions=""):
+    return float(len(completions) > 3)
+
+
+def anyhow(completion, **rest):
+    return 1.0
 
 
 @mttp.shaping
@@ -143,7 +201,9 @@ def test_a_broken_rule_is_found_with_its_reason_and_line(rule, severity, old, ne
     spec = changed(old, new)
     if rule == "nothing-gates":
         spec = changed("combine: weighted_sum", "combine: gated", spec)
-    if rule == "large-shaping":
+    if words == "over 200 steps":
+        spec = changed("combine:", "horizon: 200\ncombine:", spec)
+    elif rule == "large-shaping" and severity == "error":
         spec = changed("weight: 0.5", "weight: 0.6", spec)
         words = "shaping can pay 0.6"
     found = [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == rule]

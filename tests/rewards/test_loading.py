@@ -48,6 +48,7 @@ def test_the_specimen_is_a_document():
         ("answer: string", "answer: text", 4, "string, number, integer"),
         ('use: "graders:math_reward"', "use: graders.math_reward", 6, "`module:function`"),
         ("name: format", "name: math", 7, "two components 'math'"),
+        ("name: format", "name: Math", 7, "'math' and 'Math' are recorded under one key, 'math'; rename one"),
         ("than: number-soup", "than: number-soap", 20, "no case 'number-soap'; did you mean 'number-soup'?"),
         ("name: number-soup", "name: right", 16, "two cases 'right'"),
         ("max: 0.7", "most: 0.7", 19, "unknown key 'most'"),

@@ -48,7 +48,7 @@ def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     assert result.span_id == found.reward.span_id
     assert dict(result.components) == by_name(found.reward)
     assert result.spec == found.reward.spec
-    assert {"math": 1.0, "format": 1.0, "language": 1.0, "no_tool_abuse": 1.0} == found.reward.components
+    assert {"math": 1.0, "format": 1.0, "language": 1.0, "no-tool-abuse": 1.0} == found.reward.components
     assert {"math": 0.5, "format": 0.3, "language": 0.2} == found.reward.weights
     assert ("pass", (0.0, 1.0), False) == (
         found.reward.verdict,
@@ -201,7 +201,7 @@ def test_many_components_are_all_there(session):
         ep.reward(result := made.score())
 
     (found,) = mttp.read(session).episodes
-    assert {f"c_{number}": number / 64 for number in range(50)} == found.reward.components
+    assert {f"c-{number}": number / 64 for number in range(50)} == found.reward.components
     assert dict(result.components) == by_name(found.reward)
 
 

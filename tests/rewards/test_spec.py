@@ -81,7 +81,7 @@ def test_a_spec_is_made_of_plain_functions_and_lambdas():
     spec = made(components=components, combine=lambda values, weights: min(values.values()))
     result = spec.score(completion="8", answer="8")
 
-    assert (0.5, "partial") == (result.value, spec.code_coverage)
+    assert (0.5, "full") == (result.value, spec.code_coverage)
     assert [f"{__name__}:right", f"{__name__}:plain", None] == [
         entry.use for entry in spec.document.components
     ]
@@ -209,12 +209,90 @@ def test_cases_may_hold_what_canonical_json_can_not():
     assert {"completion": "", "n": 2**60, "x": None} == json.loads(spec.plan.document)["cases"][0]["input"]
 
 
-@pytest.mark.parametrize("given", [object(), float("nan"), 2**60])
-def test_parameters_are_plain_data(given):
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (object(), "of the type object"),
+        (float("nan"), "holds nan, which JSON lacks"),
+        (2**60, "an integer beyond"),
+        ({"a"}, "holds {'a'} of the type set"),
+        ([{"b": {"a"}}], "holds {'a'} of the type set"),
+        (lambda completion: 1.0, "of the type function"),
+        ({1: 2}, "holds a dict with the key 1, which is no text"),
+        ("\ud800", "which UTF-8 can't hold"),
+        (Path("a"), "of the type PosixPath"),
+    ],
+    ids=str,
+)
+def test_parameters_are_plain_data(given, words):
     """
-    What canonical JSON can't hold has no digest.
+    What no file and no digest could hold is refused at once, with the component and the parameter.
     """
     component = {"name": "a", "kind": "rubric", "use": plain, "params": {"given": given}}
 
-    with pytest.raises(SpecError, match="canonical JSON can't"):
-        assert made(components=[component]).sha256
+    with pytest.raises(SpecError, match="the parameter 'given' of the component 'a' holds") as caught:
+        made(components=[component])
+    assert words in str(caught.value)
+
+
+def test_inputs_of_cases_are_plain_data():
+    """
+    A set is none: it would come back as a list.
+    """
+    case = {"name": "right", "kind": "valid", "input": {"words": {"a"}}}
+
+    with pytest.raises(SpecError, match="the input 'words' of the case 'right' holds"):
+        made(cases=[case])
+
+
+class Judge:
+    """A grader with a state."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def __call__(self, completion):
+        return float(self.word in completion)
+
+
+def test_an_object_that_can_be_called_is_a_component():
+    """
+    As in a file, with its state in the code's digest.
+    """
+    part = {"name": "it", "kind": "rubric", "range": [0, 1]}
+    one, other = (made(components=[{**part, "use": Judge(word)}], combine="minimum") for word in "ab")
+    named = made(components=[{"kind": "rubric", "use": Judge("a")}], combine="minimum")
+
+    assert (1.0, 0.0) == tuple(spec.score(completion="a", answer="").value for spec in (one, other))
+    assert one.code_sha256 != other.code_sha256
+    assert "full" == one.code_coverage
+    assert ["Judge"] == [entry.name for entry in named.document.components]
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda completion: 1.0, "the component 'it' is <lambda>"),
+        (Judge("a"), "the component 'it' is Judge"),
+        (functools.partial(plain), "the component 'it' is partial"),
+    ],
+    ids=["lambda", "object", "partial"],
+)
+def test_a_function_that_no_file_can_name_is_not_written(use, words):
+    """
+    A file without its `use` could not be read again.
+    """
+    spec = made(components=[{"name": "it", "kind": "rubric", "use": use}])
+
+    for write_out in (spec.to_yaml, spec.to_json):
+        with pytest.raises(SpecError, match="define a function in a module") as caught:
+            write_out()
+        assert words in str(caught.value)
+
+
+def test_a_combination_that_no_file_can_name_is_not_written():
+    """
+    As a component's function.
+    """
+    with pytest.raises(SpecError, match=r"`combine` is .*<lambda>, which no file can name"):
+        made(combine=lambda values, weights: 0.0).to_yaml()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json
+from mttp.cli.output import Json, SpecFile, Trust, console, print_json, progress
 from mttp.errors import SpecError
+
+if TYPE_CHECKING:
+    from mttp.rewards.spec import RewardSpec
+    from mttp.rewards.trials import Instability
 
 __all__ = ["spec_test"]
 
@@ -21,6 +26,20 @@ def spec_test(
     repeats: Annotated[
         int, typer.Option("--repeats", metavar="N", min=1, help="Score each case so often.")
     ] = 1,
+    max_unstable: Annotated[
+        float | None,
+        typer.Option(
+            "--max-unstable",
+            metavar="RATE",
+            min=0.0,
+            max=1.0,
+            help="Exit with 1 where a larger share is not given the same each time.",
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="RUN", help="Score these recorded episodes instead; may be repeated."),
+    ] = None,
     human: Annotated[
         Path | None, typer.Option("--human", metavar="CSV", help="People's scores: columns case and human.")
     ] = None,
@@ -34,20 +53,48 @@ def spec_test(
     Score a reward spec's cases, and hold them against what they expect.
 
     Shows what each component gave, what differs from time to time, what no case shows, and how far
-    rewards agree with people. The exit code is 1 where a case is not as expected.
+    rewards agree with people. The exit code is 1 where a case is not as expected, or where more is
+    unstable than --max-unstable allows.
+
+    With --on the spec scores the recorded inputs of a run's episodes instead, and is held against the
+    scores, outcomes and labels that were stated of them later. The exit code is 1 where an episode's
+    scoring fails, or none can be scored.
 
     \b
     Examples:
       mttp spec test specs/gsm8k.yaml
-      mttp spec test specs/gsm8k.yaml --repeats 5 --junit report.xml
-      mttp spec test specs/gsm8k.yaml --json | jq .failed
+      mttp spec test specs/gsm8k.yaml --repeats 5 --max-unstable 0.05 --junit report.xml
+      mttp spec test specs/gsm8k.yaml --on runs/ --json | jq .agreements
     """
-    from mttp.report import trials
     from mttp.rewards.spec import RewardSpec
+
+    if max_unstable is not None and repeats < 2:
+        raise typer.BadParameter("it needs --repeats 2 or more", param_hint="--max-unstable")
+    if on and (human is not None or junit is not None):
+        raise typer.BadParameter(
+            "--human and --junit are about cases, which are not scored with it", param_hint="--on"
+        )
+    spec = RewardSpec.load(file, trust=trust)
+    if on:
+        failed, unstable = _on_episodes(spec, on, repeats=repeats, json=json)
+    else:
+        people = None if human is None else _people(human)
+        failed, unstable = _on_cases(spec, people, junit, repeats=repeats, json=json)
+    rate = unstable.rate if unstable is not None else None
+    is_unstable = max_unstable is not None and rate is not None and rate > max_unstable
+    if is_unstable:
+        print(f"unstable: {rate:.4g} is above --max-unstable {max_unstable:g}", file=sys.stderr)
+    if failed or is_unstable:
+        raise typer.Exit(1)
+
+
+def _on_cases(
+    spec: RewardSpec, people: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
+) -> tuple[bool, Instability | None]:
+    """Score the cases and print what came of it: whether one failed, and how unstable they are."""
+    from mttp.report import trials
     from mttp.rewards.trials import try_cases
 
-    spec = RewardSpec.load(file, trust=trust)
-    people = None if human is None else _people(human)
     trial = try_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
     if junit is not None:
         junit.write_text(trials.junit(spec, trial), encoding="utf-8")
@@ -55,8 +102,25 @@ def spec_test(
         print_json(trials.document(spec, trial))
     else:
         console().print(trials.render(spec, trial))
-    if trial.failed:
-        raise typer.Exit(1)
+    return bool(trial.failed), trial.instability
+
+
+def _on_episodes(
+    spec: RewardSpec, on: list[str], *, repeats: int, json: bool
+) -> tuple[bool, Instability | None]:
+    """Score recorded episodes and print what came of it, likewise."""
+    from mttp.reading import read
+    from mttp.reading.validation import validate
+    from mttp.report import validation
+
+    with progress(on) as advance:
+        episodes = read(on, progress=advance).episodes
+    found = validate(episodes, spec, repeats=repeats)
+    if json:
+        print_json(validation.document(spec, found))
+    else:
+        console().print(validation.render(spec, found))
+    return not found.episodes or "error" in found.statuses, found.instability
 
 
 def _people(path: Path) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mttp.codec import rewards, segments, templates
+from mttp.codec import components, rewards, segments, templates
 from mttp.codec.plain import Faults, Plain, number, scalar_text, text
 from mttp.episodes import Agent, Reward, Step
 from mttp.semconv import attributes as a
@@ -25,7 +25,7 @@ _KEYS = frozenset(
     {*_TEXTS.values(), *_NUMBERS.values(), *_FLAGS.values(), *rewards.KEYS}
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.AGENT_LENGTH, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
-_TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
+_TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
 def facts(faults: Faults, **given: Any) -> dict[str, Plain]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec import blocks, rewards, steps, templates
+from mttp.codec import blocks, components, rewards, steps, templates
 from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, Plain, plain, text
 from mttp.episodes import Annotation, Reward
@@ -40,7 +40,7 @@ KEYS = frozenset(
     | {a.ANNOTATION_REJECTED_TRACE_IDS, a.STEPS_FIRST_INDEX, a.STEPS_COUNT, a.STEPS_LAYOUT, a.REWARD_EVIDENCE}
 )
 """Every attribute of an annotation, but for the templates."""
-TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT, a.STEPS_COLUMN)
+TEMPLATES = (*components.TEMPLATES, a.STEPS_COLUMN)
 
 
 def kind(key: str) -> str:

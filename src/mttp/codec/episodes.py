@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import agents, blocks, calls, content, evals, rewards, segments, steps, templates
+from mttp.codec import agents, blocks, calls, components, content, evals, rewards, segments, steps, templates
 from mttp.codec.plain import Faults, Plain, from_json, number, seed, text, to_json
 from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
@@ -77,7 +77,7 @@ KEYS = frozenset(
     | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE, *evals.ON_EPISODES}
 )
 """Every attribute of an episode's root, but for the templates."""
-TEMPLATES = (a.METRIC, a.METADATA, a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT)
+TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
 def identity(run_id: str, episode_id: str, faults: Faults, given: Mapping[str, Any]) -> dict[str, Plain]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import calls
-from mttp.codec.plain import Faults, Plain, from_json, name_key, text, to_json
+from mttp.codec import calls, components
+from mttp.codec.plain import Faults, Plain, from_json, text, to_json
 from mttp.episodes import Grade
+from mttp.keys import name_key
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["below", "component", "decode", "encode", "grader", "is_grade", "span_name"]
+__all__ = ["below", "decode", "encode", "grader", "is_grade", "span_name"]
 
 _TEXTS = {
     "status": a.REWARD_STATUS,
@@ -37,11 +38,6 @@ def span_name(grade: Grade) -> str:
     return text(f"{names.GRADE} {grade.name}", [])
 
 
-def component(grade: Grade) -> str:
-    """The component's name as attributes have it."""
-    return name_key(grade.name)
-
-
 def grader(grade: Grade) -> str:
     """The component's name as its calls have it: by that they are known for none of the policy's."""
     return text(grade.name, [])
@@ -51,17 +47,17 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
     """The grade's attributes; a grade without a kind is a mere score, which the scoring had no space for."""
     attributes: dict[str, Plain] = {a.GRADER_NAME: text(grade.name, faults)}
     if grade.kind:
-        attributes |= {a.GRADER_KIND: text(grade.kind, faults), a.COMPONENT_NAME: component(grade)}
-    for name, key in _TEXTS.items():
-        if (said := getattr(grade, name)) is not None:
+        attributes |= {a.GRADER_KIND: text(grade.kind, faults), a.COMPONENT_NAME: text(grade.name, faults)}
+    for field, key in _TEXTS.items():
+        if (said := getattr(grade, field)) is not None:
             attributes[key] = text(str(said), faults)
-    for name, key in _AS_THEY_ARE.items():
-        if (found := getattr(grade, name)) is not None:
+    for field, key in _AS_THEY_ARE.items():
+        if (found := getattr(grade, field)) is not None:
             attributes[key] = found
-    attributes |= {key: True for name, key in _FLAGS.items() if getattr(grade, name)}
-    attributes |= {key: list(found) for name, key in _TUPLES.items() if (found := getattr(grade, name))}
+    attributes |= {key: True for field, key in _FLAGS.items() if getattr(grade, field)}
+    attributes |= {key: list(found) for field, key in _TUPLES.items() if (found := getattr(grade, field))}
     if grade.weight is not None:
-        attributes[f"{a.REWARD_WEIGHT}.{component(grade)}"] = grade.weight
+        attributes[f"{a.REWARD_WEIGHT}.{name_key(grade.name)}"] = grade.weight
     if grade.evidence is not None:
         attributes[a.REWARD_EVIDENCE] = to_json(grade.evidence, faults)
     return attributes
@@ -85,9 +81,9 @@ def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[G
 def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Grade:
     """The grade that a span holds, its parts and calls among the span's children."""
     found: Mapping[str, Any] = record.attributes
-    weight = f"{a.REWARD_WEIGHT}.{found.get(a.COMPONENT_NAME)}"
+    weight = f"{a.REWARD_WEIGHT}.{name_key(components.name(found))}"
     values: dict[str, Any] = {
-        name: found[key] for name, key in (_TEXTS | _AS_THEY_ARE).items() if key in found
+        field: found[key] for field, key in (_TEXTS | _AS_THEY_ARE).items() if key in found
     }
     return Grade(
         name=str(found.get(a.GRADER_NAME, "")),
@@ -100,7 +96,7 @@ def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> 
         calls=tuple(map(calls.decode, calls.below(record.span_id, children))),
         start_time=record.start_time,
         end_time=record.end_time,
-        **values | {name: bool(found.get(key, False)) for name, key in _FLAGS.items()},
+        **values | {field: bool(found.get(key, False)) for field, key in _FLAGS.items()},
     )
 
 

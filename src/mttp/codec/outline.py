@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mttp.codec import kinds, templates
+from mttp.codec import components, kinds
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -232,7 +232,7 @@ def _scores(record: SpanRecord) -> dict[str, float]:
     """Each component's score that means something beyond its group."""
     if record.attributes.get(a.GRADER_RELATIVE):
         return {}
-    found = templates.decode(a.REWARD_SCORE, record.attributes)
+    found = components.decode(a.REWARD_SCORE, record.attributes)
     return {name: float(score) for name, score in found.items() if isinstance(score, (int, float))}
 
 
@@ -241,8 +241,7 @@ def grade(record: SpanRecord) -> dict[str, float]:
     if record.attributes.get(a.GRADER_RELATIVE):
         return {}
     score = _number(record, a.REWARD_VALUE)
-    name = record.attributes.get(a.COMPONENT_NAME, record.attributes.get(a.GRADER_NAME, ""))
-    return {} if score is None else {str(name): score}
+    return {} if score is None else {components.name(record.attributes): score}
 
 
 def gap(record: SpanRecord) -> Gap | None:

@@ -9,12 +9,12 @@ What can't be kept exactly is kept as text, and said in `faults`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from mttp.keys import name_key
 from mttp.values import is_masked
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "from_json",
     "listed",
     "mapped",
-    "name_key",
+    "distinct",
     "named",
     "nanoseconds",
     "number",
@@ -41,7 +41,6 @@ Plain: TypeAlias = Any
 Faults: TypeAlias = list[str]
 
 _INT64 = range(-(2**63), 2**63)
-_NOT_A_KEY = re.compile(r"[^a-z0-9_]")
 _MAX_DEPTH = 32
 _KEPT = frozenset(np.dtype(code) for code in "?bhilBHILefd")
 """What an array can be of to be kept as it is."""
@@ -223,11 +222,6 @@ def nanoseconds(value: object, faults: Faults) -> int | None:
     return None
 
 
-def name_key(name: object) -> str:
-    """A user's name as the last part of an attribute name: lower case letters, digits and underscores."""
-    return _NOT_A_KEY.sub("_", str(name).lower())
-
-
 class Written(str):
     """JSON that was written before: what stays the same from episode to episode is encoded once."""
 
@@ -274,6 +268,19 @@ def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
             faults.append(f"name_collision: {text(str(name), [])}")
         else:
             kept[key] = value
+    return kept
+
+
+def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) -> dict[str, Any]:
+    """`items` by name as it is written; a name whose key is that of another, in `taken`, is refused."""
+    kept: dict[str, Any] = {}
+    for given, value in items.items():
+        name = text(str(given), faults)
+        key = name_key(name)
+        if not key or name in kept or taken.setdefault(key, name) != name:
+            faults.append(f"name_collision: {name}")
+        else:
+            kept[name] = value
     return kept
 
 

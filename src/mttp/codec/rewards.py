@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from mttp.codec import calls as call_codec
+from mttp.codec import components as component_codec
 from mttp.codec import grades as grade_codec
 from mttp.codec import templates
 from mttp.codec.plain import (
     Faults,
     Plain,
+    distinct,
     flag,
     from_json,
     listed,
     mapped,
-    named,
     nanoseconds,
     number,
     scalar_text,
@@ -145,10 +146,11 @@ def make(
         found, assessed = None, str(status)
     if assessed == "error":
         faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
-    scores, statuses = _components(named(mapped("components", components, faults), faults), faults)
+    taken: dict[str, str] = {}
+    scores, statuses = _components(distinct(mapped("components", components, faults), faults, taken), faults)
     if assessed == "ok" and "error" in statuses.values():
         assessed = "partial"
-    weighting = _weights(named(mapped("weights", weights, faults), faults), faults)
+    weighting = _weights(distinct(mapped("weights", weights, faults), faults, taken), faults)
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
@@ -273,10 +275,12 @@ def grader(reward: Reward) -> str:
 
 
 def checked(reward: Reward, faults: Faults) -> Reward:
-    """A scoring made by hand as one that can be recorded: names normalized, an impossible value an error."""
+    """A scoring made by hand as one that can be recorded: names distinct, an impossible value an error."""
     found, status, raw = assess(reward.value)
+    taken: dict[str, str] = {}
     changes: dict[str, Any] = {
-        name: named(getattr(reward, name), faults) for name in ("components", "component_statuses", "weights")
+        name: distinct(getattr(reward, name), faults, taken)
+        for name in ("components", "component_statuses", "weights")
     }
     if status == "error":
         faults.append(f"reward_invalid: {raw}")
@@ -305,19 +309,14 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     if reward.failed_checks:
         attributes[a.REWARD_FAILED_CHECKS] = list(reward.failed_checks)
     attributes |= _texts(reward, _TEXTS, faults) | encode_spec(reward.spec, faults)
+    weights = {name: w for name, w in reward.weights.items() if not _is_graded(reward, inline, name)}
     for prefix, items in (
-        (a.REWARD_SCORE, reward.components),
-        (a.REWARD_SCORE_STATUS, reward.component_statuses),
-        (
-            a.REWARD_WEIGHT,
-            {name: w for name, w in reward.weights.items() if not _is_graded(reward, inline, name)},
-        ),
+        (a.REWARD_SCORE, {name: score for name, score in reward.components.items() if name in inline}),
+        (a.REWARD_SCORE_STATUS, {name: s for name, s in reward.component_statuses.items() if name in inline}),
+        (a.REWARD_WEIGHT, weights),
     ):
-        attributes |= templates.encode(
-            prefix,
-            {name: item for name, item in items.items() if name in inline or prefix == a.REWARD_WEIGHT},
-        )
-    return attributes
+        attributes |= component_codec.encode(prefix, items)
+    return attributes | component_codec.names([*inline, *weights])
 
 
 def encode_spec(spec: Spec | None, faults: Faults) -> dict[str, Plain]:
@@ -346,7 +345,7 @@ def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
 def grades(reward: Reward) -> list[Grade]:
     """What has a span of its own: its grades, and the scores that do not fit on the span of the whole."""
     rest = [*reward.components, *reward.component_statuses][MAX_INLINE:]
-    graded = {grade_codec.component(grade) for grade in reward.grades}
+    graded = {grade.name for grade in reward.grades}
     return [
         *reward.grades,
         *[
@@ -370,22 +369,23 @@ def decode(
 ) -> Reward:
     """The scoring that a span holds, its grades among the `children` by parent; or `attributes` hold it."""
     attributes = record.attributes if attributes is None else attributes
-    components = templates.decode(a.REWARD_SCORE, attributes)
-    statuses = templates.decode(a.REWARD_SCORE_STATUS, attributes)
-    weights = templates.decode(a.REWARD_WEIGHT, attributes)
+    scores = component_codec.decode(a.REWARD_SCORE, attributes)
+    statuses = component_codec.decode(a.REWARD_SCORE_STATUS, attributes)
+    weights = component_codec.decode(a.REWARD_WEIGHT, attributes)
     for child in filter(grade_codec.is_grade, children.get(record.span_id, ())):
         grade: Mapping[str, Any] = child.attributes
-        name = str(grade.get(a.COMPONENT_NAME, grade.get(a.GRADER_NAME, "")))
-        weights |= templates.decode(a.REWARD_WEIGHT, grade)
+        name = component_codec.name(grade)
+        for weight in templates.decode(a.REWARD_WEIGHT, grade).values():
+            weights[name] = weight
         value, status = grade.get(a.REWARD_VALUE), str(grade.get(a.REWARD_STATUS, "missing"))
         if value is not None and status == "ok":
-            components[name] = value
+            scores[name] = value
         else:
             statuses[name] = status
     return Reward(
         value=attributes.get(a.REWARD_VALUE),
         status=str(attributes.get(a.REWARD_STATUS, "missing")),
-        components=components,
+        components=scores,
         component_statuses=statuses,
         weights=weights,
         range=_bounds(attributes.get(a.REWARD_RANGE), []),

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from opentelemetry import trace
 
+from mttp.codec.plain import scalar_text
 from mttp.episodes import Call
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.covering import is_suppressed
@@ -173,7 +174,11 @@ class _Asked:
 
     def take(self, answer: Any) -> None:
         """The model answered, or begins to: a stream is heard as the user reads it."""
-        answer = _parsed(answer)
+        try:
+            answer = _parsed(answer)
+        except Exception as error:  # the caller will find it out, too
+            self._missed("answer_unrecorded", scalar_text(error))
+            return
         stream = _stream(answer)
         if stream is None:
             self._answered(answer)

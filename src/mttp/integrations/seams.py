@@ -231,13 +231,15 @@ class Handle:
 
         What it has no more under that name is not recorded, which is said once; the other seams are there.
         """
+        missing = []
         for label, owner, name, around in seams:
             if getattr(owner, name, None) is not None:
                 self._places[label] = install(owner, name, _seam(owner, name, around, self))
             else:
-                self._missing[label] = False
-        if self._missing:
-            _warn(library, tuple(self._missing))
+                missing.append(label)
+        self._missing |= dict.fromkeys(missing, False)
+        if missing:
+            _warn(library, tuple(missing))
 
     def cover(self, label: str, owner: Any, name: str, like: str) -> None:
         """Put the seam that is known as `like` over another name of the same function."""

@@ -20,9 +20,9 @@ from typing import Any
 
 from mttp.codec import annotations as codec
 from mttp.codec import outline
-from mttp.codec.plain import name_key
 from mttp.episodes import Annotation, Reward
 from mttp.errors import ReadError
+from mttp.keys import name_key
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names

@@ -12,7 +12,7 @@ from mttp.rewards.agreement import agreement
 from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
 
-__all__ = ["Rescored", "Rescoring", "Slice", "rescore", "sample"]
+__all__ = ["Rescored", "Rescoring", "Slice", "rescore", "sample", "scored_again"]
 
 _FEW = 500
 """Up to so many episodes, ranks are compared pair by pair."""
@@ -98,7 +98,7 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
     """
     found = list(episodes)
     usable = [one for one in found if sample(before, one) is not None and sample(after, one) is not None]
-    pairs = zip(usable, _results(before, usable), _results(after, usable), strict=True)
+    pairs = zip(usable, scored_again(before, usable), scored_again(after, usable), strict=True)
     scored = tuple(
         _rescored(episode, one, other, before)
         for episode, one, other in pairs
@@ -132,7 +132,7 @@ def sample(spec: RewardSpec, episode: Episode) -> Mapping[str, Any] | None:
     return {**dict.fromkeys(names, episode), **episode.inputs}
 
 
-def _results(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
+def scored_again(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
     """The result of each episode; None of one that has no group where one is needed."""
     samples = [sample(spec, episode) or {} for episode in episodes]
     if not any(part.relative for part in spec.parts):

@@ -15,8 +15,9 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from typing_extensions import ParamSpec, Self
 
-from mttp.codec.plain import mapped, name_key, number, plain, text
+from mttp.codec.plain import mapped, number, plain, text
 from mttp.episodes import Reward
+from mttp.keys import name_key
 from mttp.livespan import LiveSpan, Origin, Several, error_message, qualified_name
 from mttp.semconv import attributes as a
 

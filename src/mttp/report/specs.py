@@ -37,6 +37,7 @@ def document(spec: RewardSpec, share: float = 1.0) -> dict[str, Any]:
     shares = _shares(spec, share)
     return {
         **jsonable(spec.identity),
+        "code_gaps": list(spec.code_gaps),
         "path": str(spec.path) if spec.path is not None else None,
         "combine": _combination(spec),
         "range": list(spec.range) if spec.range is not None else None,
@@ -109,7 +110,11 @@ def render(spec: RewardSpec) -> RenderableType:
     for name in ("gates", "code", "from"):
         table.add_column(name)
     _add_rows(table, said["components"], "")
-    return Group(Text(f"{spec.name} {spec.version}", style="bold"), facts, Text(), table)
+    parts: list[RenderableType] = [Text(f"{spec.name} {spec.version}", style="bold"), facts, Text(), table]
+    if spec.code_gaps:
+        parts += [Text(), Text("not in code_sha256:")]
+        parts += [printed(f"  {gap}", style="yellow") for gap in spec.code_gaps]
+    return Group(*parts)
 
 
 def _add_rows(table: Table, components: Sequence[dict[str, Any]], indent: str) -> None:
@@ -156,6 +161,7 @@ def findings_document(spec: RewardSpec, findings: Sequence[Finding]) -> dict[str
     errors = sum(one.severity == "error" for one in findings)
     return {
         "spec": jsonable(spec.identity),
+        "code_gaps": list(spec.code_gaps),
         "errors": errors,
         "warnings": len(findings) - errors,
         "findings": [jsonable(one) for one in findings],

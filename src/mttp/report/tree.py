@@ -9,7 +9,6 @@ import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from mttp.codec.grades import component
 from mttp.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.evaluations import TaskResult
 from mttp.reading.jsonable import to_json
@@ -176,7 +175,7 @@ def _add_reward(parent: Tree, reward: Reward) -> None:
     branch = parent.add(printed("reward  " + ", ".join(words), style="cyan"))
     for grade in reward.grades:
         _add_grade(branch, grade)
-    graded = set(map(component, reward.grades))
+    graded = {grade.name for grade in reward.grades}
     for name, score in reward.components.items():
         if name in graded:
             continue

@@ -12,12 +12,21 @@ from rich.table import Table
 from rich.text import Text
 
 from mttp.reading.jsonable import jsonable
+from mttp.report.figures import SHARE_INTERVAL, share_interval
 from mttp.report.words import NOTHING, count, duration, number, printed
 from mttp.rewards.mutations import Mutant, Mutation
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.trials import Outcome, Trial
+from mttp.rewards.trials import Instability, Outcome, Trial
 
-__all__ = ["document", "junit", "mutation_document", "render", "render_mutation"]
+__all__ = [
+    "document",
+    "instability_document",
+    "instability_line",
+    "junit",
+    "mutation_document",
+    "render",
+    "render_mutation",
+]
 
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -34,8 +43,34 @@ def document(spec: RewardSpec, trial: Trial) -> dict[str, Any]:
             for one in trial.rivalries
         ],
         "coverage": jsonable(trial.coverage),
+        "instability": instability_document(trial.instability),
         "agreement": jsonable(trial.agreement),
     }
+
+
+def instability_document(found: Instability | None) -> dict[str, Any] | None:
+    """How much differs from time to time as an object of plain data; None where nothing was repeated."""
+    if found is None:
+        return None
+    interval = share_interval(found.unstable, found.samples)
+    return {
+        **jsonable(found),
+        "rate": found.rate,
+        "interval": list(interval) if interval is not None else None,
+        "interval_method": SHARE_INTERVAL if interval is not None else None,
+    }
+
+
+def instability_line(found: Instability, noun: str) -> str:
+    """How much differs from time to time, in a line."""
+    said = (
+        f"unstable: {found.unstable:,} of {count(found.samples, noun)}, scored {found.repeats:,} times each"
+    )
+    if found.rate is None:
+        return said
+    interval = share_interval(found.unstable, found.samples)
+    within = f", {100 * interval[0]:.1f} to {100 * interval[1]:.1f} % ({SHARE_INTERVAL})" if interval else ""
+    return f"{said}: {100 * found.rate:.1f} %{within}"
 
 
 def _case(outcome: Outcome) -> dict[str, Any]:
@@ -124,6 +159,9 @@ def _notes(trial: Trial) -> Iterator[tuple[str, str]]:
         yield f"{line}: no case shows it otherwise", "yellow"
     for line in unstable:
         yield line, "yellow"
+    if trial.instability is not None:
+        yield "", ""
+        yield instability_line(trial.instability, "case"), "yellow" if trial.instability.unstable else ""
     if trial.agreement is not None:
         found = trial.agreement
         yield "", ""

@@ -9,7 +9,18 @@ from typing import TypeAlias
 
 from mttp.rewards.syntax import is_text
 
-__all__ = ["Bound", "Chain", "Imported", "Names", "names_in", "names_of"]
+__all__ = [
+    "Bound",
+    "Chain",
+    "Imported",
+    "Names",
+    "chain_of",
+    "imported_modules",
+    "inside",
+    "names_in",
+    "names_of",
+    "statements",
+]
 
 Chain: TypeAlias = tuple[str, ...]
 """A name with the attributes that are taken of it: `helpers.scale` is `("helpers", "scale")`."""
@@ -53,16 +64,17 @@ class Names:
 def names_of(tree: ast.Module) -> Names:
     """The names of a module; what runs only as a program, or is for type checkers, is left out."""
     names = Names()
-    for statement in _statements(tree.body):
+    for statement in statements(tree.body):
         _bind(statement, names)
     return names
 
 
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run when a module is imported."""
     for statement in body:
         tested = ast.unparse(statement.test) if isinstance(statement, ast.If) else ""
         if isinstance(statement, ast.If) and "TYPE_CHECKING" in tested:
-            yield from _statements(statement.orelse)
+            yield from statements(statement.orelse)
         elif not is_text(statement) and not tested.startswith("__name__ =="):
             yield statement
 
@@ -91,8 +103,19 @@ def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     """The import statements of a piece of code that run with it."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         yield node
-    for child in _inside(node):
+    for child in inside(node):
         yield from _imports(child)
+
+
+def imported_modules(tree: ast.Module) -> Iterator[Imported]:
+    """What a module imports when it is imported itself."""
+    for statement in statements(tree.body):
+        for imported in _imports(statement):
+            for alias in imported.names:
+                if isinstance(imported, ast.ImportFrom):
+                    yield Imported(imported.module or "", imported.level, alias.name)
+                else:
+                    yield Imported(alias.name)
 
 
 def _origins(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Imported]]:
@@ -109,7 +132,7 @@ def _origins(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Impo
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def _inside(node: ast.AST) -> Iterator[ast.AST]:
+def inside(node: ast.AST) -> Iterator[ast.AST]:
     """What a piece of code holds, without the bodies of functions and classes in it."""
     if not isinstance(node, _SCOPES):
         yield from ast.iter_child_nodes(node)
@@ -126,7 +149,7 @@ def _stored(node: ast.AST) -> set[str]:
         found.add(node.name)
     elif isinstance(node, ast.MatchMapping) and node.rest:
         found.add(node.rest)
-    for child in _inside(node):
+    for child in inside(node):
         found |= _stored(child)
     return found
 
@@ -135,15 +158,15 @@ def _changed(node: ast.AST) -> set[str]:
     """The names whose things a piece of code may change: `table["x"] = 1`, `table.update(...)`."""
     found: set[str] = set()
     if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-        found |= {chain[0] for chain in [_chain(node)] if chain}
+        found |= {chain[0] for chain in [chain_of(node)] if chain}
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        found |= {chain[0] for chain in [_chain(node.value.func)] if len(chain) > 1}
-    for child in _inside(node):
+        found |= {chain[0] for chain in [chain_of(node.value.func)] if len(chain) > 1}
+    for child in inside(node):
         found |= _changed(child)
     return found
 
 
-def _chain(node: ast.AST) -> Chain:
+def chain_of(node: ast.AST) -> Chain:
     """A name and its attributes; empty where it begins with something else."""
     taken: list[str] = []
     while isinstance(node, (ast.Attribute, ast.Subscript)):
@@ -207,7 +230,7 @@ class _Uses(ast.NodeVisitor):
         self.imported.update(_origins(node))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        chain = _chain(node)
+        chain = chain_of(node)
         if chain and isinstance(node.value, (ast.Attribute, ast.Name)):
             self._use(chain)
         else:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
-import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from mttp.rewards.bindings import Bound, Chain, Imported, Names, names_in, names_of
 from mttp.rewards.folder import find
-from mttp.rewards.modules import Module, locate
+from mttp.rewards.modules import Module, is_installed, locate
+from mttp.rewards.surroundings import changes
 from mttp.rewards.syntax import normal
-from mttp.rewards.targets import original
+from mttp.rewards.unseen import file_reads, is_file_name, texts
 
-__all__ = ["Code", "Coverage", "of_function", "of_target"]
+__all__ = ["Code", "Coverage", "Reach", "code_of", "of_target", "tree_of"]
 
 Coverage: TypeAlias = Literal["full", "partial", "opaque"]
 """How much of the code was read: all that is the user's own, some of it, or none that can be told."""
 
 _DYNAMIC: Final = {"eval", "exec", "globals", "locals", "__import__", "compile"}
+_DYNAMIC_ATTRIBUTES: Final = {
+    *("entry_points", "exec_module", "import_module", "iter_modules", "load_module", "modules", "reload"),
+    *("run_module", "run_path", "spec_from_file_location", "walk_packages"),
+}
+"""Names in `_IMPORTERS` by which code reaches what its source does not name."""
+_IMPORTERS: Final = {"imp", "importlib", "importlib_metadata", "pkgutil", "runpy", "sys"}
 _OWN_LIBRARY: Final = "mttp"
 
 
@@ -41,86 +46,27 @@ class Code:
     """What is missing, in words."""
 
 
-def of_target(use: str, folder: Path | None, distributions: Iterable[str] = ()) -> Code:
+def of_target(
+    use: str, folder: Path | None, distributions: Iterable[str] = (), depends: Iterable[str] = ()
+) -> Code:
     """The code of what a spec names under `use`; nothing is imported."""
     name, _, attribute = use.partition(":")
     module = locate(name, folder)
     if module is None or module.path is None:
         return Code(coverage="opaque", gaps=(f"{use} has no Python source",))
-    return _code(module, attribute.partition(".")[0], distributions)
+    return code_of(module, attribute.partition(".")[0], distributions, depends)
 
 
-def of_function(function: Callable[..., Any], distributions: Iterable[str] = ()) -> Code:
-    """The code of a function that was given in Python."""
-    found = original(function)
-    code = getattr(found, "__code__", None)
-    qualname = str(getattr(found, "__qualname__", type(found).__name__))
-    for mark, kind in (("<lambda>", "a lambda"), ("<locals>", "a closure")):
-        if mark in qualname:
-            return Code(coverage="opaque", gaps=(f"{qualname} is {kind}",))
-    module = _module_of(found) if code is not None or not inspect.isroutine(found) else None
-    if module is None or (code is not None and not _is_in(module, code)):
-        return Code(coverage="opaque", gaps=(f"{qualname} has no Python source that can be found",))
-    found = _code(module, qualname.partition(".")[0], distributions)
-    return _with_state(function, found)
-
-
-def _module_of(found: Any) -> Module | None:
-    code = getattr(found, "__code__", None)
-    module = sys.modules.get(str(getattr(found, "__module__", "")))
-    file = code.co_filename if code is not None else getattr(module, "__file__", None)
-    if not file or not str(file).endswith(".py") or not Path(file).is_file():
-        return None
-    located = locate(str(getattr(found, "__module__", "")), None)
-    if located is not None and located.path is not None and located.path.resolve() == Path(file).resolve():
-        return located
-    return Module(Path(file).stem, Path(file), Path(file).resolve().parent)
-
-
-def _is_in(module: Module, code: Any) -> bool:
-    """Whether a function stands in its file where it says."""
-    tree = _tree(module.path)
-    starts = {
-        min([node.lineno, *(part.lineno for part in node.decorator_list)])
-        for node in ast.walk(tree or ast.Module([], []))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name
-    }
-    return code.co_firstlineno in starts
-
-
-def _with_state(function: Any, code: Code) -> Code:
-    """The code with what partials fix of its arguments; the state of an object can't be read."""
-    parts, gaps = list(code.parts), list(code.gaps)
-    while isinstance(function, functools.partial):
-        fixed = [*enumerate(function.args), *sorted(function.keywords.items())]
-        parts.append(("partial", ascii([(name, _said(value)) for name, value in fixed])))
-        gaps += [
-            f"a partial fixes {name}, which is no plain data" for name, value in fixed if not _is_plain(value)
-        ]
-        function = function.func
-    if not inspect.isroutine(original(function)) or getattr(function, "__self__", None) is not None:
-        gaps.append("it is a method or an object, whose state is not in its code")
-    coverage: Coverage = "partial" if gaps and code.coverage == "full" else code.coverage
-    return Code(tuple(sorted(parts)), coverage, tuple(gaps))
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, (str, int, float, bool, bytes))
-
-
-def _said(value: object) -> object:
-    """What is fixed, if it is the same in every process; else its type."""
-    return value if _is_plain(value) else type(value).__name__
-
-
-def _code(module: Module, name: str, distributions: Iterable[str]) -> Code:
-    reach = _Reach(module, frozenset(_key(one) for one in distributions))
+def code_of(module: Module, name: str, distributions: Iterable[str], depends: Iterable[str]) -> Code:
+    """The code of a name of a module."""
+    reach = Reach(module, distributions, depends)
     if reach.names(module.name) is None:
         return Code(coverage="opaque", gaps=(f"{module.path} is not Python that can be read",))
     try:
         reach.follow(module.name, name)
     except RecursionError:
         return Code(coverage="opaque", gaps=(f"what {module.name}:{name} reaches is nested too deeply",))
+    reach.gaps |= set(changes(reach))
     opacity = reach.opacity(module.name, name)
     coverage: Coverage = "opaque" if opacity else "partial" if reach.gaps else "full"
     return Code(tuple(sorted(reach.parts.items())), coverage, (*opacity, *sorted(reach.gaps)))
@@ -134,46 +80,70 @@ def _parsed(source: bytes) -> ast.Module | None:
         return None
 
 
-def _tree(path: Path | None) -> ast.Module | None:
+def tree_of(path: Path | None) -> ast.Module | None:
+    """The syntax of a file; None where it has none that can be read."""
     try:
         return _parsed(path.read_bytes()) if path is not None else None
     except OSError:
         return None
 
 
-class _Reach:
+class Reach:
     """What is reached from one function, in its own package or folder."""
 
-    def __init__(self, module: Module, distributions: frozenset[str]) -> None:
+    def __init__(self, module: Module, distributions: Iterable[str], depends: Iterable[str]) -> None:
         self.parts: dict[str, str] = {}
         self.gaps: set[str] = set()
+        self.seen: set[tuple[str, str]] = set()
+        self.folder = module.root if module.beside else None
+        self.is_installed = is_installed(module)
         self._module = module
-        self._distributions = distributions
+        self._distributions = frozenset(_key(one) for one in distributions)
+        self._files = frozenset(Path(one).name for one in depends)
         self._names: dict[str, Names | None] = {}
-        self._seen: set[tuple[str, str]] = set()
+
+    def tree(self, module: str) -> ast.Module | None:
+        """The syntax of a module of its own."""
+        return tree_of(self._path(module))
 
     def names(self, module: str) -> Names | None:
         """The names of a module of its own."""
         if module not in self._names:
-            tree = _tree(self._path(module))
+            tree = self.tree(module)
             self._names[module] = names_of(tree) if tree is not None else None
         return self._names[module]
+
+    def origin(self, module: str, chain: Chain) -> tuple[str, Chain] | None:
+        """The module of its own that a name with attributes leads to, and what is left of them."""
+        names = self.names(module)
+        bound = names.bound.get(chain[0], []) if names is not None else []
+        imported = next((one for one in bound if isinstance(one, Imported)), None)
+        if imported is None:
+            return (module, chain) if bound else None
+        origin = self.absolute(module, imported)
+        chain = (imported.name, *chain[1:]) if imported.name else chain[1:]
+        while chain and self._path(f"{origin}.{chain[0]}".strip(".")) is not None:
+            origin, chain = f"{origin}.{chain[0]}".strip("."), chain[1:]
+        return (origin, chain) if self._path(origin) is not None else None
 
     def follow(self, module: str, name: str) -> None:
         """A name of a module of its own, and whatever that needs."""
         names = self.names(module)
-        if names is None or (module, name) in self._seen:
+        if names is None or (module, name) in self.seen:
             return
-        self._seen.add((module, name))
-        if (module, "") not in self._seen:
-            self._seen.add((module, ""))
+        self.seen.add((module, name))
+        if (module, "") not in self.seen:
+            self.seen.add((module, ""))
             for statement in names.effects:
-                self._add(f"{module}:", statement, module)
+                self.add(f"{module}:", statement, module)
         if name in names.bound:
             for bound in names.bound[name]:
                 self._follow_bound(module, name, bound)
         elif self._path(f"{module}.{name}") is not None:
             self._whole(f"{module}.{name}")
+        elif "__getattr__" in names.bound:
+            self.gaps.add(f"{module}.{name} is made by the __getattr__ of {module}")
+            self.follow(module, "__getattr__")
         else:
             self._follow_stars(module, name, names)
 
@@ -182,13 +152,34 @@ class _Reach:
             self._note(module, name, bound)
             self._follow_import(module, bound, ())
         else:
-            self._add(f"{module}:{name}", bound, module)
+            self.add(f"{module}:{name}", bound, module)
 
-    def _add(self, key: str, statement: ast.stmt, module: str) -> None:
+    def add(self, key: str, statement: ast.stmt, module: str) -> None:
+        """A statement of a module under a key, and whatever that needs."""
         self._say(key, normal(statement))
         chains, imported = names_in(statement)
+        self._note_files(module, statement, imported)
         for chain in sorted(chains):
-            self._use(module, chain, imported)
+            self.use(module, chain, imported)
+
+    def _note_files(self, module: str, statement: ast.stmt, imported: Mapping[str, Imported]) -> None:
+        """Files that a statement reads, unless they are listed."""
+        names = self.names(module)
+        bound = names.bound if names is not None else {}
+        foreign = {name for name, all_ in bound.items() if any(isinstance(one, Imported) for one in all_)}
+        for call in file_reads(statement, foreign | imported.keys()):
+            said = self._texts(module, call) or self._texts(module, statement)
+            if not any(Path(text).name in self._files for text in said):
+                what = ", ".join(sorted(filter(is_file_name, said))) or "a file that it does not name"
+                self.gaps.add(f"{module} reads {what}, which is not listed under `depends`")
+
+    def _texts(self, module: str, node: ast.AST) -> set[str]:
+        """The names of files that a piece of code writes out, or the constants that it uses."""
+        names = self.names(module)
+        used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        constants = [one for name in used for one in (names.bound.get(name, ()) if names is not None else ())]
+        said = texts(node).union(*(texts(one) for one in constants if isinstance(one, ast.Assign)))
+        return {text for text in said if is_file_name(text) or Path(text).name in self._files}
 
     def _say(self, key: str, said: str) -> None:
         """Add to what a name stands for."""
@@ -196,12 +187,15 @@ class _Reach:
 
     def _note(self, module: str, name: str, origin: Imported) -> None:
         """Where a name is imported from: other code may be called by the same name."""
-        if (key := (module, f"{name} {origin}")) not in self._seen:
-            self._seen.add(key)
+        if (key := (module, f"{name} {origin}")) not in self.seen:
+            self.seen.add(key)
             self._say(f"{module}:{name}", str(origin))
 
-    def _use(self, module: str, chain: Chain, imported: dict[str, Imported]) -> None:
+    def use(self, module: str, chain: Chain, imported: Mapping[str, Imported]) -> None:
+        """A name that a piece of code of a module uses, and whatever that needs."""
         names = self.names(module)
+        if "__subclasses__" in chain:
+            self.gaps.add(f"{module} asks {chain[0]} for its subclasses, which any module may define")
         if chain[0] in imported:
             self._follow_import(module, imported[chain[0]], chain[1:])
         elif names is not None and chain[0] in names.bound:
@@ -228,7 +222,7 @@ class _Reach:
     def _follow_stars(self, module: str, name: str, names: Names) -> None:
         for star in names.stars:
             self._note(module, "*", star)
-            origin = self._absolute(module, star)
+            origin = self.absolute(module, star)
             found = self.names(origin) if self._path(origin) is not None else None
             if found is not None and (name in found.bound or found.stars):
                 self.follow(origin, name)
@@ -236,14 +230,15 @@ class _Reach:
                 self._foreign(origin)
 
     def _follow_import(self, module: str, imported: Imported, taken: Chain) -> None:
-        origin = self._absolute(module, imported)
+        origin = self.absolute(module, imported)
         chain = (imported.name, *taken) if imported.name else taken
         while chain and self._path(f"{origin}.{chain[0]}".strip(".")) is not None:
             origin, chain = f"{origin}.{chain[0]}".strip("."), chain[1:]
         if self._path(origin) is None:
             self._foreign(origin or (chain[0] if chain else ""))
-            if chain and chain[-1] == "import_module":
-                self.gaps.add(f"{module} calls import_module, which can reach anything")
+            is_importer = origin.partition(".")[0] in _IMPORTERS
+            for name in {*chain} & _DYNAMIC_ATTRIBUTES if is_importer else ():
+                self.gaps.add(f"{module} calls {name}, which can reach anything")
         elif chain:
             self.follow(origin, chain[0])
         else:
@@ -255,7 +250,8 @@ class _Reach:
         for name in names.bound if names is not None else ():
             self.follow(module, name)
 
-    def _absolute(self, module: str, imported: Imported) -> str:
+    def absolute(self, module: str, imported: Imported) -> str:
+        """The full name of a module that another one imports."""
         if not imported.level:
             return imported.module
         path = self._path(module)
@@ -295,35 +291,18 @@ class _Reach:
         if isinstance(last, Imported):
             return self._opacity_of_import(module, last)
         value = getattr(last, "value", None)
-        if isinstance(value, ast.Lambda):
-            return (f"{module}:{name} is a lambda",)
         if isinstance(value, ast.Name) and value.id != name:
             return self.opacity(module, value.id)
-        if isinstance(value, ast.Call) and self._makes_functions(module, value.func):
-            return (f"{module}:{name} is a closure",)
         return ()
 
     def _opacity_of_import(self, module: str, imported: Imported) -> tuple[str, ...]:
-        origin = self._absolute(module, imported)
+        origin = self.absolute(module, imported)
         if self._path(origin) is not None and imported.name:
             return self.opacity(origin, imported.name)
         found = locate(origin, None)
         if found is None or found.path is None:
             return (f"{origin}:{imported.name} has no Python source",)
         return ()
-
-    def _makes_functions(self, module: str, called: ast.expr) -> bool:
-        """Whether what is called is a function of the module that returns one that it defines."""
-        names = self.names(module)
-        if names is None or not isinstance(called, ast.Name):
-            return False
-        return any(
-            isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
-            and any(
-                isinstance(part, (ast.FunctionDef, ast.Lambda)) for part in ast.walk(one) if part is not one
-            )
-            for one in names.bound.get(called.id, [])
-        )
 
 
 def _key(distribution: str) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic_core import PydanticSerializationError
-
 from mttp.errors import SpecError
 from mttp.rewards.components import mark_of
 from mttp.rewards.document import Document, Entry
@@ -46,11 +44,8 @@ def parts_of(
 
 
 def described(document: Document) -> dict[str, Any]:
-    """A document as plain data, without what is left to defaults; raises SpecError where it is none."""
-    try:
-        said = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
-    except PydanticSerializationError as error:
-        raise SpecError(f"the spec holds what is no plain data: {error}") from error
+    """A document as plain data, without what is left to defaults."""
+    said = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
     return {"mttp": document.mttp, **said}
 
 
@@ -74,8 +69,9 @@ def _component(given: object, parts: Parts) -> dict[str, Any]:
         raise SpecError(f"a component is a function or a mapping, not {given!r:.60}")
     function = said.get("use")
     if callable(function):
+        found = original(function)
         said = {
-            "name": original(function).__name__,
+            "name": getattr(found, "__name__", type(found).__name__),
             **_declared(function),
             **said,
             "use": target_of(function),

@@ -136,7 +136,7 @@ def _there(name: str, definitions: Mapping[str, str]) -> str | None:
 def _words(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
     """What changes no score."""
     old, new = before.to_dict(), after.to_dict()
-    for key in ("description", "cases"):
+    for key in ("description", "horizon", "cases"):
         if old.get(key) != new.get(key):
             yield Difference(key, "patch")
     texts = [[one.get("description") for one in said.get("components", [])] for said in (old, new)]

@@ -277,6 +277,8 @@ class Document(_Part):
     invalid: it has no reward. floor: it gets the floor, beside a status that says so.
     skip: the others count, their weights raised to be as much in all; gates are never skipped.
     """
+    horizon: Annotated[_Whole, Field(ge=1)] | None = None
+    """Steps that an episode has at most; it changes no score, and lint weighs what steps are paid by it."""
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""
     distributions: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import fsum, isclose
 from typing import Final, Literal, TypeAlias
 
@@ -14,9 +15,10 @@ from mttp.rewards.composing import COMBINE
 from mttp.rewards.document import Bounds, Case, Document, Entry, Function
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
-from mttp.rewards.reach import reachable
+from mttp.rewards.reach import paid_and_taken, reachable
 from mttp.rewards.source import Place
 from mttp.rewards.spec import RewardSpec
+from mttp.rewards.targets import optional_names, takes
 
 __all__ = ["RULES", "Finding", "Severity", "lint"]
 
@@ -55,6 +57,8 @@ class _Fault:
 _Rule: TypeAlias = Callable[[RewardSpec], Iterator[_Fault]]
 
 _MOST_CRITERIA: Final = 5
+_ALIKE: Final = 0.75
+"""From this on, of 1, two names are alike, as difflib measures it."""
 _BUNDLED = re.compile(r"(^|[\s_.-])(and|&)([\s_.-]|$)", re.IGNORECASE)
 _STYLE: Final = ("rubric", "shaping")
 _SUMS: Final = ("gated", "weighted_sum")
@@ -69,7 +73,7 @@ def lint(spec: RewardSpec, *, imports: bool = True) -> list[Finding]:
     """
     if imports:
         assert spec.plan is not None
-    rules = RULES if imports else {name: rule for name, rule in RULES.items() if rule is not _kinds}
+    rules = {name: rule for name, rule in RULES.items() if imports or rule not in (_kinds, _misspelt)}
     found = [_finding(name, fault, spec) for name, rule in rules.items() for fault in rule(spec)]
     return sorted(found, key=lambda one: (one.line or 0, one.column or 0, one.severity, one.rule))
 
@@ -131,11 +135,12 @@ def _unreachable(spec: RewardSpec) -> Iterator[_Fault]:
             reason = f"{part.name} has no priority, and comes after all that have one"
             yield _Fault(reason, "state its `priority`", _place(spec, part), "warning")
     for index, entry in enumerate(spec.document.components):
-        if entry.kind == "verifier" and entry.range is not None:
-            low, high = entry.range
+        if entry.kind in ("verifier", "check"):
+            low, high = entry.range or (0.0, 1.0)
             least = threshold(entry.kind, entry.threshold, entry.range)
             if least is not None and low < high and not low < least <= high:
-                reason = f"{entry.name} passes from {least:g} on, and is within [{low:g}, {high:g}]"
+                what = "never fails" if least <= low else "never passes"
+                reason = f"{entry.name} {what}: its threshold is {least:g}, of [{low:g}, {high:g}]"
                 where: Place = ("components", index, "threshold")
                 yield _Fault(reason, "choose a threshold within its range, above the lowest", where)
 
@@ -152,11 +157,73 @@ def _gates(spec: RewardSpec) -> Iterator[_Fault]:
 
 def _shaping(spec: RewardSpec) -> Iterator[_Fault]:
     small = [part for part in spec.parts if part.kind == "shaping"]
+    steps = [part for part in spec.parts if part.scope == "step" and part.kind not in ("check", "penalty")]
     goal = fsum(_span(part) for part in _terminal(spec) if part.kind not in ("shaping", "penalty"))
+    horizon = spec.document.horizon
     paid = fsum(_span(part) for part in small)
     if small and goal and paid > goal:
         reason = f"shaping can pay {paid:g}, and the goal {goal:g}: the way is worth more than the end"
         yield _Fault(reason, "lower the weights of the shaping components", _place(spec, small[0]))
+    elif steps and goal and horizon is None:
+        reason = f"{steps[0].name} pays each step: what an episode's steps come to is not known"
+        fix = "state the `horizon`, the steps that an episode has at most"
+        yield _Fault(reason, fix, _place(spec, steps[0], "scope"), "warning")
+    elif steps and goal and horizon is not None:
+        yield from _step_shaping(spec, steps, goal, horizon)
+
+
+def _step_shaping(spec: RewardSpec, steps: list[Entry], goal: float, horizon: int) -> Iterator[_Fault]:
+    each = fsum(_span(part) for part in steps)
+    if each * horizon > goal:
+        reason = (
+            f"steps can pay {each:g} each, {each * horizon:g} over {horizon} steps, and the episode's end "
+            f"{goal:g}: the way is worth more than the end"
+        )
+        fix = f"have steps pay {goal / horizon:.3g} each at most"
+        yield _Fault(reason, fix, _place(spec, max(steps, key=_span)))
+
+
+def _void_gate(spec: RewardSpec) -> Iterator[_Fault]:
+    """Partial credit that takes nothing off a sample whose verifier failed."""
+    credit, found = spec.document.partial_credit, paid_and_taken(spec.document, spec.parts)
+    verifiers = [part for part in _terminal(spec) if part.kind == "verifier"]
+    if credit is None or found is None or spec.document.combine != "gated" or not verifiers:
+        return
+    most = found[0][1]
+    least_right = fsum(min(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
+    others = most - fsum(max(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
+    if credit >= most:
+        reason = f"a failure is paid up to {credit:g}, and nothing more than {most:g}: no verifier gates"
+        yield _Fault(reason, f"lower it below {most:g}", ("partial_credit",))
+    elif credit > others + least_right and not isclose(credit, others + least_right):
+        reason = (
+            f"a failure is paid up to {credit:g}, and with verifiers at their lowest nothing more than "
+            f"{others + least_right:g}: where these only pass or fail, no verifier gates"
+        )
+        yield _Fault(reason, f"lower it to {others + least_right:g}", ("partial_credit",), "warning")
+
+
+def _heavy_judges(spec: RewardSpec) -> Iterator[_Fault]:
+    judges = [part for part in _terminal(spec) if part.kind == "judge"]
+    opinion = fsum(map(_span, judges))
+    right = fsum(_span(part) for part in _terminal(spec) if part.kind == "verifier")
+    is_sum = spec.document.combine in (*_SUMS, "lexicographic")
+    if is_sum and judges and right and opinion > right and not isclose(opinion, right):
+        reason = f"judges can pay {opinion:g}, and verifiers {right:g}: an opinion outweighs what can be told"
+        where = _place(spec, max(judges, key=_span), "weight")
+        yield _Fault(reason, "raise the verifier's weight above the judges'", where, "warning")
+
+
+def _penalties(spec: RewardSpec) -> Iterator[_Fault]:
+    penalties = [part for part in _terminal(spec) if part.kind == "penalty"]
+    found = paid_and_taken(spec.document, spec.parts)
+    if not penalties or found is None:
+        return
+    (_, most), (taken, _) = found
+    if most > 0 and -taken > most and not isclose(-taken, most):
+        reason = f"penalties take off up to {-taken:g}, and all else pays {most:g} at most"
+        where = _place(spec, max(penalties, key=_span), "weight")
+        yield _Fault(reason, f"have penalties take off less than {most:g}", where, "warning")
 
 
 def _criteria(spec: RewardSpec) -> Iterator[_Fault]:
@@ -264,10 +331,10 @@ def _code(spec: RewardSpec) -> Iterator[_Fault]:
         gaps = "; ".join(code.gaps)
         if code.coverage == "opaque":
             reason = f"the code of {name} can't be read ({gaps}): it may change unseen"
-            yield _Fault(reason, "make it a plain function, or state its `version`", at)
+            yield _Fault(reason, "make it a plain function of a module, or state its `version`", at)
         else:
             reason = f"some code of {name} is not in the digest: {gaps}"
-            fix = "list what it uses under `distributions`, or state its `version`"
+            fix = "list it under `depends` or `distributions`, or state its `version`"
             yield _Fault(reason, fix, at, "warning")
 
 
@@ -390,14 +457,35 @@ def _invalid(spec: RewardSpec) -> Iterator[_Fault]:
         yield _Fault(reason, "give components one range, or state `clip: true`", ("on_invalid",), "warning")
 
 
+def _misspelt(spec: RewardSpec) -> Iterator[_Fault]:
+    """Arguments with a default, or parameters, that are nearly called as an input is, and never get it."""
+    for index, component in enumerate(spec.plan.components):
+        if component.function is None:
+            continue
+        inputs = spec.document.inputs
+        optional = optional_names(component.function)
+        given = [name for name in (*optional, *component.entry.params) if name not in inputs]
+        for name in dict.fromkeys(given):
+            meant = get_close_matches(name, inputs, n=1, cutoff=_ALIKE)
+            if meant and not takes(component.function, meant[0]):
+                what = "parameter" if name in component.entry.params else "argument"
+                reason = f"{component.name} has the {what} {name!r}, and the spec the input {meant[0]!r}"
+                place: Place = ("components", index, "params", name)
+                where = place if what == "parameter" else ("components", index, "use")
+                yield _Fault(reason, f"call it {meant[0]}, if that is what is meant", where, "warning")
+
+
 RULES: Final[Mapping[str, _Rule]] = {
     "weights": _weights,
     "unreachable": _unreachable,
     "nothing-gates": _gates,
     "large-shaping": _shaping,
+    "void-gate": _void_gate,
+    "large-penalty": _penalties,
     "many-criteria": _criteria,
     "bundled-criterion": _bundled,
     "lone-judge": _judges,
+    "heavy-judge": _heavy_judges,
     "no-exploit": _exploits,
     "no-range": _ranges,
     "unpinned-include": _includes,
@@ -409,5 +497,6 @@ RULES: Final[Mapping[str, _Rule]] = {
     "impossible-case": _cases,
     "other-kind": _kinds,
     "unusual-policy": _invalid,
+    "misspelt-input": _misspelt,
 }
 """What is looked for, by the rule's id; `docs/reward-specs.md` explains each."""

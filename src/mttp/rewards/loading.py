@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
@@ -11,7 +10,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from mttp.errors import SpecError
+from mttp.keys import name_key
 from mttp.rewards.document import FORMAT, Better, Bounds, Case, Document, Entry, Expected, Function, Include
+from mttp.rewards.plain import unfit
 from mttp.rewards.source import Place, Source
 from mttp.rewards.versions import constraint
 
@@ -161,9 +162,25 @@ def _incoherent(document: Document) -> Iterator[tuple[Place, str]]:
                 constraint(part.version)
             except ValueError as error:
                 yield ("include", index, "version"), str(error)
+    yield from _not_plain(document)
     for index, entry in enumerate(document.components):
         if entry.arity == "output-truth" and len(document.inputs) < 2:
             yield ("components", index, "arity"), "output-truth takes the first two `inputs`; state them"
+
+
+def _not_plain(document: Document) -> Iterator[tuple[Place, str]]:
+    """Parameters and samples that no file, and no digest, could hold."""
+    for index, entry in enumerate(document.components):
+        for name, value in entry.params.items():
+            if problem := unfit(value, is_exact=True):
+                reason = f"the parameter {name!r} of the component {entry.name!r} {problem}"
+                yield ("components", index, "params", name), reason
+    for index, case in enumerate(document.cases):
+        if isinstance(case, Case):
+            for name, value in case.input.items():
+                if problem := unfit(value):
+                    reason = f"the input {name!r} of the case {case.name!r} {problem}"
+                    yield ("cases", index, "input", name), reason
 
 
 def _repeated_names(document: Document) -> Iterator[tuple[Place, str]]:
@@ -171,8 +188,12 @@ def _repeated_names(document: Document) -> Iterator[tuple[Place, str]]:
         (("components", index, "name"), entry.name) for index, entry in enumerate(document.components)
     ]
     places += [(("include", index, "as"), part.as_) for index, part in enumerate(document.include)]
-    counts: Counter[str] = Counter()
+    known: dict[str, list[str]] = {}
     for place, name in places:
-        counts[name] += 1
-        if counts[name] == 2:
+        others = known.setdefault(name_key(name), [])
+        if others and name not in others:
+            key = name_key(name)
+            yield place, f"{others[0]!r} and {name!r} are recorded under one key, {key!r}; rename one"
+        elif others.count(name) == 1:
             yield place, f"there are two components {name!r}"
+        others.append(name)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mttp.rewards.folder import find, is_within
 
-__all__ = ["Module", "belongs", "locate", "version_of"]
+__all__ = ["Module", "belongs", "is_installed", "locate", "version_of"]
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -63,6 +63,12 @@ def _single(name: str, origin: str | None) -> Module | None:
         return Module(name, None, None)
     alone = name in sys.stdlib_module_names or any(part in _INSTALLED for part in path.parts)
     return Module(name, path, path.parent, alone=alone)
+
+
+def is_installed(module: Module) -> bool:
+    """Whether a module is of Python's own library, or of an installed distribution."""
+    is_python = module.name.partition(".")[0] in sys.stdlib_module_names
+    return is_python or (module.path is not None and any(part in _INSTALLED for part in module.path.parts))
 
 
 def version_of(distribution: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from mttp.rewards.document import Document, Entry
 
-__all__ = ["Bounds", "entries", "floor", "reachable", "stated_or_reachable"]
+__all__ = ["Bounds", "entries", "floor", "paid_and_taken", "reachable", "stated_or_reachable"]
 
 Bounds: TypeAlias = tuple[float, float]
 """Lowest and highest value."""
@@ -55,15 +55,25 @@ def reachable(document: Document, parts: Sequence[Entry]) -> Bounds | None:
 
     It is not where a component has no range, nor under a function of the user's.
     """
-    scored = [part for part in parts if part.kind != "check" and part.scope == "terminal"]
-    if not scored:
+    if not _scored(parts):
         return (0.0, 1.0)
+    found = paid_and_taken(document, parts)
+    return None if found is None else _sum(found)
+
+
+def paid_and_taken(document: Document, parts: Sequence[Entry]) -> tuple[Bounds, Bounds] | None:
+    """What an episode's components can pay, and what its penalties take off; None where it is not known."""
+    scored = _scored(parts)
     if any(part.range is None for part in scored) or not isinstance(document.combine, str):
         return None
-    taken = _sum([_share(part) for part in scored if part.kind == "penalty"])
     paid = [part for part in scored if part.kind != "penalty"]
     made = _MADE[document.combine](paid) if paid else (0.0, 0.0)
-    return _sum([made, taken])
+    return made, _sum([_share(part) for part in scored if part.kind == "penalty"])
+
+
+def _scored(parts: Sequence[Entry]) -> list[Entry]:
+    """The components of an episode's reward, without the checks."""
+    return [part for part in parts if part.kind != "check" and part.scope == "terminal"]
 
 
 def _share(part: Entry) -> Bounds:

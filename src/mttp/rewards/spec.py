@@ -12,12 +12,13 @@ from typing import Any
 from mttp.episodes import Spec
 from mttp.errors import MissingExtra, SpecError
 from mttp.rewards import identity, locking, reach, scoring, writing
-from mttp.rewards.code import Code, Coverage, of_function, of_target
+from mttp.rewards.code import Code, Coverage, of_target
 from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import Document, Entry, Function
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
+from mttp.rewards.objects import of_function
 from mttp.rewards.plan import Component, Plan
 from mttp.rewards.results import Ranking, RewardResult
 from mttp.rewards.source import Source, parse, read
@@ -203,6 +204,16 @@ class RewardSpec:
         return identity.coverage(self.codes.values(), included)
 
     @cached_property
+    def code_gaps(self) -> tuple[str, ...]:
+        """Why `code_coverage` is not full: what is not in the digest, by component."""
+        targets = {entry.name: entry.use or entry.name for entry in self.document.components}
+        if isinstance(self.document.combine, Function):
+            targets[COMBINE] = self.document.combine.use or COMBINE
+        own = [f"{name}: {gap}" for name, target in targets.items() for gap in self.codes[target].gaps]
+        included = self.included.items()
+        return (*own, *(f"{name}: {gap}" for name, spec in included for gap in spec.code_gaps))
+
+    @cached_property
     def identity(self) -> Spec:
         """Name, version and digests, as every reward says them."""
         return Spec(
@@ -247,11 +258,13 @@ class RewardSpec:
         return described(self.document)
 
     def to_yaml(self) -> str:
-        """What its file says, as YAML."""
+        """What its file says, as YAML; raises SpecError where a file can't name a function."""
+        self._refuse_unnamed()
         return writing.to_yaml(self.to_dict())
 
     def to_json(self) -> str:
-        """What its file says, as JSON."""
+        """What its file says, as JSON; raises SpecError as `to_yaml` does."""
+        self._refuse_unnamed()
         return writing.to_json(self.to_dict())
 
     def score(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
@@ -321,6 +334,20 @@ class RewardSpec:
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
 
+    def _refuse_unnamed(self) -> None:
+        """Functions that were given here and can't be imported by a name."""
+        stated = {entry.name: entry.use for entry in self.document.components}
+        combine = self.document.combine
+        stated[COMBINE] = combine.use if isinstance(combine, Function) else None
+        for name, function in self._functions.items():
+            if stated[name] is None:
+                what = "`combine`" if name == COMBINE else f"the component {name!r}"
+                said = getattr(function, "__qualname__", type(function).__qualname__)
+                raise SpecError(
+                    f"{what} is {said}, which no file can name under `use`: "
+                    "define a function in a module, and give that"
+                )
+
     def _include(
         self, folder: Path | None, chain: _Chain, given: Mapping[str, RewardSpec]
     ) -> dict[str, RewardSpec]:
@@ -378,10 +405,10 @@ class RewardSpec:
 
     def _code(self, use: str | None, function: Callable[..., Any] | None) -> Code:
         if function is not None:
-            return of_function(function, self.document.distributions)
+            return of_function(function, self.document.distributions, self._depends())
         if use is None:
             return Code(coverage="opaque", gaps=("it names no code",))
-        return of_target(use, self.folder, self.document.distributions)
+        return of_target(use, self.folder, self.document.distributions, self._depends())
 
     def _component(self, entry: Entry) -> Component:
         if entry.name in self.included:

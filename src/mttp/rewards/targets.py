@@ -144,6 +144,24 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{place}"
 
 
+def optional_names(function: Callable[..., Any]) -> list[str]:
+    """The arguments of a function that have a default."""
+    return [part.name for part in _parameters(function) if part.default is not part.empty]
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has an argument of this name."""
+    return any(part.name == name for part in _parameters(function))
+
+
+def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
+    """The arguments of a function; what is written in C may not say."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
 def check_signature(function: Callable[..., Any], entry: Entry, document: Document, fail: Fail) -> None:
     """Raise SpecError where a function asks for what no sample has, or does not take its parameters."""
     try:

@@ -14,7 +14,17 @@ from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import Plan
 from mttp.rewards.results import RewardResult
 
-__all__ = ["Coverage", "Outcome", "Rivalry", "Trial", "misses", "rivalry", "try_cases"]
+__all__ = [
+    "Coverage",
+    "Instability",
+    "Outcome",
+    "Rivalry",
+    "Trial",
+    "instability",
+    "misses",
+    "rivalry",
+    "try_cases",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +96,38 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Instability:
+    """How many inputs were not given the same each time that they were scored."""
+
+    samples: int
+    """Inputs that were scored several times."""
+    unstable: int
+    """Those whose reward, verdict or components differ from time to time."""
+    repeats: int
+    """How often each was scored."""
+
+    @property
+    def rate(self) -> float | None:
+        """The share of the unstable; None where nothing was scored."""
+        return self.unstable / self.samples if self.samples else None
+
+
+def instability(scored: Sequence[Sequence[RewardResult]]) -> Instability:
+    """The instability of inputs, each with what it was given each time."""
+    return Instability(
+        samples=len(scored),
+        unstable=sum(len({_answer(result) for result in results}) > 1 for results in scored),
+        repeats=max(map(len, scored), default=0),
+    )
+
+
+def _answer(result: RewardResult) -> tuple[object, ...]:
+    """What must be the same each time."""
+    grades = [(name, one.value, one.status, one.verdict) for name, one in result.components.items()]
+    return result.value, result.status, result.verdict, tuple(grades)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """All cases of a spec, scored."""
 
@@ -95,6 +137,8 @@ class Trial:
     """Pairs of cases, in the document's order."""
     coverage: tuple[Coverage, ...]
     """Component by component."""
+    instability: Instability | None
+    """How many cases were not given the same each time; None where each was scored once."""
     agreement: Agreement | None
     """How rewards agree with what people gave; None where fewer than two cases have both."""
 
@@ -131,6 +175,7 @@ def try_cases(
         outcomes=tuple(outcomes),
         rivalries=tuple(rivalry(one, by_name) for one in cases if isinstance(one, Better)),
         coverage=tuple(_coverage(one.name, outcomes) for one in plan.components if outcomes),
+        instability=instability([one.results for one in outcomes]) if repeats > 1 else None,
         agreement=agreement([(value, person) for value, person in pairs if value is not None]),
     )
 

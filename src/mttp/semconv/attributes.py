@@ -60,7 +60,7 @@ ANNOTATION_VALUE: Final = "mttp.annotation.value"
 """What the fact is, in the type of that attribute."""
 
 COMPONENT_NAME: Final = "mttp.component.name"
-"""Name of a component of a reward, normalized to `[a-z0-9_]`."""
+"""Name of a component of a reward, as its reward spec or the caller writes it."""
 
 ENV_ID: Final = "mttp.env.id"
 """Identity of the environment, as registered."""
@@ -312,6 +312,9 @@ POLICY_VERSION_START: Final = "mttp.policy.version.start"
 
 REWARD_CLIPPED: Final = "mttp.reward.clipped"
 """Whether the value was beyond its range and became its nearest end."""
+
+REWARD_COMPONENT_NAME: Final = "mttp.reward.component_name"
+"""Name of a component as it is written, by the normalized name that completes the component's keys."""
 
 REWARD_CONTRIBUTION: Final = "mttp.reward.contribution"
 """What a component added to the reward; absent where it did not count, or where nothing is added up."""

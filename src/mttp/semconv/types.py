@@ -266,6 +266,7 @@ TEMPLATE_TYPES: Final[dict[str, str]] = {
     "mttp.eval.count": "int",
     "mttp.metadata": "any",
     "mttp.metric": "double",
+    "mttp.reward.component_name": "string",
     "mttp.reward.score": "double",
     "mttp.reward.score_status": "string",
     "mttp.reward.weight": "double",

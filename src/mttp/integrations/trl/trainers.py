@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec.plain import as_array, name_key
+from mttp.codec.plain import as_array
+from mttp.keys import name_key
 
 __all__ = [
     "FAMILIES",

@@ -1,0 +1,14 @@
+"""The last part of an attribute's key, made of a name that a user chose."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["name_key"]
+
+_NOT_A_KEY = re.compile(r"[^a-z0-9_]")
+
+
+def name_key(name: object) -> str:
+    """A user's name in lower case letters, digits and underscores."""
+    return _NOT_A_KEY.sub("_", str(name).lower())
