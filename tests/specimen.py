@@ -98,6 +98,7 @@ EVERYTHING = Episode(
                     finish_reasons=("stop",),
                     input_tokens=2,
                     output_tokens=3,
+                    time_to_first_chunk=0.25,
                 ),
                 Call(
                     operation="execute_tool",

@@ -130,7 +130,7 @@ def test_outcomes_are_kept_apart(session: mttp.Session):
         summary.delta,
         summary.duration,
     )
-    assert (2, 0.75, 1, 1) == (summary.compared, summary.baseline_mean, summary.better, summary.worse)
+    assert (2, 0.75, 1, 1) == (summary.compared, summary.baseline_mean, summary.higher, summary.lower)
     assert read(session).summary() == summary
 
 
@@ -329,8 +329,8 @@ def test_tasks_are_names_or_have_ids(session: mttp.Session):
             run.result(task, 1)
 
     assert tasks == seen
-    assert ["a", "2", "three", "four", "5"] == list(run.results)
-    assert ("hard",) == run.results["5"].slices
+    assert ["a", "2", "three", "four", "5"] == [task for task, _ in run.results]
+    assert ("hard",) == run.results["5", 0].slices
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_each_task_is_done_once(session: mttp.Session, *, is_async: bool, concur
         "d": ("completed", "success"),
         "e": ("completed", "failure"),
     } == said
-    assert {task: (result,) for task, result in recording.evals[0].latest().items()} == {
+    assert {result.task: (result,) for result in recording.evals[0].latest().values()} == {
         episode.task: episode.results for episode in recording
     }
     assert [] == recording.problems
@@ -526,7 +526,7 @@ def test_an_evaluation_that_is_cancelled_is_aborted(session: mttp.Session):
 
     asyncio.run(main())
     found = read(session)
-    assert ("aborted", ["a"], 2) == (found.status, [*found.latest()], found.summary().pending)
+    assert ("aborted", ["a"], 2) == (found.status, [*found.scores()], found.summary().pending)
     assert {"a": "completed", "b": "aborted"} == {
         episode.task: episode.status for episode in mttp.read(session)
     }
@@ -582,7 +582,7 @@ def test_a_foreign_result_is_understood(session: mttp.Session):
     with mttp.eval_run("gsm", tasks=[*answers]) as run:
         results = run.map(answers.__getitem__)
 
-    assert ["skipped", "errored", "scored", "errored", "errored"] == [result.outcome for result in results]
+    assert ["abstained", "errored", "scored", "errored", "errored"] == [result.outcome for result in results]
     assert ("judge is down", 2.0) == (results[1].error, results[2].duration)
     assert {"argument_unknown", "score_invalid"} == set(session.stats.faults)
 
@@ -877,6 +877,386 @@ def test_a_collector_gets_the_same():
 
     assert [run.value.results] == [found.results for found in recording.evals]
     assert [] == recording.problems
+
+
+# Samples.
+
+
+def by_sample(found: Evaluation) -> dict[tuple[str, int], float | None]:
+    """The scores that count by task and sample."""
+    return {key: result.score for key, result in found.latest().items()}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_each_task_is_sampled(session: mttp.Session, *, is_async: bool, concurrency: int):
+    """
+    Each sample in an episode of its own, which says which it is; the function can ask.
+    """
+    run = mttp.eval_run("gsm", tasks=["a", "b"], samples=3, concurrency=concurrency)
+
+    async def coroutine(task: str) -> float:
+        await asyncio.sleep(0)
+        return run.sample / 4
+
+    with run:
+        results = asyncio.run(run.amap(coroutine)) if is_async else run.map(lambda _: run.sample / 4)
+
+    expected = {(task, sample): sample / 4 for task in "ab" for sample in range(3)}
+    assert list(expected.items()) == [((one.task, one.sample), one.score) for one in results]
+    recording = mttp.read(session)
+    assert (expected, 3) == (by_sample(recording.evals[0]), recording.evals[0].samples)
+    assert expected == {(one.task, found.sample): found.score for one in recording for found in one.results}
+    roots = [span for span in mttp.scan(session) if span.name == "episode"]
+    assert sorted(expected) == sorted(
+        (root.attributes[a.TASK_ID], root.attributes[a.EVAL_SAMPLE_INDEX]) for root in roots
+    )
+    assert [] == recording.problems
+    assert {} == dict(session.stats.faults)
+
+
+def test_one_sample_says_nothing_of_samples(session: mttp.Session):
+    """
+    Spans of an evaluation without samples are what they were.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        run.map(lambda _: 1.0)
+
+    keys = {key for span in mttp.scan(session, arrays=True) for key in span.attributes}
+    assert not {a.EVAL_SAMPLES, a.EVAL_SAMPLE_INDEX} & keys
+
+
+def test_samples_are_stated_one_by_one(session: mttp.Session):
+    """
+    By their index, or the next one without; a revision of a sample leaves the others alone.
+    """
+    with mttp.eval_run("gsm", tasks=["a"], samples=3) as run:
+        run.result("a", 0.25, sample=1)
+        run.result("a", 0.5)
+        run.result("a", 0.75)
+        run.result("a", 1.0, sample=0)
+
+    found = read(session)
+    assert {("a", 0): 1.0, ("a", 1): 0.25, ("a", 2): 0.75} == by_sample(found) == by_sample(run.value)
+    assert 4 == len(found.results)
+
+
+def test_a_loop_comes_to_every_sample(session: mttp.Session):
+    """
+    A sample that the loop's block says nothing about stays pending.
+    """
+    with mttp.eval_run("gsm", tasks=["a", "b"], samples=2) as run:
+        for task in run:
+            if (task, run.sample) != ("a", 0):
+                run.result(task, run.sample)
+
+        assert ["a"] == run.pending
+
+    found = read(session)
+    assert {("a", 1): 1, ("b", 0): 0, ("b", 1): 1} == by_sample(found)
+    assert 1 == found.summary().pending
+
+
+@pytest.mark.parametrize(
+    ("sample", "kept", "fault"),
+    [
+        (-1, 0, "sample_invalid"),
+        ("x", 0, "sample_invalid"),
+        (True, 0, "sample_invalid"),
+        (5, 5, "sample_unknown"),
+    ],
+    ids=repr,
+)
+def test_a_sample_that_is_none_is_a_fault(session: mttp.Session, sample: Any, kept: int, fault: str):
+    """
+    The result is kept: of the next sample, or of one that was not to be taken.
+    """
+    with mttp.eval_run("gsm", tasks=["a"], samples=2) as run:
+        result = run.result("a", 0.5, sample=sample)
+
+    assert result is not None
+    assert (kept, Counter([fault])) == (result.sample, session.stats.faults)
+    assert read(session).summary() == run.summary()
+
+
+@pytest.mark.parametrize("samples", [0, -1, True, 1.5, "2"], ids=repr)
+def test_samples_are_a_number(session: mttp.Session, samples: Any):
+    """
+    Anything else is refused.
+    """
+    with pytest.raises(ConfigureError, match=r"samples=.* is no whole number from 1 on"):
+        mttp.eval_run("gsm", tasks=["a"], samples=samples)
+
+
+def test_samples_of_many_threads_are_all_kept(session: mttp.Session):
+    """
+    Those that don't say which they are get one each.
+    """
+    with mttp.eval_run("gsm", tasks=["a"], samples=20) as run:
+        threads = [threading.Thread(target=run.result, args=("a", number)) for number in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert set(range(20)) == {*by_sample(read(session)).values()}
+
+
+def test_a_sample_that_takes_too_long_is_timed_out_alone(session: mttp.Session):
+    """
+    The task's other samples are scored.
+    """
+    go_on = threading.Event()
+
+    with mttp.eval_run("gsm", tasks=["a"], samples=3, timeout=0.2, concurrency=1) as run:
+        run.map(lambda _: go_on.wait(SECONDS) if run.sample == 1 else 1.0)
+        go_on.set()
+
+    assert ["scored", "timed_out", "scored"] == [one.outcome for one in read(session).results]
+
+
+def test_samples_that_are_missing_are_taken_later():
+    """
+    Those that failed are taken again, and more samples than before are added.
+    """
+    with mttp.configure("file://runs/a.jsonl", run_id="r"):
+        first = mttp.eval_run("gsm", tasks=["a", "b"], samples=2)
+        first.result("a", 0.0)
+        first.result("a", error="no")
+        first.result("b", 0.25, sample=1)
+        first.end(status="aborted")
+    with (
+        mttp.configure("file://runs/a.jsonl", run_id="r"),
+        mttp.eval_run("gsm", tasks=["a", "b"], samples=3, resume=True) as second,
+    ):
+        results = second.map(lambda _: 1.0)
+
+    assert [("a", 1), ("a", 2), ("b", 0), ("b", 2)] == [(one.task, one.sample) for one in results]
+    (found,) = mttp.read("runs/a.jsonl").evals
+    scores = {("a", 0): 0.0, ("a", 1): 1.0, ("a", 2): 1.0, ("b", 0): 1.0, ("b", 1): 0.25, ("b", 2): 1.0}
+    assert (3, scores) == (found.samples, by_sample(found))
+    assert found.summary() == second.summary()
+
+
+def test_an_open_evaluation_shows_itself_on_one_line(session: mttp.Session):
+    """
+    Without its delta, whose interval takes long to compute at first.
+    """
+    with mttp.eval_run("gsm", tasks=["a"], samples=2, baseline={"a": 0.5}) as run:
+        run.result("a", 0.5)
+
+        shown = "<OpenEvaluation of gsm, 1 task of 2 samples: 1 scored, 1 pending, mean 0.5 (1 of 2), open>"
+        assert shown == repr(run)
+
+
+def test_fewer_samples_than_before_are_refused():
+    """
+    What there is more of would not be counted.
+    """
+    with mttp.configure("file://runs/a.jsonl", run_id="r"), mttp.eval_run("gsm", tasks=["a"], samples=2):
+        pass
+    with (
+        mttp.configure("file://runs/a.jsonl", run_id="r"),
+        pytest.raises(ConfigureError, match=r"samples=1: .* takes 2 of each task; give samples=2 or more"),
+    ):
+        mttp.eval_run("gsm", tasks=["a"], resume=True)
+
+
+def test_samples_are_compared_by_task():
+    """
+    With the mean of the baseline's samples, of which it is said how many failed.
+    """
+    with mttp.configure("file://before.jsonl"), mttp.eval_run("gsm", tasks=["a", "b"], samples=2) as before:
+        before.result("a", 1.0)
+        before.result("a", 0.0)
+        before.result("b", 0.25)
+        before.result("b", error="no")
+    with (
+        mttp.configure("memory://") as session,
+        mttp.eval_run("gsm", tasks=["a", "b"], samples=3, baseline="before.jsonl") as run,
+    ):
+        run.map(lambda _: 1.0)
+
+    found = read(session)
+    assert [0.5] * 3 + [0.75] * 3 == [one.delta for one in found.results]
+    assert {"scored": 3, "errored": 1} == found.baseline_counts
+    assert (0.625, 2, 1) == (found.summary().delta, found.summary().compared, found.summary().baseline_failed)
+    assert run.summary() == found.summary()
+
+
+SAMPLED = """
+    import sys
+    import mttp
+
+    with mttp.configure("file://runs/", run="shared", run_id="r"):
+        with mttp.eval_run("gsm", tasks=["a", "b"], samples=4, resume=True) as run:
+            for task in ("a", "b"):
+                for sample in map(int, sys.argv[1:]):
+                    run.result(task, sample / 4, sample=sample)
+"""
+
+
+def test_samples_of_several_processes_are_one_evaluation():
+    """
+    Each takes some, one after the other; a reader sees them all.
+    """
+    for samples in ("02", "13"):
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(SAMPLED), *samples], check=True, timeout=SECONDS
+        )
+
+    (found,) = mttp.read("runs").evals
+    assert {(task, sample): sample / 4 for task in "ab" for sample in range(4)} == by_sample(found)
+    assert (0, 2) == (found.summary().pending, len(found.trace_ids))
+
+
+def test_samples_travel_any_way():
+    """
+    As messages, converted and pushed, they are what was stated.
+    """
+
+    def evaluated(transport: str) -> mttp.Session:
+        with (
+            mttp.configure(transport, run="r", run_id="r") as session,
+            mttp.eval_run("gsm", "1", tasks=["t"], samples=3, baseline={"t": 0.5}) as run,
+        ):
+            run.result("t", 0.75, passed=True)
+            run.result("t", error=OSError("no"))
+            run.result("t", outcome="abstained")
+        return session
+
+    def run_command(*names: str) -> None:
+        result = CliRunner().invoke(app, names)
+        assert 0 == result.exit_code, result.output
+
+    def said(source: Any) -> list[Any]:
+        (found,) = mttp.read(source).evals
+        return [found.samples, *((one.sample, one.outcome, one.score, one.delta) for one in found.results)]
+
+    expected = said(evaluated("memory://"))
+    evaluated("mttp+file://a.mttp.jsonl")
+    run_command("convert", "a.mttp.jsonl", "b.jsonl")
+    run_command("convert", "b.jsonl", "c.parquet")
+    run_command("convert", "c.parquet", "d.mttp.jsonl")
+    with OtlpReceiver() as receiver:
+        run_command("push", "b.jsonl", "--to", receiver.http_address, "--content")
+        assert expected == said(receiver)
+
+    assert [
+        3,
+        (0, "scored", 0.75, 0.25),
+        (1, "errored", None, None),
+        (2, "abstained", None, None),
+    ] == expected
+    assert [expected] * 4 == [said(name) for name in ("a.mttp.jsonl", "b.jsonl", "c.parquet", "d.mttp.jsonl")]
+    assert types("a.mttp.jsonl") == types("d.mttp.jsonl")
+
+
+# Scorings.
+
+
+def scoring(answer: object, **fields: Any) -> mttp.RewardSpec:
+    """A reward spec of one verifier that answers so, or raises."""
+
+    def grade() -> object:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return mttp.RewardSpec(
+        name="exact", version="1.0.0", components=[{"name": "it", "kind": "verifier", "use": grade}], **fields
+    )
+
+
+@pytest.mark.parametrize("how", ["result", "map"])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (scoring(1.0).score(), ("scored", 1.0, True, None)),
+        (scoring(0.0).score(), ("scored", 0.0, False, None)),
+        (scoring(ValueError("boom")).score(), ("errored", None, None, "ValueError")),
+        (scoring(float("nan")).score(), ("errored", None, None, "invalid_value")),
+        (scoring(None).score(), ("abstained", None, None, None)),
+        (Reward(status="missing"), ("errored", None, None, "missing")),
+        (Reward(value=0.5, status="partial"), ("errored", None, None, "partial")),
+        (Reward(value=0.0, status="error", error_type="OSError"), ("errored", None, None, "OSError")),
+        (Reward(value=-1.0, status="abstained"), ("abstained", None, None, None)),
+        ((0.5, True), ("scored", 0.5, True, None)),
+        ({"score": 0.5, "passed": False}, ("scored", 0.5, False, None)),
+        ({"score": scoring(0.0).score(), "duration": 2}, ("scored", 0.0, False, None)),
+        ({"score": scoring(ValueError("boom")).score()}, ("errored", None, None, "ValueError")),
+        ((scoring(0.0).score(), True), ("scored", 0.0, True, None)),
+        ((None, True), ("scored", 1.0, True, None)),
+        (ValueError("no"), ("errored", None, None, "ValueError")),
+        (True, ("scored", 1.0, True, None)),
+    ],
+    ids=lambda value: f"{value!r:.40}",
+)
+def test_a_result_is_whatever_a_function_may_return(
+    session: mttp.Session, how: str, given: Any, expected: tuple[Any, ...]
+):
+    """
+    A grader that failed is an error: neither skipped nor a zero, whatever was paid.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        if how == "map":
+            run.map(lambda _: given)
+        else:
+            run.result("a", given)
+
+    (found,) = read(session).results
+    assert expected == (found.outcome, found.score, found.passed, found.error_type)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (
+            Reward(value=-1.0, status="error", error="judge is down"),
+            "judge is down; -1 was paid, which is no score",
+        ),
+        (
+            Reward(value=5.0, status="partial", component_statuses={"y": "error"}),
+            "no value of y; 5 was paid, which is no score",
+        ),
+        (Reward(value=-1.0, status="abstained"), "the grader abstained; -1 was paid, which is no score"),
+        (Reward(status="missing"), "the reward is missing"),
+    ],
+    ids=lambda value: f"{value!r:.40}",
+)
+def test_what_was_paid_without_a_score_is_named(session: mttp.Session, given: Reward, error: str):
+    """
+    Beside why it is none.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        run.result("a", given)
+
+    assert error == read(session).results[0].error
+
+
+def test_what_is_stated_beside_a_scoring_wins(session: mttp.Session):
+    """
+    The rest is the scoring's.
+    """
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        result = run.result("a", scoring(1.0).score(), passed=False, duration=2)
+
+    assert result is not None
+    assert ("scored", 1.0, False, 2.0) == (result.outcome, result.score, result.passed, result.duration)
+
+
+def test_an_abstention_is_no_error_of_its_episode(session: mttp.Session):
+    """
+    Its late score abstains, too; what abstained is not done again.
+    """
+    with mttp.episode(task="a") as episode:
+        pass
+    with mttp.eval_run("gsm", tasks=["a"]) as run:
+        run.result("a", outcome="abstained", error="don't know", episode=episode)
+    with mttp.eval_run("gsm", tasks=["a"], resume=True) as again:
+        assert [] == again.pending
+
+    assert "abstained" == mttp.read(session).episodes[0].scores["gsm"].status
 
 
 # The bar.

@@ -20,6 +20,7 @@ VOCABULARY = {
     "keys": 0,
     "numbering": 0,
     "allocator": 0,
+    "estimates": 0,
     "ids": 1,
     "clock": 0,
     "spans": 0,

@@ -210,6 +210,8 @@ class Call(Value):
     """Tokens that the model read."""
     output_tokens: int | None = None
     """Tokens that the model wrote."""
+    time_to_first_chunk: float | None = None
+    """Seconds from the request to the first piece of a streamed answer."""
     error_type: str | None = None
     """Class of the exception that ended the call."""
     error_message: str | None = None
@@ -220,6 +222,14 @@ class Call(Value):
     """When the call began."""
     end_time: int | None = field(default=None, compare=False)
     """When it returned."""
+
+    @property
+    def time_per_output_token(self) -> float | None:
+        """Seconds per output token after the first piece; None where that piece is not timed."""
+        first, tokens = self.time_to_first_chunk, self.output_tokens
+        if first is None or not tokens or tokens < 2 or self.start_time is None or self.end_time is None:
+            return None
+        return max((self.end_time - self.start_time) / 1e9 - first, 0.0) / (tokens - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -57,7 +57,7 @@ def test_a_row_is_an_evaluation(after: str):
     output = invoke(after).stdout
     shown = cells(output)
 
-    assert ("completed", "5", "3", "1", "1", "0.6667") == tuple(
+    assert ("completed", "5", "3", "1", "1", "0.6667 (3 of 5)") == tuple(
         shown[name] for name in ("status", "tasks", "scored", "errored", "pending", "mean")
     )
     assert "skipped" not in output
@@ -82,8 +82,97 @@ def test_deltas_are_marked(after: str):
     """
     output = invoke(after, "--tasks", "--baseline", recorded("before.jsonl", 0.5, 0.5, 1.0)).stdout
 
-    assert "+0 = (1▲ 1▼ of 3)" in output
-    assert all(mark in output for mark in ("+0.25 ▲", "-0.25 ▼", "+0 =\n".strip()))
+    assert "+0 inconclusive" in output
+    assert all(mark in output for mark in ("+0.25 ▲", "-0.25 ▼", "+0 ="))
+
+
+def test_a_delta_has_its_interval(after: str):
+    """
+    By which method, over how many tasks, and that errors on either side may bias it.
+    """
+    output = invoke(after, "--baseline", recorded("before.jsonl", 0.5, 0.5, 1.0)).stdout
+
+    assert (
+        "delta +0 [-0.621, +0.621]: inconclusive, 3 of 5 tasks compared, 1 higher and 1 lower "
+        "(Student t, 95 %, paired by task); errors may bias it: 1 here, 1 in the baseline"
+    ) in " ".join(output.split())
+
+
+def sampled(path: str, *passes: int) -> str:
+    """A recording of an evaluation of as many tasks, of whose four samples as many passed."""
+    tasks = [{"id": f"t{place}", "slices": ["odd" if place % 2 else "even"]} for place in range(len(passes))]
+    with mttp.configure(f"file://{path}"), mttp.eval_run("gsm", "1", tasks=tasks, samples=4) as run:
+        for task, count in zip(tasks, passes, strict=True):
+            for sample in range(4):
+                run.result(task, sample < count)
+    return path
+
+
+def test_samples_are_shown_by_task():
+    """
+    pass@k and pass^k with the number of tasks, a row for each slice, and one for each sample.
+    """
+    path = sampled("a.jsonl", 4, 2, 0)
+    output = invoke(path, "--tasks").stdout
+
+    assert "gsm 1, 3 tasks of 4 samples" in output
+    assert "pass@2 0.6111, pass^2 0.3889, mean of 3 of 3 tasks" in output
+    assert ["even", "2", "8", "0.5"] == next(line for line in output.splitlines() if "even" in line).split()[
+        :4
+    ]
+    assert "50.0% [0.0%, 100.0%]" in output
+    assert "Student t, 95 %, clustered by task" in output
+    assert ["t1", "3", "scored"] == next(
+        line for line in output.splitlines() if "t1  " in line and " 3 " in line
+    ).split()[:3]
+
+
+def test_other_sizes_are_asked_for():
+    """
+    In words and in the document, for each slice, too.
+    """
+    path = sampled("a.jsonl", 4, 2, 0)
+    output = invoke(path, "--k", "3").stdout
+    (found,) = json.loads(invoke(path, "--json", "--k", "3", "--k", "5").stdout)["evals"]
+
+    assert "pass@3 0.6667, pass^3 0.3333" in output
+    assert "pass@2" not in output
+    assert [(3, 3), (5, 0)] == [(one["k"], one["tasks"]) for one in found["summary"]["pass_estimates"]]
+    assert [3, 5] == [one["k"] for one in found["slices"]["odd"]["pass_estimates"]]
+    assert 12 == len(found["results"])
+
+
+def test_outcomes_without_a_score_are_said():
+    """
+    How much was answered, and the errors by type.
+    """
+    with mttp.configure("file://a.jsonl"), mttp.eval_run("gsm", tasks=["a", "b", "c"]) as run:
+        run.result("a", 1)
+        run.result("b", outcome="abstained")
+        run.result("c", TimeoutError())
+    output = invoke("a.jsonl").stdout
+
+    assert "1 (1 of 3)" in output
+    assert "coverage 50.0%: 1 of 2 answered" in output
+    assert "errors: TimeoutError 1" in output
+
+
+def test_times_of_calls_are_shown():
+    """
+    Until the first piece, and for each token after it.
+    """
+
+    def answer(_: object) -> float:
+        with mttp.step() as step, step.model_call("policy") as call:
+            call.response(output_tokens=3, time_to_first_chunk=0.25)
+        return 1.0
+
+    with mttp.configure("file://a.jsonl"), mttp.eval_run("gsm", tasks=["a", "b"]) as run:
+        run.map(answer)
+    output = invoke("a.jsonl").stdout
+
+    assert "first token: median 250 ms, 95th percentile 250 ms, of 2 calls" in output
+    assert "per output token: median 0 s" in output
 
 
 def test_the_document_has_everything(after: str):
@@ -96,10 +185,19 @@ def test_the_document_has_everything(after: str):
     summary = found["summary"]
     assert ("gsm", "completed", 5) == (found["suite"], found["status"], summary["tasks"])
     assert (3, 1, 1, 2) == tuple(summary[name] for name in ("scored", "errored", "pending", "passed"))
+    interval = summary["pass_rate_interval"]
     assert pytest.approx([2 / 3, 0.2077, 0.9385], abs=1e-4) == [
         summary["pass_rate"],
-        *summary["pass_rate_interval"].values(),
+        interval["low"],
+        interval["high"],
     ]
+    assert ("Wilson, 95 %", 3) == (interval["method"], interval["tasks"])
+    assert ("inconclusive", 1, "errors may bias it: 1 here, 1 in the baseline") == (
+        summary["comparison"],
+        summary["baseline_failed"],
+        summary["bias"],
+    )
+    assert {"low", "high", "method", "tasks"} == summary["delta_interval"].keys()
     assert [0.25, -0.25, 0.5, None] == [result["delta"] for result in found["results"]]
 
 

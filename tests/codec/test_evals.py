@@ -32,6 +32,7 @@ def results(draw: st.DrawFn) -> TaskResult:
     is_scored = outcome == "scored"
     return TaskResult(
         task=draw(texts),
+        sample=draw(st.integers(0, 2)),
         outcome=outcome,
         score=draw(finite) if is_scored else None,
         passed=draw(optional(st.booleans())) if is_scored else None,
@@ -56,7 +57,9 @@ def evaluations(draw: st.DrawFn) -> Evaluation:
         run_id=draw(texts),
         run_name=draw(optional(texts)),
         tasks=tuple(draw(st.lists(texts, max_size=3))),
+        samples=draw(st.integers(1, 3)),
         is_baseline=draw(st.booleans()),
+        baseline_counts=draw(st.dictionaries(st.sampled_from(OUTCOMES), st.integers(1, 9), max_size=2)),
         tags=draw(st.dictionaries(names, texts, max_size=3)),
         spec=draw(optional(st.builds(Spec, name=texts, version=optional(texts), sha256=optional(texts)))),
         policy=draw(optional(texts)),
@@ -287,6 +290,69 @@ def test_every_evaluation_can_be_said(stated: Evaluation):
     assert len(stated.results) == sum(isinstance(payload, EvalResult) for payload in read)
 
 
+@pytest.fixture
+def sampled(session: mttp.Session) -> mttp.Session:
+    """A session with an evaluation of two samples of each task."""
+    with mttp.eval_run("gsm", tasks=["a", "b"], samples=2) as run:
+        run.result("a", 0.75, passed=True)
+        run.result("a", 0.25, passed=False)
+        run.result("b", outcome="abstained", error="don't know")
+        run.result("b", 0.5)
+    return session
+
+
+def test_samples_are_told_apart_by_the_ids_of_their_messages(sampled: mttp.Session):
+    """
+    The protocol has no field for them, and a relay keeps the id; an old reader sees results of one task.
+    """
+    messages = [message for message in lines(sampled) if message.type != "trace.span"]
+    begun, *done = messages
+    spans = [span for span in mttp.scan(sampled, arrays=True) if span.name == "eval.result"]
+
+    assert "2" == begun.decode().tags["mttp.eval.samples"]
+    assert [f"{span.trace_id}{span.span_id}-{n}" for span, n in zip(spans, (0, 1, 0, 1), strict=True)] == [
+        message.id for message in done
+    ]
+    assert ["a", "a", "b", "b"] == [message.decode().task for message in done]
+    assert not any(message.decode().__pydantic_extra__ for message in done)
+
+
+def test_samples_are_read_of_messages_alone(sampled: mttp.Session):
+    """
+    Which sample each is, and how many there are of each task.
+    """
+    (found,) = received(message for message in lines(sampled) if message.type != "trace.span").evals
+
+    assert 2 == found.samples
+    assert {
+        ("a", 0): ("scored", 0.75, None),
+        ("a", 1): ("scored", 0.25, None),
+        ("b", 0): ("abstained", None, "don't know"),
+        ("b", 1): ("scored", 0.5, None),
+    } == {key: (one.outcome, one.score, one.error) for key, one in found.latest().items()}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_samples_count_once(sampled: mttp.Session, *, backwards: bool):
+    """
+    Spans and messages of one result are one result.
+    """
+    messages = lines(sampled)
+
+    assert mttp.read(sampled).evals == received(reversed(messages) if backwards else messages).evals
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "many", "1.5", "9" * 30])
+def test_samples_that_are_no_number_are_one(said: str):
+    """
+    Whatever the tag of another tool says.
+    """
+    message = asked("1", 1, suite="s", tasks=("a",), tags={"mttp.eval.samples": said})
+    (found,) = received([message]).evals
+
+    assert (1, 1) == (found.samples, found.summary().pending)
+
+
 # Messages of others.
 
 
@@ -317,7 +383,7 @@ def test_old_messages_read():
     )
     tags = {"reward.spec": "gsm-exact", "reward.spec_version": "1.2.0", "seed": "17"}
     assert tags | {"infer_url": "http://127.0.0.1:8600"} == found.tags
-    result = found.latest()["t1"]
+    result = found.latest()["t1", 0]
     assert ("scored", 0.95, True, 0.8, 0.15, 0.12) == (
         result.outcome,
         result.score,
@@ -349,7 +415,7 @@ def test_a_result_belongs_to_the_last_evaluation_of_its_suite():
         ("gsm", {"a": 0.25}),
         ("other", {}),
         ("gsm", {"a": 0.5, "b": None}),
-    ] == [(one.suite, {task: result.score for task, result in one.latest().items()}) for one in found]
+    ] == [(one.suite, {found.task: found.score for found in one.latest().values()}) for one in found]
     assert 4 == len({one.id for one in found})
 
 

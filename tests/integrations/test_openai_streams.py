@@ -74,6 +74,20 @@ def test_a_stream_that_is_read_is_a_whole_answer(session: mttp.Session, client: 
     assert {} == dict(session.stats.faults)
 
 
+def test_the_first_piece_is_timed(session: mttp.Session, client: Any) -> None:
+    """
+    From the question on; an answer that comes whole has none.
+    """
+    with mttp.episode(), mttp.step():
+        contents(stream(client))
+        client.chat.completions.create(model="tiny", messages=QUESTION)
+
+    streamed, whole = only(session).steps[0].calls
+    duration = (streamed.end_time - streamed.start_time) / 1e9
+    assert 0 < streamed.time_to_first_chunk <= duration
+    assert whole.time_to_first_chunk is None
+
+
 def test_usage_that_was_not_asked_for_is_absent(session: mttp.Session, client: Any) -> None:
     """
     The request stays as it is, and numbers are not invented.

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from opentelemetry import trace
 from reading.traces import write
 
 import mttp
+from mttp.reading.call_times import StreamedCalls
 from mttp.reading.evals import evaluations
 from mttp.reading.tables import EVALS, Tables
+from mttp.spans import SpanRecord
 
 
 @pytest.fixture
@@ -124,6 +127,88 @@ def test_results_that_are_missing_are_said(path: str):
     problem = next(problem for problem in problems if problem.kind == "incomplete_evaluation")
 
     assert "of gsm lacks results: 0 of 2 were found" in str(problem)
+
+
+def test_samples_are_rows():
+    """
+    Each sample has a result that counts.
+    """
+    pytest.importorskip("pyarrow")
+    with mttp.configure("memory://") as session, mttp.eval_run("gsm", tasks=["a"], samples=2) as run:
+        run.result("a", 0.5)
+        run.result("a", 0.25)
+        run.result("a", 0.75, sample=0)
+    rows = mttp.read(session).tables.evals.to_pylist()
+
+    assert [(0, 0.5, False), (1, 0.25, True), (0, 0.75, True)] == [
+        (row["sample"], row["score"], row["is_latest"]) for row in rows
+    ]
+
+
+@pytest.fixture
+def streamed(session: mttp.Session) -> mttp.Session:
+    """A session with an evaluation whose policy answers in pieces."""
+    tracer = trace.get_tracer("another.library")
+
+    def answer(task: str) -> float:
+        with mttp.step() as step:
+            with step.model_call("policy") as call:
+                call.response(output_tokens=3, time_to_first_chunk=0.25)
+            with tracer.start_as_current_span("proxy"), tracer.start_as_current_span("chat") as span:
+                span.set_attribute("gen_ai.operation.name", "chat")
+                span.set_attribute("gen_ai.response.time_to_first_chunk", 0.75)
+                with tracer.start_as_current_span("nested") as nested:
+                    nested.set_attribute("gen_ai.operation.name", "chat")
+                    nested.set_attribute("gen_ai.response.time_to_first_chunk", 9.0)
+            with step.model_call("policy") as call:
+                call.response(output_tokens=3)
+        return 1.0
+
+    with mttp.eval_run("gsm", tasks=["a", "b"], concurrency=1) as run:
+        run.map(answer)
+    return session
+
+
+def test_calls_say_how_fast_the_policy_answers(streamed: mttp.Session):
+    """
+    Those within steps that time their first piece, below spans of other libraries, too; no calls of theirs.
+    """
+    (found,) = mttp.read(streamed).evals
+    summary = found.summary()
+
+    assert [(0.25, 0.75)] * 2 == [result.first_token_times for result in found.results]
+    assert [1, 1] == [len(result.output_token_times) for result in found.results]
+    assert summary.first_token_time is not None
+    assert (4, 0.5, 0.75) == (
+        summary.first_token_time.calls,
+        summary.first_token_time.median,
+        summary.first_token_time.p95,
+    )
+
+
+def test_times_are_read_without_the_episodes(streamed: mttp.Session):
+    """
+    The same as with them.
+    """
+    (whole,), (alone,) = mttp.read(streamed).evals, evaluations(streamed).evals
+
+    assert [(one.first_token_times, one.output_token_times) for one in whole.results] == [
+        (one.first_token_times, one.output_token_times) for one in alone.results
+    ]
+
+
+def test_a_circle_of_parents_ends():
+    """
+    Spans of others may say anything; a call below them is nobody's.
+    """
+    trace_id = "ab" * 16
+    streamed = {"gen_ai.operation.name": "chat", "gen_ai.response.time_to_first_chunk": 0.5}
+    calls = StreamedCalls()
+    for span_id, parent_id, attributes in (("1", "2", {}), ("2", "1", {}), ("3", "1", streamed)):
+        ids = {"trace_id": trace_id, "span_id": span_id, "parent_id": parent_id}
+        calls.add(SpanRecord(**ids, name="x", attributes=attributes))
+
+    assert [] == calls.of(trace_id)
 
 
 def test_parquet_holds_them(path: str):

@@ -22,6 +22,7 @@ _MODEL = {
     "finish_reasons": a.GEN_AI_RESPONSE_FINISH_REASONS,
     "input_tokens": a.GEN_AI_USAGE_INPUT_TOKENS,
     "output_tokens": a.GEN_AI_USAGE_OUTPUT_TOKENS,
+    "time_to_first_chunk": a.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
 }
 _TOOL = {
     "name": a.GEN_AI_TOOL_NAME,

@@ -19,6 +19,7 @@ __all__ = [
     "ending",
     "identity",
     "is_episode",
+    "is_step",
     "lacking",
     "plain_ending",
     "seed",
@@ -320,7 +321,7 @@ def _is_below_root(record: SpanRecord) -> bool:
     return (
         record.name in (names.SEGMENT, names.SEGMENT_START)
         or _is_agent(record)
-        or ((_is_step(record) or _is_block(record)) and of_nobody)
+        or ((is_step(record) or _is_block(record)) and of_nobody)
     )
 
 
@@ -349,7 +350,8 @@ def _is_agent(record: SpanRecord) -> bool:
     return a.AGENT_ID in record.attributes and _named(record, names.AGENT)
 
 
-def _is_step(record: SpanRecord) -> bool:
+def is_step(record: SpanRecord) -> bool:
+    """Whether the span is a step's own."""
     return a.STEP_INDEX in record.attributes and _named(record, names.STEP)
 
 
@@ -367,7 +369,7 @@ def _steps(
     """The steps, and in whose part each was recorded."""
     for record in filter(_is_block, records):
         yield from ((segments.segment(record), step) for step in blocks.decode(record))
-    for record in filter(_is_step, records):
+    for record in filter(is_step, records):
         mine = children.get(record.span_id, [])
         step = steps.decode(
             record,

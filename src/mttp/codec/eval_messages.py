@@ -1,9 +1,10 @@
 """
 Evaluations as `eval.run` and `eval.result` messages, beside the spans that say the same, and back.
 
-A message that says what a span says has the span's trace id and span id, one after the other, as its id:
-who reads both counts once. Messages of others, who send no spans, are read as such spans, and written again
-with the ids that they had.
+A message that says what a span says has the span's trace id and span id, one after the other, as its id, so
+that a reader of both counts one. `eval.result` has no field for the sample: where there are several, the id
+ends with a dash and the sample's index, which relays keep. Messages of others, who send no spans, are read
+as such spans, and written again with the ids that they had.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ TAGS = (
     a.RUN_NAME,
     a.EVAL_ID,
     a.EVAL_SUITE_VERSION,
+    a.EVAL_SAMPLES,
     a.SPEC_NAME,
     a.SPEC_VERSION,
     a.SPEC_SHA256,
@@ -42,7 +44,7 @@ TAGS = (
 """Attributes of an evaluation that are tags of its message."""
 
 _LONGEST_MS = 2**62
-_OURS = re.compile(r"([0-9a-f]{32})[0-9a-f]{16}").fullmatch
+_OURS = re.compile(r"([0-9a-f]{32})[0-9a-f]{16}(?:-([0-9]{1,18}))?", re.ASCII).fullmatch
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}").match
 
 
@@ -50,11 +52,16 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str]]:
     """What a span says as messages of types of their own: payload and message id; mostly there is none."""
     if a.EVAL_SUITE_NAME not in span.attributes:
         return
-    id = str(span.attributes.get(a.MESSAGE_ID, span.trace_id + span.span_id))
+    id = str(span.attributes.get(a.MESSAGE_ID, _id(span)))
     if span.name == names.EVAL_RUN_START:
         yield _run(span), id
     elif span.name == names.EVAL_RESULT:
         yield _result(span), id
+
+
+def _id(span: SpanRecord) -> str:
+    sample = span.attributes.get(a.EVAL_SAMPLE_INDEX)
+    return span.trace_id + span.span_id + ("" if sample is None else f"-{sample}")
 
 
 def _run(span: SpanRecord) -> EvalRun:
@@ -118,6 +125,7 @@ def _begun(message: Message, payload: EvalRun) -> SpanRecord:
     tags = {**payload.tags} | ({"infer_url": payload.infer_url} if payload.infer_url else {})
     at = _TRACEPARENT(tags.pop(TRACEPARENT, ""))
     attributes: dict[str, Any] = {key: tags.pop(key) for key in TAGS if key in tags}
+    attributes |= _samples(attributes.pop(a.EVAL_SAMPLES, ""))
     attributes |= {a.EVAL_SUITE_NAME: payload.suite, a.MESSAGE_ID: message.id}
     if payload.tasks:
         attributes[a.EVAL_TASKS] = list(payload.tasks)
@@ -138,6 +146,10 @@ def _begun(message: Message, payload: EvalRun) -> SpanRecord:
     )
 
 
+def _samples(said: str) -> dict[str, int]:
+    return {a.EVAL_SAMPLES: int(said)} if re.fullmatch("[1-9][0-9]{0,17}", said, re.ASCII) else {}
+
+
 def _done(message: Message, payload: EvalResult) -> SpanRecord:
     when = max(message.timestamp_ns, 0)
     outcome, error = _outcome(payload.error)
@@ -148,6 +160,9 @@ def _done(message: Message, payload: EvalResult) -> SpanRecord:
         a.EVAL_REVISION: when,
         a.MESSAGE_ID: message.id,
     }
+    ours = _OURS(message.id)
+    if ours and ours[2]:
+        attributes[a.EVAL_SAMPLE_INDEX] = int(ours[2])
     if outcome == Outcome.SCORED:
         attributes[a.GEN_AI_EVALUATION_SCORE_VALUE] = payload.score
         attributes[a.TEST_CASE_RESULT_STATUS] = Status.PASS if payload.passed else Status.FAIL

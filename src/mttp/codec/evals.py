@@ -62,17 +62,19 @@ _OF_RESULT = {
 _TEXTS = frozenset({"outcome", "task", "error", "episode"})
 KEYS = frozenset(
     {*_IDENTITY.values(), *_FACTS.values(), *_FIGURES.values(), *rewards.SPEC_KEYS, a.EVAL_TASKS}
-    | {a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT, a.GEN_AI_EVALUATION_NAME}
-    | {a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
+    | {a.EVAL_SAMPLES, a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT}
+    | {a.GEN_AI_EVALUATION_NAME, a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
 )
 """Every attribute of an evaluation, but for the templates."""
+_TEMPLATES = (a.METRIC, a.METADATA, a.EVAL_COUNT, a.EVAL_BASELINE_COUNT)
 RESULT_KEYS = frozenset(
     {*_IDENTITY.values(), *_OF_RESULT.values(), *rewards.SPEC_KEYS, a.TASK_SLICES, a.FAULTS, a.ERROR_TYPE}
-    | {a.TEST_CASE_RESULT_STATUS, a.MESSAGE_ID}
+    | {a.TEST_CASE_RESULT_STATUS, a.MESSAGE_ID, a.EVAL_SAMPLE_INDEX}
 )
 """Every attribute of a result."""
 ON_EPISODES = frozenset(
     {a.EVAL_ID, a.EVAL_SUITE_NAME, a.EVAL_SUITE_VERSION, *_SHOWN.values(), a.TEST_CASE_RESULT_STATUS}
+    | {a.EVAL_SAMPLE_INDEX}
 )
 """What an episode that is part of an evaluation says of it."""
 
@@ -86,11 +88,13 @@ def encode(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
     attributes |= _stated(evaluation, _FACTS, faults)
     if evaluation.tasks:
         attributes[a.EVAL_TASKS] = [text(task, faults) for task in evaluation.tasks]
+    if evaluation.samples > 1:
+        attributes[a.EVAL_SAMPLES] = evaluation.samples
     if evaluation.tags:
         attributes[a.EVAL_TAGS] = tag_pairs(evaluation.tags)
     if evaluation.is_baseline:
         attributes[a.EVAL_IS_BASELINE] = True
-    return attributes
+    return attributes | templates.encode(a.EVAL_BASELINE_COUNT, evaluation.baseline_counts)
 
 
 def _identity(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
@@ -127,16 +131,23 @@ def encode_result(evaluation: Evaluation, result: TaskResult, faults: Faults) ->
             attributes[key] = text(value, faults) if name in _TEXTS else value
     if result.slices:
         attributes[a.TASK_SLICES] = [text(name, faults) for name in result.slices]
-    return attributes | _verdict(result)
+    return attributes | _sample(evaluation, result.sample) | _verdict(result)
 
 
-def on_episode(evaluation: Evaluation, faults: Faults, result: TaskResult | None = None) -> dict[str, Plain]:
+def on_episode(
+    evaluation: Evaluation, faults: Faults, *, sample: int = 0, result: TaskResult | None = None
+) -> dict[str, Plain]:
     """What the episode of a task says of the evaluation, and of its result once that is known."""
     attributes = {key: value for key, value in _identity(evaluation, faults).items() if key in ON_EPISODES}
+    attributes |= _sample(evaluation, sample if result is None else result.sample)
     if result is None:
         return attributes
     shown = {key: value for name, key in _SHOWN.items() if (value := getattr(result, name)) is not None}
     return attributes | shown | _verdict(result)
+
+
+def _sample(evaluation: Evaluation, sample: int) -> dict[str, Plain]:
+    return {a.EVAL_SAMPLE_INDEX: sample} if evaluation.samples > 1 or sample else {}
 
 
 def _verdict(result: TaskResult) -> dict[str, Plain]:
@@ -160,16 +171,19 @@ def decode(records: Sequence[SpanRecord]) -> Evaluation:
     start = root or min(starts, key=lambda record: a.MESSAGE_ID in record.attributes, default=None)
     results = sorted(_results(records), key=_by_time)
     known = start or results[0]
+    stated = tuple(map(_result, results))
     found: Mapping[str, Any] = known.attributes
     values: dict[str, Any] = {name: str(found[key]) for name, key in _NAMES.items() if key in found}
     return Evaluation(
         **{"id": known.trace_id if start else ""} | values,
         tasks=tuple(found.get(a.EVAL_TASKS) or ()),
+        samples=found.get(a.EVAL_SAMPLES, 1) if start else 1 + max(result.sample for result in stated),
         is_baseline=bool(found.get(a.EVAL_IS_BASELINE, False)),
+        baseline_counts=templates.decode(a.EVAL_BASELINE_COUNT, found),
         tags=dict(str(pair).partition("=")[::2] for pair in found.get(a.EVAL_TAGS) or ()),
         spec=rewards.spec(found),
         status=_status(root, known),
-        results=tuple(map(_result, results)),
+        results=stated,
         **({} if start is None else _notes(start)),
         trace_ids=(known.trace_id,),
         start_time=known.start_time,
@@ -192,7 +206,7 @@ def _notes(start: SpanRecord) -> dict[str, Any]:
         "metrics": templates.decode(a.METRIC, found),
         "metadata": templates.decode(a.METADATA, found),
         "faults": tuple(found.get(a.FAULTS) or ()),
-        "extra": templates.unknown(found, KEYS, (a.METRIC, a.METADATA, a.EVAL_COUNT)),
+        "extra": templates.unknown(found, KEYS, _TEMPLATES),
     }
 
 
@@ -208,7 +222,12 @@ def _results(records: Iterable[SpanRecord]) -> list[SpanRecord]:
     """The results' spans; a message that says what one of them says is none of its own."""
     found = [record for record in records if record.name == names.EVAL_RESULT]
     ids = {record.trace_id + record.span_id for record in found}
-    return [record for record in found if record.attributes.get(a.MESSAGE_ID) not in ids]
+    return [record for record in found if _restated(record) not in ids]
+
+
+def _restated(record: SpanRecord) -> str:
+    """Which span a message says that it restates; of several samples its id has the sample's index, too."""
+    return str(record.attributes.get(a.MESSAGE_ID, "")).partition("-")[0]
 
 
 def _result(record: SpanRecord) -> TaskResult:
@@ -218,6 +237,7 @@ def _result(record: SpanRecord) -> TaskResult:
     error_type = found.get(a.ERROR_TYPE)
     return TaskResult(
         **{"task": ""} | values,
+        sample=found.get(a.EVAL_SAMPLE_INDEX, 0),
         passed=None if passed is None else passed == Status.PASS,
         error_type=None if error_type in OUTCOMES else error_type,
         slices=tuple(found.get(a.TASK_SLICES) or ()),
@@ -277,6 +297,8 @@ def _continued(earlier: Evaluation, later: Evaluation) -> Evaluation:
     return replace(
         later,
         tasks=tuple(dict.fromkeys((*earlier.tasks, *later.tasks))),
+        samples=max(earlier.samples, later.samples),
+        baseline_counts=later.baseline_counts or earlier.baseline_counts,
         tags={**earlier.tags, **later.tags},
         is_baseline=earlier.is_baseline or later.is_baseline,
         spec=later.spec or earlier.spec,

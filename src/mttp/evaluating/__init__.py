@@ -17,7 +17,7 @@ from mttp.codec.plain import Faults, scalar_text, text
 from mttp.configuration import recording_session
 from mttp.episodes import Spec
 from mttp.errors import ConfigureError
-from mttp.evaluating.earlier import Baseline, Resumable, goes_on, scores
+from mttp.evaluating.earlier import Baseline, Resumable, compared, goes_on
 from mttp.evaluating.open_evaluation import OpenEvaluation
 from mttp.evaluating.tasks import tasks_of
 from mttp.evaluations import Evaluation
@@ -46,6 +46,7 @@ def eval_run(
     suite_version: object = None,
     *,
     tasks: Iterable[object] = (),
+    samples: int = 1,
     spec: Identified | None = None,
     baseline: Baseline = None,
     policy: object = None,
@@ -62,22 +63,25 @@ def eval_run(
 
     Use it as a context manager, sync or async, or call `end`.
     `tasks` are names, or mappings or objects with an `id`, `task` or `name`, and maybe `slices`.
+    `samples` is how many samples are taken of each task; each has a result of its own.
     `spec` says which reward spec scores: an `mttp.Spec`, or a spec that has one as its `identity`.
     `tags` are text by which the evaluation is found again.
 
     `baseline` is what each score is compared with: an earlier recording (a path, a list, a session, or what
     `mttp.read` returns), one evaluation of it, or a mapping from task to score. True says that others are to
     be compared with this one.
-    `resume` leaves out what an interrupted evaluation has scored or skipped: True for one that is where this
-    session writes, else a path to it. It must be of the same suite, version, spec, policy and run.
+    `resume` keeps what an interrupted evaluation has, but for failures: True for one that is where this
+    session writes, else a path to it. It must be of the same suite, version, spec, policy and run, and may
+    have taken fewer samples.
 
-    `concurrency` is how many tasks `map` and `amap` do at once, and `timeout` how many seconds one may take.
+    `concurrency` is how many tasks or samples `map` and `amap` do at once, and `timeout` how many seconds one
+    of these may take.
     `progress` shows a bar on standard error while they do, if that is a terminal and rich is installed.
 
     Raises ConfigureError for tasks without an id, several with one id, and arguments that make no sense, and
     ReadError where a baseline, or what to go on from, can't be read.
     """
-    _check(suite, concurrency, timeout)
+    _check(suite, samples, concurrency, timeout)
     faults: Faults = []
     todo = tasks_of(tasks)
     session = recording_session()
@@ -88,6 +92,7 @@ def eval_run(
         run_id="" if session is None else session.run_id,
         run_name=None if session is None else session.run_name,
         tasks=tuple(todo),
+        samples=samples,
         is_baseline=baseline is True,
         tags=_tags(tags, faults),
         spec=_identity(spec),
@@ -95,12 +100,13 @@ def eval_run(
         policy_version=_text(policy_version, faults),
     )
     stated, done = goes_on(stated, resume, session)
+    stated, scores = compared(stated, baseline)
     return _opened(
         OpenEvaluation(
             session,
             stated,
             todo,
-            baseline=scores(baseline, stated),
+            baseline=scores,
             done=done,
             concurrency=concurrency,
             timeout=timeout,
@@ -113,11 +119,12 @@ def eval_run(
     )
 
 
-def _check(suite: object, concurrency: object, timeout: object) -> None:
+def _check(suite: object, samples: object, concurrency: object, timeout: object) -> None:
     if not isinstance(suite, str) or not suite:
         raise ConfigureError(f"suite={suite!r:.80} is no name; give the suite's name as text")
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise ConfigureError(f"concurrency={concurrency!r:.80} is no number of tasks; give 1 or more")
+    for name, given in (("samples", samples), ("concurrency", concurrency)):
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise ConfigureError(f"{name}={given!r:.80} is no whole number from 1 on; give 1 or more")
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise ConfigureError(
             f"timeout={timeout!r:.80} is no number of seconds above 0; leave it out for none"

@@ -19,7 +19,7 @@ from typing_extensions import Self
 
 from mttp.codec.plain import Faults
 from mttp.evaluating.outcome import found, said
-from mttp.evaluating.tasks import Task
+from mttp.evaluating.tasks import SAMPLE, Task
 from mttp.recorder import OpenEpisode
 from mttp.recorder.handle import attach, detach
 from mttp.semconv.values import EpisodeOutcome
@@ -38,7 +38,14 @@ class Attempted(Protocol):
         """An episode for the task; None where nothing records."""
 
     def keep(
-        self, task: str, what: Mapping[str, Any], faults: Faults, *, duration: object, episode: object
+        self,
+        task: str,
+        what: Mapping[str, Any],
+        faults: Faults,
+        *,
+        sample: int | None,
+        duration: object,
+        episode: object,
     ) -> object:
         """Enter and record what became of a task."""
 
@@ -66,6 +73,7 @@ class Attempt:
             detach(token)
 
     def __enter__(self) -> Self:
+        SAMPLE.set(self.task.sample)
         self._token = attach(self._evaluation.around())
         if self._episode is not None:
             self._episode.__enter__()
@@ -86,10 +94,7 @@ class Attempt:
     def take(self, value: object) -> None:
         """Take what the function returned."""
         faults: Faults = []
-        try:
-            self._settle(said(value, faults), faults)
-        except Exception as error:  # whatever a foreign object raises when it is looked at
-            self._settle({"error": error}, faults)
+        self._settle(said(value, faults), faults)
 
     def time_out(self) -> None:
         """The time is over."""
@@ -113,7 +118,9 @@ class Attempt:
             if not self._is_open:
                 return False
             self._is_open = False
-        self._evaluation.keep(self.task.id, what, faults, duration=duration, episode=episode)
+        self._evaluation.keep(
+            self.task.id, what, faults, sample=self.task.sample, duration=duration, episode=episode
+        )
         passed = what.get("passed")
         if passed is not None and self._episode is not None and not self._episode.ended:
             self._episode.end(outcome=EpisodeOutcome.SUCCESS if passed else EpisodeOutcome.FAILURE)

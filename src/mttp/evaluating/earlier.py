@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from mttp.codec.plain import number, scalar_text
 from mttp.errors import ConfigureError, ReadError
-from mttp.evaluations import Evaluation, TaskResult
+from mttp.evaluations import FAILED, Evaluation, TaskResult
 
 if TYPE_CHECKING:
     from mttp.reading import Recording
     from mttp.reading.sources import Source
     from mttp.session import Session
 
-__all__ = ["Baseline", "Resumable", "chosen", "goes_on", "scores"]
+__all__ = ["Baseline", "Resumable", "chosen", "compared", "goes_on"]
 
 Baseline: TypeAlias = "bool | Source | Recording | Evaluation | Mapping[str, float] | None"
 Resumable: TypeAlias = "bool | Source"
@@ -27,22 +27,22 @@ _SAME = ("suite", "suite_version", "spec", "policy", "policy_version")
 """What must be the same for an evaluation to go on."""
 
 
-def scores(baseline: Baseline, stated: Evaluation) -> dict[str, float]:
+def compared(stated: Evaluation, baseline: Baseline) -> tuple[Evaluation, dict[str, float]]:
     """
-    The scores to compare with, by task.
+    The evaluation with the baseline's results by outcome, and the scores to compare with, by task.
 
     Raises ReadError where there is no evaluation of that suite, version and spec, and ConfigureError for a
     mapping that has no numbers.
     """
     if baseline is None or isinstance(baseline, bool):
-        return {}
+        return stated, {}
     if isinstance(baseline, Mapping):
-        return {str(task): _score(task, value) for task, value in baseline.items()}
+        return stated, {str(task): _score(task, value) for task, value in baseline.items()}
     if isinstance(baseline, Evaluation):
         earlier = baseline
     else:
         earlier = chosen(_evaluations(baseline), stated, where=_named(baseline))
-    return earlier.scores()
+    return replace(stated, baseline_counts=stated.counted(earlier)), earlier.scores()
 
 
 def _score(task: object, value: object) -> float:
@@ -87,11 +87,12 @@ def _called(evaluation: Evaluation) -> str:
 
 def goes_on(
     stated: Evaluation, resume: Resumable, session: Session | None
-) -> tuple[Evaluation, dict[str, TaskResult]]:
+) -> tuple[Evaluation, dict[tuple[str, int], TaskResult]]:
     """
-    The evaluation with the id of the one that it goes on from, and what need not be done again, by task.
+    The evaluation with the id of the one that it goes on from, and the results that stand.
 
-    What was scored or skipped stands; what failed or took too long is done again.
+    What was scored, abstained or skipped stands; what failed or took too long is done again. Raises
+    ConfigureError where the earlier one took more samples of each task.
     """
     if resume is False or (resume is True and session is None):
         return stated, {}
@@ -101,10 +102,15 @@ def goes_on(
     if not begun:
         return stated, {}
     last = max(begun, key=lambda found: found.start_time or 0)
+    if last.samples > stated.samples:
+        raise ConfigureError(
+            f"samples={stated.samples}: the evaluation to go on from takes {last.samples} of each task; give "
+            f"samples={last.samples} or more, or leave resume out"
+        )
     done = {
-        task: result
-        for task, result in last.latest().items()
-        if result.outcome in ("scored", "skipped") and (task in stated.tasks or not stated.tasks)
+        key: result
+        for key, result in last.latest().items()
+        if result.outcome not in FAILED and (result.task in stated.tasks or not stated.tasks)
     }
     return replace(stated, id=last.id), done
 

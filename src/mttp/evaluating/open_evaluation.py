@@ -13,12 +13,12 @@ from opentelemetry.trace import SpanContext
 
 from mttp import late
 from mttp.codec import evals
-from mttp.codec.plain import Faults, scalar_text
+from mttp.codec.plain import Faults, count, scalar_text
 from mttp.evaluating.attempts import in_tasks, in_threads
 from mttp.evaluating.bar import bar
-from mttp.evaluating.outcome import found, seconds, whole
-from mttp.evaluating.tasks import Task, task_id
-from mttp.evaluations import EvalSummary, Evaluation, TaskResult, summarized
+from mttp.evaluating.outcome import found, said, seconds, whole
+from mttp.evaluating.tasks import SAMPLE, Task, task_id
+from mttp.evaluations import EvalSummary, Evaluation, TaskResult
 from mttp.livespan import LiveSpan
 from mttp.recorder import OpenEpisode, OpenPart
 from mttp.recorder.handle import Measured, current, quiet
@@ -46,7 +46,7 @@ class OpenEvaluation(Measured):
         todo: Mapping[str, Task],
         *,
         baseline: Mapping[str, float],
-        done: Mapping[str, TaskResult],
+        done: Mapping[tuple[str, int], TaskResult],
         concurrency: int,
         timeout: float | None,
         progress: bool,
@@ -60,9 +60,9 @@ class OpenEvaluation(Measured):
         self._todo = todo
         self._baseline = baseline
         self._earlier = done
-        self._found: dict[str, TaskResult] = dict(done)
+        self._found: dict[tuple[str, int], TaskResult] = dict(done)
         self._kept: list[TaskResult] = []
-        self._begun: dict[str, float] = {}
+        self._begun: dict[str, tuple[int, float]] = {}
         self._concurrency = concurrency
         self._timeout = timeout
         self._progress = progress
@@ -113,13 +113,18 @@ class OpenEvaluation(Measured):
         return f"{self._span.trace_id:032x}" if self._span else ""
 
     @property
+    def sample(self) -> int:
+        """Which of its samples the task is done for: in a function that `map` calls, or in a loop's block."""
+        return SAMPLE.get()
+
+    @property
     def pending(self) -> list[Any]:
-        """The tasks that have no result yet, as they were given."""
+        """The tasks that lack results, as they were given: each as often as it lacks samples."""
         return [task.given for task in self._left()]
 
     @property
-    def results(self) -> dict[str, TaskResult]:
-        """The result that counts of each task, those included that were there before an interruption."""
+    def results(self) -> dict[tuple[str, int], TaskResult]:
+        """The result that counts of each task and sample, those before an interruption included."""
         with self._lock:
             return dict(self._found)
 
@@ -129,22 +134,29 @@ class OpenEvaluation(Measured):
         with self._lock:
             return replace(self._stated, results=(*self._earlier.values(), *self._kept))
 
-    def summary(self) -> EvalSummary:
-        """What it amounts to so far: tasks by outcome, mean score, pass rate, and delta to the baseline."""
-        return summarized(self._stated.tasks, self.results.values())
+    def summary(self, *, sizes: Sequence[int] = ()) -> EvalSummary:
+        """What it amounts to so far, as `Evaluation.summary` says it."""
+        return self.value.summary(sizes=sizes)
 
     def __len__(self) -> int:
         return len(self._todo)
 
     def __iter__(self) -> Iterator[Any]:
-        """The tasks that have no result by the time that it is their turn, one after another."""
-        for task in self._todo.values():
-            if not self._over and task.id not in self._found:
-                self._begun[task.id] = time.perf_counter()
+        """The tasks that lack results by the time that it is their turn, each once for each sample."""
+        for task in self._samples():
+            if not self._over and (task.id, task.sample) not in self._found:
+                self._begun[task.id] = task.sample, time.perf_counter()
+                SAMPLE.set(task.sample)
                 yield task.given
 
+    def _samples(self) -> Iterator[Task]:
+        """Each task once for each of its samples."""
+        for task in self._todo.values():
+            for sample in range(self._stated.samples):
+                yield replace(task, sample=sample)
+
     def _left(self) -> list[Task]:
-        return [task for task in self._todo.values() if task.id not in self._found]
+        return [task for task in self._samples() if (task.id, task.sample) not in self._found]
 
     # What a program says.
 
@@ -154,6 +166,7 @@ class OpenEvaluation(Measured):
         task: object,
         score: object = None,
         *,
+        sample: int | None = None,
         passed: object = None,
         duration: float | None = None,
         error: object = None,
@@ -161,11 +174,15 @@ class OpenEvaluation(Measured):
         episode: object = None,
     ) -> TaskResult | None:
         """
-        State what became of a task; of several results of one task the last counts, and all are kept.
+        State what became of a task; of several results of one sample of it the last counts, and all are kept.
 
-        `score` is a number, and `passed` says whether that is enough; `passed` alone scores 1 or 0.
+        `score` is a number, or whatever else a function that `map` calls may return, such as what a reward
+        spec's `score` gives; `passed` says whether it is enough, and alone scores 1 or 0.
+        `sample` is which of the task's samples it is, from 0: by default the one that iteration came to, else
+        the first that has no result, else the last.
         `error`, an exception or text, says why there is no score; neither says that the task was skipped.
-        `outcome` is "scored", "skipped", "errored" or "timed_out" where that is not clear from the rest.
+        `outcome` is "scored", "abstained", "skipped", "errored" or "timed_out" where that is not clear from
+        the rest.
         `duration` in seconds is by default the time since iteration came to the task.
         `episode`, a handle, value or trace id, is where it was done.
 
@@ -177,17 +194,37 @@ class OpenEvaluation(Measured):
         if not name:
             faults.append(f"task_invalid: {scalar_text(task):.80} has no id")
             name = scalar_text(task)[:80]
-        begun = self._begun.pop(name, None)
-        if duration is None and begun is not None:
-            duration = time.perf_counter() - begun
-        what = found(faults, score, passed, error, outcome)
-        return self.keep(name, what, faults, duration=duration, episode=episode)
+        told = {} if score is None else said(score, faults)
+        given = {"passed": passed, "error": error, "outcome": outcome}
+        given |= {"duration": duration, "episode": episode}
+        told |= {key: value for key, value in given.items() if value is not None}
+        which = _sample(sample, self._stated.samples, faults)
+        which, since = self._turn(name, which)
+        duration = told.pop("duration", since)
+        episode = told.pop("episode", None)
+        what = found(faults, **told)
+        return self.keep(name, what, faults, sample=which, duration=duration, episode=episode)
+
+    def _turn(self, task: str, sample: int | None) -> tuple[int | None, float | None]:
+        """The sample that a result is of, where iteration came to it, and the seconds since then."""
+        begun, since = self._begun.get(task, (None, 0.0))
+        if begun is None or sample not in (None, begun):
+            return sample, None
+        del self._begun[task]
+        return begun, time.perf_counter() - since
 
     @quiet
     def keep(
-        self, task: str, what: Mapping[str, Any], faults: Faults, *, duration: object, episode: object
+        self,
+        task: str,
+        what: Mapping[str, Any],
+        faults: Faults,
+        *,
+        sample: int | None,
+        duration: object,
+        episode: object,
     ) -> TaskResult | None:
-        """Enter and record what became of a task."""
+        """Enter and record what became of a task; without `sample`, of the first that has no result."""
         if self._todo and task not in self._todo:
             faults.append(f"task_unknown: {task:.80}")
         meant = whole(episode, faults)
@@ -202,12 +239,18 @@ class OpenEvaluation(Measured):
             if self._over:
                 self._fault("after_end", f"result of {task!r:.80} after the end of its evaluation")
                 return None
-            result = replace(stated, revision=late.now()).against(self._baseline.get(task))
-            result = self._recorded(result, meant, faults)
-            self._found[task] = result
+            which = self._next_sample(task) if sample is None else sample
+            result = replace(stated, sample=which, revision=late.now())
+            result = self._recorded(result.against(self._baseline.get(task)), meant, faults)
+            self._found[result.key] = result
             self._kept.append(result)
         self._tell(episode, result)
         return result
+
+    def _next_sample(self, task: str) -> int:
+        """The first sample of the task that has no result, else the last."""
+        lacking = (sample for sample in range(self._stated.samples) if (task, sample) not in self._found)
+        return next(lacking, self._stated.samples - 1)
 
     def _recorded(self, result: TaskResult, meant: Target | None, faults: Faults) -> TaskResult:
         """The result with its span, which is written at once."""
@@ -242,18 +285,18 @@ class OpenEvaluation(Measured):
         if self.session is None:
             return None
         opened = self.session.episode(task=task.id, slices=task.slices)
-        self._mark(opened)
+        self._mark(opened, sample=task.sample)
         return opened
 
     def around(self) -> Context:
         """The context in which the tasks are done: episodes that begin there link to the evaluation."""
         return current() if self._span is None else self._as_context()
 
-    def _mark(self, episode: OpenEpisode, result: TaskResult | None = None) -> None:
+    def _mark(self, episode: OpenEpisode, *, sample: int = 0, result: TaskResult | None = None) -> None:
         span = episode._span
         if span is not None:
             span.forget(evals.ON_EPISODES)
-            span.values |= span.checked(evals.on_episode, self._stated, result=result)
+            span.values |= span.checked(evals.on_episode, self._stated, sample=sample, result=result)
 
     def _tell(self, episode: object, result: TaskResult) -> None:
         """Have the episode say its result: itself while it is open, in a late score once it has ended."""
@@ -261,7 +304,7 @@ class OpenEvaluation(Measured):
             return
         if isinstance(episode, OpenEpisode) and not isinstance(episode, OpenPart) and not episode.ended:
             self._join(episode)
-            self._mark(episode, result)
+            self._mark(episode, result=result)
         elif result.outcome != Outcome.SKIPPED:
             late.score(
                 episode,
@@ -270,6 +313,7 @@ class OpenEvaluation(Measured):
                 grader_version=self._stated.suite_version,
                 spec=self._stated.spec,
                 verdict=None if result.passed is None else "pass" if result.passed else "fail",
+                status=result.outcome if result.outcome == Outcome.ABSTAINED else None,
                 error=result.error,
                 revision=result.revision,
             )
@@ -284,15 +328,16 @@ class OpenEvaluation(Measured):
 
     def map(self, function: Callable[[Any], object], *, episodes: bool = True) -> list[TaskResult]:
         """
-        Call `function(task)` for each task that has no result yet, several at once, in threads.
+        Call `function(task)` for each sample of a task that has no result yet, several at once, in threads.
 
         What it returns is the result: a number, True or False, a pair of score and verdict, a reward, a
         mapping of what `result` takes, or None where the task is skipped. An exception is an error of that
-        task, and the others go on. A task that takes longer than the time limit is `timed_out`: it is not
+        sample, and the others go on. A call that takes longer than the time limit is `timed_out`: it is not
         waited for, and what its thread still returns is ignored.
 
-        Each call is in an episode of its own, `mttp.current_episode()`, unless `episodes` is False.
-        The results come back in the order of the tasks.
+        Each call is in an episode of its own, `mttp.current_episode()`, unless `episodes` is False, and
+        `sample` says there which of the task's samples it is.
+        The results come back in the order of the tasks, and of their samples.
         """
         todo = self._left()
         with bar(self._stated.suite, len(todo), wanted=self._progress) as advance:
@@ -330,7 +375,7 @@ class OpenEvaluation(Measured):
 
     def _of(self, tasks: Sequence[Task]) -> list[TaskResult]:
         found = self.results
-        return [found[task.id] for task in tasks if task.id in found]
+        return [found[task.id, task.sample] for task in tasks if (task.id, task.sample) in found]
 
     # The end.
 
@@ -375,7 +420,17 @@ class OpenEvaluation(Measured):
 
     def __repr__(self) -> str:
         state = "ended" if self._over else "open"
-        return f"<OpenEvaluation of {self._stated.suite}, {self.summary()}, {state}>"
+        return f"<OpenEvaluation of {self._stated.suite}, {self.summary().text()}, {state}>"
+
+
+def _sample(given: object, samples: int, faults: Faults) -> int | None:
+    """The index of a sample; None for what is none, and one that is not to be taken is said in `faults`."""
+    found = count(given)
+    if found is None and given is not None:
+        faults.append(f"sample_invalid: {scalar_text(given):.80}")
+    if found is not None and found >= samples:
+        faults.append(f"sample_unknown: {found}, of {samples} that are to be taken")
+    return found
 
 
 def _place(context: SpanContext) -> tuple[int, int]:

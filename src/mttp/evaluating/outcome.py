@@ -14,6 +14,7 @@ from mttp.evaluations import OUTCOMES
 from mttp.livespan import error_message, qualified_name
 from mttp.recorder import OpenEpisode
 from mttp.recorder.targets import Target, target
+from mttp.scorings import INVALID_VALUE
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.semconv.values import RewardStatus, RewardVerdict
 
@@ -21,10 +22,22 @@ __all__ = ["found", "said", "seconds", "whole"]
 
 _PARTS = ("score", "passed", "outcome", "error", "duration", "episode")
 """What a function may say of a task in a mapping."""
+_VERDICTS = (bool, np.bool_, type(None))
+_WORDS = {
+    RewardStatus.ERROR: "the reward is an error",
+    RewardStatus.ABSTAINED: "the grader abstained",
+    RewardStatus.PARTIAL: "a component of the reward has no value",
+}
+"""Why a reward is no score, by its status, where it does not say so itself."""
 
 
 def found(
-    faults: Faults, score: object = None, passed: object = None, error: object = None, outcome: object = None
+    faults: Faults,
+    score: object = None,
+    passed: object = None,
+    error: object = None,
+    outcome: object = None,
+    error_type: str | None = None,
 ) -> dict[str, Any]:
     """
     Outcome, score, verdict and error of a task, under the names that `TaskResult` has.
@@ -35,7 +48,9 @@ def found(
     verdict = flag("passed", passed, faults)
     if raw is not None:
         faults.append(f"score_invalid: {raw:.80}")
-        error = f"the score is {raw:.200}, which is no finite number" if error is None else error
+        if error is None:
+            error = f"the score is {raw:.200}, which is no finite number"
+            error_type = INVALID_VALUE
     if value is None and status == "missing" and verdict is not None:
         value = float(verdict)
     what = _outcome(outcome, faults) or _implied(value, error)
@@ -45,7 +60,7 @@ def found(
         return {"outcome": what, "score": value, "passed": verdict}
     if score is not None and value is not None:
         faults.append(f"score_unused: {value!r}, and the task is {what}")
-    return {"outcome": what} | _error(error, faults)
+    return {"outcome": what} | ({"error_type": error_type} if error_type else {}) | _error(error, faults)
 
 
 def _outcome(given: object, faults: Faults) -> str | None:
@@ -75,36 +90,56 @@ def said(value: Any, faults: Faults) -> dict[str, Any]:
     """
     What a function's result says of the task, as arguments of `result`.
 
-    None skips it. A number is its score, True or False its verdict, a pair both; a reward, or whatever has a
-    `value` like one, may have a verdict and an error, and a mapping names whatever `result` takes.
+    None skips it. A number is its score, True or False its verdict, a pair both, an exception its error; a
+    reward, or whatever has a `value` like one, may have a verdict and a status, and a mapping names whatever
+    `result` takes. One that raises when it is looked at is an error.
     """
+    try:
+        return _said(value, faults)
+    except Exception as error:
+        return {"error": error}
+
+
+def _said(value: Any, faults: Faults) -> dict[str, Any]:
     if value is None:
         return {"outcome": Outcome.SKIPPED}
+    if isinstance(value, BaseException):
+        return {"error": value}
     if isinstance(value, (bool, np.bool_)):
         return {"passed": bool(value)}
     if isinstance(value, Mapping):
         faults.extend(f"argument_unknown: result has no {name}" for name in value if name not in _PARTS)
-        return {name: value[name] for name in _PARTS if name in value}
-    if isinstance(value, (tuple, list)) and len(value) == 2:
-        return {"score": value[0], "passed": value[1]}
+        stated = {name: value[name] for name in _PARTS if value.get(name) is not None}
+        return _scored(stated.pop("score", None), faults) | stated
+    if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[1], _VERDICTS):
+        return _scored(value[0], faults) | ({} if value[1] is None else {"passed": value[1]})
     if hasattr(value, "value") and number(value) is None:
         return _rewarded(value)
     return {"score": value}
 
 
+def _scored(score: Any, faults: Faults) -> dict[str, Any]:
+    """What the score of a mapping or a pair says; None says nothing."""
+    return {} if score is None else _said(score, faults)
+
+
 def _rewarded(reward: Any) -> dict[str, Any]:
-    """What a scoring says; one without a value says why."""
-    verdict = getattr(reward, "verdict", None)
-    told: dict[str, Any] = {"score": reward.value}
-    if verdict is not None:
-        told["passed"] = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
+    """What a scoring says; only one whose status is ok has a score, whatever was paid."""
     status = getattr(reward, "status", RewardStatus.OK)
-    if status in (RewardStatus.ABSTAINED, RewardStatus.MISSING):
-        return {"outcome": Outcome.SKIPPED, "error": getattr(reward, "error", None)}
-    if status == RewardStatus.ERROR:
-        said = getattr(reward, "error", None) or getattr(reward, "raw", None)
-        return {"error": said or "the reward is an error"}
-    return told
+    if status == RewardStatus.OK:
+        verdict = getattr(reward, "verdict", None)
+        passed = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
+        return {"outcome": Outcome.SCORED, "score": reward.value, "passed": passed}
+    said = getattr(reward, "error", None) or getattr(reward, "raw", None) or _why(reward, status)
+    paid = "" if reward.value is None else f"; {reward.value:g} was paid, which is no score"
+    if status == RewardStatus.ABSTAINED:
+        return {"outcome": Outcome.ABSTAINED, "error": f"{said}{paid}"}
+    return {"error": f"{said}{paid}", "error_type": getattr(reward, "error_type", None) or status}
+
+
+def _why(reward: Any, status: str) -> str:
+    failed = ", ".join(getattr(reward, "component_statuses", ()))
+    return f"no value of {failed}" if failed else _WORDS.get(status, f"the reward is {status}")
 
 
 def whole(episode: object, faults: Faults) -> Target | None:

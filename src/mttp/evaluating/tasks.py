@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from mttp.codec.plain import scalar_text, text
 from mttp.errors import ConfigureError
 
-__all__ = ["Task", "task_id", "tasks_of"]
+__all__ = ["SAMPLE", "Task", "task_id", "tasks_of"]
+
+SAMPLE: ContextVar[int] = ContextVar("sample", default=0)
+"""Which of its samples the task is done for, in this thread or coroutine."""
 
 _NAMES = ("id", "task", "name")
 """Where a mapping or an object may have its id; the first of these that it has counts."""
@@ -25,6 +29,8 @@ class Task:
     """The task as the suite has it: what a function that does it is called with."""
     slices: tuple[str, ...] = ()
     """Named subsets that it belongs to."""
+    sample: int = 0
+    """Which of its samples is to be done, where that matters."""
 
 
 def tasks_of(given: Iterable[object]) -> dict[str, Task]:

@@ -9,6 +9,7 @@ know: token ids and log probabilities, where the server returns them.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -119,6 +120,8 @@ class _Asked:
         self._options = options
         self._log = log
         self._gathered: Gathered | None = None
+        self._began = time.perf_counter()
+        self._time_to_first_chunk: float | None = None
         self._is_ours = log is None and not current_step()
         self._step: OpenStep = inert_step() if log is not None else current_step()
         if self._is_ours:
@@ -192,6 +195,8 @@ class _Asked:
 
     def heard(self, piece: Any) -> None:
         """A piece of a stream."""
+        if self._time_to_first_chunk is None:
+            self._time_to_first_chunk = time.perf_counter() - self._began
         if self._gathered is not None:
             self._gathered.add(piece)
 
@@ -221,6 +226,7 @@ class _Asked:
                 finish_reasons=[choice.finish_reason for choice in choices if choice.finish_reason],
                 input_tokens=getattr(usage, "prompt_tokens", None),
                 output_tokens=getattr(usage, "completion_tokens", None),
+                time_to_first_chunk=self._time_to_first_chunk,
             )
         if choices and self._is_ours and self._options.actions:
             said = [_said(choice) for choice in choices]

@@ -10,6 +10,7 @@ from pathlib import Path
 from mttp.codec import evals as codec
 from mttp.codec import kinds
 from mttp.evaluations import Evaluation
+from mttp.reading.call_times import StreamedCalls, timed
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -44,11 +45,14 @@ def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluati
     """The evaluations that `source` holds; arguments and errors are those of `read`, no episode is built."""
     scan = Scan(source, arrays=True, progress=progress)
     traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
+    calls = StreamedCalls()
     for record in scan:
         if kinds.is_evaluation(record):
             traces[record.trace_id].setdefault(record.span_id, record)
+        else:
+            calls.add(record)
     found = merged([part(list(spans.values())) for spans in traces.values()], scan)
-    return Evaluations(found, scan.problems, scan.sources)
+    return Evaluations(timed(found, calls.of), scan.problems, scan.sources)
 
 
 def part(records: Sequence[SpanRecord]) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,9 +16,10 @@ from mttp.codec import groups as group_codec
 from mttp.codec import kinds
 from mttp.codec import runs as run_codec
 from mttp.codec import updates as update_codec
-from mttp.episodes import Annotation, Episode, Group, Run, Update, ordered
+from mttp.episodes import Annotation, Call, Episode, Group, Run, Update, ordered
 from mttp.errors import ReadError
 from mttp.evaluations import Evaluation
+from mttp.reading.call_times import timed
 from mttp.reading.evals import Part, merged, part
 from mttp.reading.folding import fold, in_order
 from mttp.reading.problems import Problem, undecodable
@@ -124,7 +125,8 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
         traces, duplicates = _traces(scan)
         found = _decoded(scan, traces)
         groups, updates = in_order(found.groups), in_order(found.updates)
-        annotations, evals = in_order(found.annotations), merged(found.evals, scan)
+        annotations = in_order(found.annotations)
+        evals = timed(merged(found.evals, scan), _calls(found.episodes))
         episodes = fold(
             ordered(found.episodes), groups, updates, annotations, evals, add_problem=scan.add_problem
         )
@@ -218,6 +220,17 @@ def _decoded(scan: Scan, traces: _Traces) -> _Found:
         except Exception as error:
             scan.add_problem("broken_trace", undecodable(trace_id, error), trace_id=trace_id)
     return found
+
+
+def _calls(episodes: Sequence[Episode]) -> Callable[[str], Iterator[Call]]:
+    """A function from a trace id to the calls within the steps of that episode."""
+    by_trace = {episode.trace_id: episode for episode in episodes}
+
+    def calls(trace_id: str) -> Iterator[Call]:
+        for step in by_trace[trace_id].steps if trace_id in by_trace else ():
+            yield from step.calls
+
+    return calls
 
 
 def _episode(scan: Scan, records: Sequence[SpanRecord]) -> Episode:

@@ -319,6 +319,7 @@ EVALS: dict[str, str] = {
     **dict.fromkeys(_OF_EVALUATION, "string"),
     "tags": "map<string, string>",
     "task": "string",
+    "sample": "int64",
     "outcome": "string",
     "score": "double",
     "passed": "bool",
@@ -473,7 +474,7 @@ def _results(evaluation: Evaluation) -> Iterator[_Cells]:
     }
     latest = evaluation.latest()
     for result in evaluation.results:
-        is_latest = latest[result.task] is result
+        is_latest = latest[result.key] is result
         yield _cells(EVALS, result) | ours | spec | {"tags": evaluation.tags, "is_latest": is_latest}
 
 

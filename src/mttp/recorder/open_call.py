@@ -40,8 +40,13 @@ class OpenCall(Handle):
         finish_reasons: Sequence[str] = (),
         input_tokens: int | None = None,
         output_tokens: int | None = None,
+        time_to_first_chunk: float | None = None,
     ) -> None:
-        """What the model's answer says about itself."""
+        """
+        What the model's answer says about itself.
+
+        `time_to_first_chunk` is seconds from the request to the first piece of a streamed answer.
+        """
         if self._takes("response"):
             given = {
                 "response_model": model,
@@ -49,6 +54,7 @@ class OpenCall(Handle):
                 "finish_reasons": tuple(finish_reasons),
                 "input_tokens": input_tokens,
                 "output_tokens": output_tokens,
+                "time_to_first_chunk": time_to_first_chunk,
             }
             self._answer |= {name: value for name, value in given.items() if value is not None}
 

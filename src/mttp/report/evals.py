@@ -10,34 +10,72 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from mttp.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.estimates import PassEstimate, TimeQuantiles, t_interval
+from mttp.evaluations import DELTA_INTERVAL, OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.reading.jsonable import jsonable
 from mttp.report.figures import SHARE_INTERVAL, share_interval
-from mttp.report.words import NOTHING, count, duration, moment, number, printed
+from mttp.report.words import NOTHING, count, duration, moment, number, printed, shares
 
-__all__ = ["document", "evals_table", "headline", "tasks_table"]
+__all__ = ["details", "document", "evals_table", "headline", "slices_table", "tasks_table"]
 
 _STYLES = {"completed": "green", "error": "red", "errored": "red"}
 _STYLES |= dict.fromkeys(("aborted", "unfinished", "timed_out"), "yellow")
-_RIGHT = {"tasks", *OUTCOMES, "pending", "score", "baseline", "mean", "delta", "duration"}
+_RIGHT = {"tasks", "sample", *OUTCOMES, "pending", "score", "baseline", "mean", "delta", "duration"}
 _SHRINKING = {"suite", "run", "spec", "task", "error"}
 _ID_DIGITS = 8
+CLUSTERED_INTERVAL = "Student t, 95 %, clustered by task"
+"""How the interval of a pass rate is made where tasks have several samples."""
 
 
-def document(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation as an object of plain data, with its summary and the result that counts of each task."""
+def document(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> dict[str, Any]:
+    """
+    An evaluation as an object of plain data: its summary, that of each slice, and the results that count.
+
+    `sizes` says for which k pass@k and pass^k are estimated.
+    """
     found: dict[str, Any] = jsonable(evaluation)
-    summary = evaluation.summary()
-    interval = share_interval(summary.passed, summary.judged)
-    shown = jsonable(asdict(summary)) | {"pass_rate": summary.pass_rate}
-    shown["pass_rate_interval"] = None if interval is None else {"low": interval[0], "high": interval[1]}
-    return found | {"summary": shown, "results": jsonable(list(evaluation.latest().values()))}
+    found["summary"] = _summary(evaluation.summary(sizes=sizes))
+    found["slices"] = {name: _summary(of) for name, of in evaluation.by_slice(sizes=sizes).items()}
+    return found | {"results": jsonable(list(evaluation.latest().values()))}
+
+
+def _summary(summary: EvalSummary) -> dict[str, Any]:
+    """A summary as plain data, with what follows from it and how each interval is made."""
+    found: dict[str, Any] = jsonable(asdict(summary))
+    low_high, method = _rate_interval(summary)
+    return found | {
+        "pass_rate_interval": _interval(low_high, method, summary.judged_tasks),
+        "coverage": summary.coverage,
+        "delta_interval": _interval(summary.delta_interval, DELTA_INTERVAL, summary.compared),
+        "comparison": summary.comparison,
+        "bias": summary.bias,
+    }
+
+
+def _interval(found: tuple[float, float] | None, method: str, tasks: int) -> dict[str, Any] | None:
+    return found and {"low": found[0], "high": found[1], "method": method, "tasks": tasks}
+
+
+def _rate_interval(summary: EvalSummary) -> tuple[tuple[float, float] | None, str]:
+    """
+    The interval of the pass rate, and how it is made.
+
+    Samples of one task depend on each other: what counts is how many tasks there are. Where these are all
+    alike their spread says nothing, and the interval is that of one sample of each.
+    """
+    rate, tasks = summary.pass_rate, summary.judged_tasks
+    if rate is None:
+        return None, SHARE_INTERVAL
+    if summary.judged == tasks or not summary.pass_error:
+        return share_interval(round(rate * tasks), tasks), SHARE_INTERVAL
+    found = t_interval(rate, summary.pass_error, tasks)
+    return found and (max(found[0], 0.0), min(found[1], 1.0)), CLUSTERED_INTERVAL
 
 
 def evals_table(evals: Sequence[Evaluation]) -> Table:
     """One row per evaluation: how many tasks came to which end, and the figures of those scored."""
     rows = [_row(evaluation, evaluation.summary()) for evaluation in evals]
-    notes = {"pass rate": f"pass rate: {SHARE_INTERVAL}, of the tasks scored"}
+    notes = {"pass rate": f"pass rate: {_rate_methods(evals)}, of the tasks scored"}
     return _table(rows, notes=notes)
 
 
@@ -55,45 +93,75 @@ def _row(evaluation: Evaluation, summary: EvalSummary) -> dict[str, Text]:
     for name in (*OUTCOMES, "pending"):
         items = getattr(summary, name)
         row[name] = printed(number(items) if items else NOTHING, style=_STYLES.get(name, "") if items else "")
-    rate = _rate(summary)
-    figures = {"mean": printed(number(summary.mean)), "pass rate": printed(rate)}
-    return row | figures | {"delta": _delta(summary.delta, of=summary)}
+    return row | _figures(summary)
+
+
+def _figures(summary: EvalSummary) -> dict[str, Text]:
+    """The means of a summary, and of how many results they are where these are not all."""
+    return {
+        "mean": printed(number(summary.mean) + _share(summary.mean, summary.scored, summary.results)),
+        "pass rate": printed(_rate(summary)),
+        "delta": _comparison(summary),
+    }
+
+
+def _share(figure: float | None, of: int, among: int) -> str:
+    return f" ({of:,} of {among:,})" if figure is not None and of < among else ""
+
+
+def _rate_methods(evals: Sequence[Evaluation]) -> str:
+    """How the intervals of the pass rates are made."""
+    methods = (_rate_interval(summary)[1] for summary in (one.summary() for one in evals) if summary.judged)
+    return "; ".join(dict.fromkeys(methods)) or SHARE_INTERVAL
 
 
 def _rate(summary: EvalSummary) -> str:
     """The share that passed, and its interval."""
     if summary.pass_rate is None:
         return NOTHING
-    interval = share_interval(summary.passed, summary.judged)
+    interval, _ = _rate_interval(summary)
     shown = f"{summary.pass_rate:.1%}"
     return shown if interval is None else f"{shown} [{interval[0]:.1%}, {interval[1]:.1%}]"
 
 
-def _delta(delta: float | None, *, of: EvalSummary | None = None) -> Text:
-    """A difference that says at a glance which way it goes; of several tasks, how many went which way."""
+def _comparison(summary: EvalSummary) -> Text:
+    """The mean difference to the baseline, and what can be said of it."""
+    if summary.delta is None:
+        return printed(NOTHING)
+    said = summary.comparison or ""
+    return printed(f"{summary.delta:+.4g} {said}", style={"better": "green", "worse": "red"}.get(said, ""))
+
+
+def _delta(delta: float | None) -> Text:
+    """A task's difference to its baseline, and its direction."""
     if delta is None:
         return printed(NOTHING)
-    mark, style = ("▲", "green") if delta > 0 else ("▼", "red") if delta < 0 else ("=", "")
-    counts = "" if of is None else f" ({of.better}▲ {of.worse}▼ of {of.compared:,})"
-    return printed(f"{delta:+.4g} {mark}{counts}", style=style)
+    return printed(f"{delta:+.4g} {'▲' if delta > 0 else '▼' if delta < 0 else '='}")
 
 
 def tasks_table(evaluation: Evaluation) -> Table:
     """One row per task, with the result that counts; those that have none come last."""
     latest = evaluation.latest()
-    rows = [_task(result) for result in latest.values()]
+    rows = [_task(result, evaluation) for result in latest.values()]
     rows += [
-        {"task": printed(task), "outcome": printed("pending")}
+        {"task": printed(task), "sample": _sample(sample, evaluation), "outcome": printed("pending")}
         for task in evaluation.tasks
-        if task not in latest
+        for sample in range(evaluation.samples)
+        if (task, sample) not in latest
     ]
     return _table(rows, notes={})
 
 
-def _task(result: TaskResult) -> dict[str, Text]:
+def _sample(sample: int, evaluation: Evaluation) -> Text:
+    """Which sample it is, where there are several."""
+    return printed(number(sample) if evaluation.samples > 1 or sample else NOTHING)
+
+
+def _task(result: TaskResult, evaluation: Evaluation) -> dict[str, Text]:
     verdict = {None: NOTHING, True: "pass", False: "fail"}[result.passed]
     return {
         "task": printed(result.task, shrinks=True),
+        "sample": _sample(result.sample, evaluation),
         "outcome": printed(result.outcome, style=_STYLES.get(result.outcome, "")),
         "score": printed(number(result.score)),
         "passed": printed(verdict),
@@ -124,8 +192,55 @@ def _table(rows: Sequence[Mapping[str, Text]], *, notes: Mapping[str, str]) -> T
 
 
 def headline(evaluation: Evaluation) -> Text:
-    """Which evaluation a table of tasks is of."""
+    """Which evaluation the lines below are of."""
     tasks = count(evaluation.summary().tasks, "task")
-    return printed(
-        f"{evaluation.id[:_ID_DIGITS]} {evaluation.suite} {evaluation.suite_version or ''}, {tasks}"
-    )
+    samples = f" of {count(evaluation.samples, 'sample')}" if evaluation.samples > 1 else ""
+    named = " ".join(filter(None, (evaluation.suite, evaluation.suite_version)))
+    return printed(f"{evaluation.id[:_ID_DIGITS]} {named}, {tasks}{samples}")
+
+
+def details(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> list[Text]:
+    """What a row can't say of an evaluation, each on a line of its own; nothing where there is no more."""
+    summary = evaluation.summary(sizes=sizes)
+    lines = [
+        *([summary.delta_text()] if summary.delta is not None else []),
+        *(_pass_line(found, summary.tasks) for found in summary.pass_estimates),
+        *_coverage_line(summary),
+        *([f"errors: {shares(summary.errors)}"] if summary.errors else []),
+        *_time_line("first token", summary.first_token_time),
+        *_time_line("per output token", summary.output_token_time),
+    ]
+    return list(map(printed, lines))
+
+
+def _pass_line(found: PassEstimate, tasks: int) -> str:
+    figures = f"pass@{found.k} {number(found.pass_at_k)}, pass^{found.k} {number(found.pass_hat_k)}"
+    return f"{figures}, mean of {found.tasks:,} of {count(tasks, 'task')}"
+
+
+def _coverage_line(summary: EvalSummary) -> list[str]:
+    if not summary.abstained or summary.coverage is None:
+        return []
+    answered = f"{summary.scored:,} of {summary.scored + summary.abstained:,} answered"
+    return [f"coverage {summary.coverage:.1%}: {answered}; the pass rate is of these"]
+
+
+def _time_line(name: str, found: TimeQuantiles | None) -> list[str]:
+    if found is None:
+        return []
+    calls = count(found.calls, "call")
+    return [f"{name}: median {duration(found.median)}, 95th percentile {duration(found.p95)}, of {calls}"]
+
+
+def slices_table(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> Table | None:
+    """One row per slice of the tasks; None where there are no slices."""
+    found = evaluation.by_slice(sizes=sizes)
+    return _table([_slice(name, summary) for name, summary in found.items()], notes={}) if found else None
+
+
+def _slice(name: str, summary: EvalSummary) -> dict[str, Text]:
+    row = {"slice": printed(name, shrinks=True), "tasks": printed(number(summary.tasks))}
+    for outcome in (*OUTCOMES, "pending"):
+        row[outcome] = printed(number(getattr(summary, outcome) or None))
+    last = summary.pass_estimates[-1:]
+    return row | _figures(summary) | {f"pass@{one.k}": printed(number(one.pass_at_k)) for one in last}

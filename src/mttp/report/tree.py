@@ -140,7 +140,8 @@ def _add_result(root: Tree, result: TaskResult) -> None:
     words = [f"{name.replace('_', ' ')} {number(fact)}" for name, fact in facts.items() if fact is not None]
     words += [] if result.passed is None else ["passed" if result.passed else "failed"]
     words += [] if result.error is None else [shortened(result.error)]
-    root.add(_titled(f"result of task {result.task}", [result.outcome.replace("_", " "), *words]))
+    sample = f", sample {result.sample}" if result.sample else ""
+    root.add(_titled(f"result of task {result.task}{sample}", [result.outcome.replace("_", " "), *words]))
 
 
 def _add_annotation(parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:

@@ -170,7 +170,11 @@ def try_cases(
         outcomes.append(Outcome(case=case, results=tuple(results), misses=tuple(missed)))
     by_name = {outcome.case.name: outcome.values for outcome in outcomes}
     people = {case.name: case.human for case in samples if case.human is not None} | dict(human or {})
-    pairs = [(one.value, people[one.case.name]) for one in outcomes if one.case.name in people]
+    pairs = [
+        (one.value, people[one.case.name])
+        for one in outcomes
+        if one.case.name in people and all(result.status == "ok" for result in one.results)
+    ]
     return Trial(
         outcomes=tuple(outcomes),
         rivalries=tuple(rivalry(one, by_name) for one in cases if isinstance(one, Better)),

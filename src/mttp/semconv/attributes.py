@@ -146,14 +146,21 @@ EPISODE_TIMING: Final = "mttp.episode.timing"
 EPISODE_TRUNCATED: Final = "mttp.episode.truncated"
 """Whether a limit cut the episode off although the task went on."""
 
+EVAL_BASELINE_COUNT: Final = "mttp.eval.baseline_count"
+"""Number of the baseline's results by outcome, one per task and sample, for the tasks that both have."""
+
 EVAL_BASELINE_SCORE: Final = "mttp.eval.baseline_score"
-"""Score that the result is compared with; of an evaluation the mean over the tasks that have both."""
+"""
+The baseline's score of the task, the mean of its samples; of an evaluation the mean over the compared tasks.
+"""
 
 EVAL_COUNT: Final = "mttp.eval.count"
-"""Number of tasks by their outcome, those included that were done before an interruption."""
+"""Number of results by outcome, one per task and sample, those before an interruption included."""
 
 EVAL_DELTA: Final = "mttp.eval.delta"
-"""Score less the baseline; of an evaluation their mean over the tasks that have both."""
+"""
+Score less the baseline's; of an evaluation the mean over the compared tasks, each the mean of its samples.
+"""
 
 EVAL_DURATION: Final = "mttp.eval.duration"
 """Seconds that the task took."""
@@ -174,13 +181,19 @@ EVAL_OUTCOME: Final = "mttp.eval.outcome"
 """What became of the evaluation of one task."""
 
 EVAL_PASS_RATE: Final = "mttp.eval.pass_rate"
-"""Share of the tasks that passed, from 0 to 1, among those that were scored and say whether they did."""
+"""Share of the results that passed, from 0 to 1, among those that are scored and have a verdict."""
 
 EVAL_RESULT_COUNT: Final = "mttp.eval.result_count"
 """Number of results in this trace, by which a reader proves that none is missing."""
 
 EVAL_REVISION: Final = "mttp.eval.revision"
-"""Orders the results of one task in one evaluation; the highest wins, all are kept."""
+"""Orders the results of one sample of one task in one evaluation; the highest wins, all are kept."""
+
+EVAL_SAMPLE_INDEX: Final = "mttp.eval.sample_index"
+"""Which of its task's samples it is, counted from 0."""
+
+EVAL_SAMPLES: Final = "mttp.eval.samples"
+"""How many samples are taken of each task."""
 
 EVAL_STATUS: Final = "mttp.eval.status"
 """How the evaluation ended; how its tasks fared is another matter."""

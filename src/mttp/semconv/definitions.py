@@ -194,6 +194,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.eval.delta",
                 "mttp.eval.id",
                 "mttp.eval.outcome",
+                "mttp.eval.sample_index",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.faults",
@@ -295,6 +296,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.episode.index",
                 "mttp.episode.timing",
                 "mttp.eval.id",
+                "mttp.eval.sample_index",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.faults",
@@ -1084,6 +1086,7 @@ SPANS: Final[dict[str, Span]] = {
         },
         attributes=frozenset(
             {
+                "mttp.eval.baseline_count",
                 "mttp.eval.baseline_score",
                 "mttp.eval.count",
                 "mttp.eval.delta",
@@ -1091,6 +1094,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.eval.is_baseline",
                 "mttp.eval.pass_rate",
                 "mttp.eval.result_count",
+                "mttp.eval.samples",
                 "mttp.eval.status",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
@@ -1131,8 +1135,10 @@ SPANS: Final[dict[str, Span]] = {
         conditional={},
         attributes=frozenset(
             {
+                "mttp.eval.baseline_count",
                 "mttp.eval.id",
                 "mttp.eval.is_baseline",
+                "mttp.eval.samples",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.eval.tags",
@@ -1197,6 +1203,7 @@ SPANS: Final[dict[str, Span]] = {
                 "mttp.eval.id",
                 "mttp.eval.outcome",
                 "mttp.eval.revision",
+                "mttp.eval.sample_index",
                 "mttp.eval.suite.name",
                 "mttp.eval.suite.version",
                 "mttp.faults",
@@ -1298,6 +1305,7 @@ ENUMS: Final[dict[str, frozenset[str]]] = {
         {
             "scored",
             "skipped",
+            "abstained",
             "errored",
             "timed_out",
         }

@@ -60,7 +60,7 @@ EVAL_RUN_START: Final = "eval.run.start"
 """A marker of zero length that keeps the facts of an evaluation that has not ended."""
 
 EVAL_RESULT: Final = "eval.result"
-"""What became of one task of an evaluation."""
+"""What became of one task of an evaluation, or of one sample of it."""
 
 GAP: Final = "gap"
 """What a transport lost; its time is that of the loss."""

@@ -64,6 +64,8 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.eval.pass_rate": "double",
     "mttp.eval.result_count": "int",
     "mttp.eval.revision": "int",
+    "mttp.eval.sample_index": "int",
+    "mttp.eval.samples": "int",
     "mttp.eval.status": "string",
     "mttp.eval.suite.name": "string",
     "mttp.eval.suite.version": "string",
@@ -263,6 +265,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
 """Type of each attribute's value, by key; an enum's is that of its values."""
 
 TEMPLATE_TYPES: Final[dict[str, str]] = {
+    "mttp.eval.baseline_count": "int",
     "mttp.eval.count": "int",
     "mttp.metadata": "any",
     "mttp.metric": "double",

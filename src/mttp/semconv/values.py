@@ -92,6 +92,9 @@ class EvalOutcome:
     SKIPPED: Final = "skipped"
     """The task was not run."""
 
+    ABSTAINED: Final = "abstained"
+    """The task was run, and the policy gave no answer or the grader no score, on purpose."""
+
     ERRORED: Final = "errored"
     """The task was run and failed before it could be scored."""
 

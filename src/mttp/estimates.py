@@ -1,0 +1,147 @@
+"""Estimates from evaluations: pass@k, means and their intervals, quantiles of times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "FEWEST_EQUAL",
+    "INSTALL_SCIPY",
+    "PassEstimate",
+    "TimeQuantiles",
+    "mean",
+    "pass_at_k",
+    "pass_estimates",
+    "pass_hat_k",
+    "sample_sizes",
+    "standard_error",
+    "t_interval",
+    "time_quantiles",
+]
+
+INSTALL_SCIPY = "pip install 'mttp[study]'"
+"""What makes intervals available."""
+FEWEST_EQUAL = 6
+"""How many equal values an interval of width zero needs: fewer have one sign by chance in over 5 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassEstimate:
+    """How likely it is that of k samples of a task one passes, and that all do."""
+
+    k: int
+    """How many samples are drawn of a task."""
+    tasks: int
+    """Over how many tasks the means are: those with k or more samples that have a verdict."""
+    pass_at_k: float | None
+    """Mean of 1 - C(n-c, k) / C(n, k), for c passes among n samples (Chen et al. 2021); None of no task."""
+    pass_hat_k: float | None
+    """Mean of C(c, k) / C(n, k), pass^k (Yao et al. 2024); None of no task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeQuantiles:
+    """Seconds that calls took."""
+
+    calls: int
+    """Of how many calls the time is known."""
+    median: float
+    """The median."""
+    p95: float
+    """The 95th percentile, by linear interpolation."""
+
+
+def pass_at_k(n: int, c: int, k: int) -> float | None:
+    """The probability that of k of the n samples, c of which passed, one passed; None where n < k."""
+    return None if n < k else 1 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float | None:
+    """The probability that of k of the n samples, c of which passed, all passed; None where n < k."""
+    return None if n < k else math.comb(c, k) / math.comb(n, k)
+
+
+def pass_estimates(counts: Iterable[tuple[int, int]], sizes: Iterable[int]) -> tuple[PassEstimate, ...]:
+    """
+    The estimates for each k among `sizes`; `counts` has samples and passes of each task.
+
+    Raises ValueError for a k below 1.
+    """
+    known, sizes = list(counts), list(sizes)
+    for k in sizes:
+        if k < 1:
+            raise ValueError(f"k={k} is no number of samples; give 1 or more")
+    return tuple(_pass_estimate([(n, c) for n, c in known if n >= k], k) for k in sizes)
+
+
+def _pass_estimate(counts: Sequence[tuple[int, int]], k: int) -> PassEstimate:
+    return PassEstimate(
+        k=k,
+        tasks=len(counts),
+        pass_at_k=mean(pass_at_k(n, c, k) for n, c in counts),
+        pass_hat_k=mean(pass_hat_k(n, c, k) for n, c in counts),
+    )
+
+
+def sample_sizes(samples: int) -> list[int]:
+    """1, 2, 4 and so on up to `samples`, and `samples` itself."""
+    return [*(1 << power for power in range((samples - 1).bit_length())), samples]
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the numbers among `values`; None where there are none."""
+    known = [value for value in values if value is not None]
+    try:
+        return math.fsum(known) / len(known) if known else None
+    except OverflowError:
+        return math.fsum(value / len(known) for value in known)
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """
+    The standard error of the mean, s / sqrt(n); None for fewer than two values, and beyond a float.
+
+    Samples of one task depend on each other: give one value per task, the mean of its samples.
+    """
+    center = mean(values)
+    if center is None or len(values) < 2:
+        return None
+    deviations = [value - center for value in values]
+    largest = max(map(abs, deviations))
+    if not math.isfinite(largest):
+        return None
+    if largest <= 1e-12 * max(map(abs, values)):
+        return 0.0
+    spread = math.sqrt(math.fsum((found / largest) ** 2 for found in deviations) / (len(values) - 1))
+    return largest / math.sqrt(len(values)) * spread
+
+
+def t_interval(center: float, error: float | None, count: int) -> tuple[float, float] | None:
+    """
+    The 95 % interval by Student's t for the mean of `count` values with this standard error.
+
+    None without a standard error, where scipy is not installed, and for fewer than six values that are all
+    equal: an interval of width zero would claim more than they show.
+    """
+    if error is None or count < 2 or (error == 0 and count < FEWEST_EQUAL):
+        return None
+    try:
+        from scipy.special import stdtrit  # scipy.stats takes several times as long to import
+    except ImportError:
+        return None
+    half = float(stdtrit(count - 1, 0.975)) * error
+    low, high = center - half, center + half
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def time_quantiles(seconds: Iterable[float]) -> TimeQuantiles | None:
+    """The quantiles of these times; None where there are none."""
+    known = [*seconds]
+    if not known:
+        return None
+    import numpy as np
+
+    median, p95 = np.quantile(known, (0.5, 0.95))
+    return TimeQuantiles(calls=len(known), median=float(median), p95=float(p95))

@@ -1,0 +1,69 @@
+"""How fast the policy's model answered in the tasks of an evaluation, by the calls of their episodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from mttp.codec import calls, episodes
+from mttp.episodes import Call
+from mttp.evaluations import Evaluation, TaskResult
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+
+__all__ = ["StreamedCalls", "timed"]
+
+
+def timed(evals: Iterable[Evaluation], calls_of: Callable[[str], Iterable[Call]]) -> list[Evaluation]:
+    """The evaluations with the times of each result's calls; `calls_of` finds those of a trace."""
+    return [
+        replace(found, results=tuple(_timed(result, calls_of) for result in found.results)) for found in evals
+    ]
+
+
+def _timed(result: TaskResult, calls_of: Callable[[str], Iterable[Call]]) -> TaskResult:
+    found = [*calls_of(result.episode)] if result.episode else []
+    first = tuple(time for call in found if (time := call.time_to_first_chunk) is not None)
+    rest = tuple(time for call in found if (time := call.time_per_output_token) is not None)
+    return replace(result, first_token_times=first, output_token_times=rest) if first else result
+
+
+class StreamedCalls:
+    """
+    Of the spans of a recording the policy's calls whose first piece is timed, without their episodes.
+
+    Of an episode without such calls nothing is kept once its root is there, which is written last.
+    """
+
+    def __init__(self) -> None:
+        self._calls: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
+        self._parents: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+        """Of spans below which a call may stand: the next above, None where it is not the policy's."""
+
+    def add(self, record: SpanRecord) -> None:
+        """Take note of a span."""
+        if calls.is_call(record):
+            self._parents[record.trace_id][record.span_id] = None
+            if a.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK in record.attributes:
+                self._calls[record.trace_id].setdefault(record.span_id, record)
+        elif a.RUN_ID not in record.attributes:
+            self._parents[record.trace_id][record.span_id] = record.parent_id
+        elif not episodes.is_step(record):
+            self._parents[record.trace_id][record.span_id] = None
+        if not record.parent_id and record.trace_id not in self._calls:
+            self._parents.pop(record.trace_id, None)
+
+    def of(self, trace_id: str) -> Sequence[Call]:
+        """The policy's calls within the steps of a trace, in order of start."""
+        found = [record for record in self._calls.get(trace_id, {}).values() if self._is_policys(record)]
+        return [calls.decode(record) for record in sorted(found, key=lambda record: record.start_time)]
+
+    def _is_policys(self, record: SpanRecord) -> bool:
+        parents = self._parents.get(record.trace_id, {})
+        above: str | None = record.parent_id
+        for _ in parents:  # a broken recording may have a circle of parents
+            if above not in parents:
+                break
+            above = parents[above]
+        return bool(above) and above not in parents
