@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from mttp.rewards.call_log import CallLog
+from mttp.rewards.document import Entry
 from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, Plan
@@ -44,6 +45,7 @@ class Caller:
         self._entry = entry = component.entry
         self._function: Callable[..., Any] = component.function or _nothing
         self._workers = Workers.of(plan) if entry.isolation == "process" else None
+        self._read = _reader(entry)
         self._columns = entry.arity == "batch" or bool(entry.relative)
         self._inputs = tuple(plan.inputs)
         self._params = dict(entry.params)
@@ -166,12 +168,6 @@ class Caller:
             )
         return [first, without_cost(first._replace(value=1.0 - first.value))]
 
-    def _read(self, returned: object) -> Answer:
-        """What the function returned, as an answer."""
-        values, criteria = self._entry.values, self._entry.criteria
-        one = (lambda label: read_label(label, values)) if values else read
-        return read_criteria(returned, criteria, one) if criteria else one(returned)
-
     # What it takes.
 
     def _arguments(self, sample: Sample) -> _Arguments:
@@ -221,6 +217,13 @@ def _failed(error: BaseException) -> Answer:
     if isinstance(error, _Unfit):
         return failed(str(error), error.error_type)
     return failed(str(error), "TimeoutError") if isinstance(error, TooLate) else failed(error)
+
+
+def _reader(entry: Entry) -> Callable[[object], Answer]:
+    """What makes an answer of what a component returns."""
+    values, criteria = entry.values, entry.criteria
+    one = (lambda label: read_label(label, values)) if values else read
+    return (lambda returned: read_criteria(returned, criteria, one)) if criteria else one
 
 
 def _nothing() -> None:
