@@ -349,4 +349,7 @@ def test_a_summary_of_agents_says_what_the_values_say() -> None:
 
     assert [1.0, 3.0] == summary.returns.tolist() == [episode.return_ for episode in recording]
     assert [1, 3] == summary.lengths.tolist() == [episode.length for episode in recording]
-    assert (["z"], []) == (list(summary.components), summary.problems)
+    assert (["z"], []) == (
+        [one.component for one in summary.graders if one.component and one.scope == "episode"],
+        summary.problems,
+    )

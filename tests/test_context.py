@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import email.message
 import functools
 import itertools
@@ -741,8 +742,9 @@ def test_a_summary_of_parts_says_what_the_values_say(session: mttp.Session) -> N
         assert sorted(map(str, recording.problems)) == sorted(map(str, summary.problems))
         assert recording.duplicates == summary.duplicates
         scores = [episode.reward.components for episode in recording]
-        counts = {name: sum(name in one for one in scores) for name in summary.components}
-        assert counts == {name: found.count for name, found in summary.components.items()}
+        graders = {one.component: one for one in summary.graders if one.component and one.scope == "episode"}
+        counts = {name: sum(name in one for one in scores) for name in graders}
+        assert counts == {name: found.count for name, found in graders.items()}
 
 
 # Threads and tasks of one process.
@@ -989,3 +991,26 @@ with mttp.extract() as part, mttp.step() as step:
         episode.complete,
     )
     assert ([], {episode.run_id}) == (recording.problems, {run.id for run in recording.runs})
+
+
+def test_an_episode_that_was_left_open_is_not_current_in_the_next_session() -> None:
+    """
+    Ctrl-C between a block's beginning and its end leaves its episode in the context.
+    """
+    contextvars.copy_context().run(_left_open_and_next)
+
+
+def _left_open_and_next() -> None:
+    with mttp.configure("memory://") as first:
+        mttp.episode(env="left").__enter__().step().__enter__()
+    with mttp.configure("memory://") as second:
+        found = (bool(mttp.current_episode()), bool(mttp.current_step()))
+        with mttp.episode(env="next") as episode:
+            inner = mttp.current_episode()
+            with mttp.step() as step:
+                step.reward(1.0)
+
+    assert (False, False) == found
+    assert inner is episode
+    assert ["unfinished"] == [one.status for one in mttp.read(first).episodes]
+    assert [1.0] == [step.reward for step in mttp.read(second).episodes[0].steps]

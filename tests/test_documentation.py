@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from stores import Answer, Asked, serving
+
+from mttp.testing.receiver import OtlpReceiver
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -47,6 +50,35 @@ def test_python_blocks_run_in_order(page: Path) -> None:
         elif language == "text" and printed:
             assert text == printed
             printed = None
+
+
+def test_the_readme_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    In a directory with `examples/`, every Python block and every command runs, in the order of the page.
+
+    `make` only says what it would do; what is sent to localhost:4318 is sent to a receiver of ours.
+    """
+    Path("examples").symlink_to(ROOT / "examples")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    namespace: dict[str, object] = {"__name__": "page"}
+    ran = []
+    with OtlpReceiver() as receiver:
+        for language, text in blocks(ROOT / "README.md"):
+            if language == "python":
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec(compile(text, "README.md", "exec"), namespace)
+            for command in re.findall(r"^\$ (.*)$", text, re.MULTILINE) if language == "console" else ():
+                pasted = command.replace("http://localhost:4318", receiver.http_address)
+                pasted = re.sub(r"^make ", f"make --dry-run --directory {ROOT} ", pasted)
+                done = subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, check=False)
+                ran.append(command.split()[:2])
+
+                assert (0, command) == (done.returncode, command), done.stdout + done.stderr
+                assert "Traceback" not in done.stderr, done.stderr
+        assert list(receiver.records())
+
+    assert ["make", "demo"] == ran[0]
+    assert ["mttp", "push"] == ran[-1]
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,13 +24,14 @@ VOCABULARY = {
     "estimates": 0,
     "ids": 1,
     "clock": 0,
-    "spans": 0,
+    "spans": 1,
     "stats": 2,
     "values": 0,
     "scorings": 1,
     "episodes": 3,
     "baselines": 1,
-    "evaluations": 2,
+    "gradings": 2,
+    "evaluations": 3,
     "messages": 2,
     "rewards": 4,
     "channels": 4,
@@ -323,3 +325,14 @@ def test_the_version_is_said_once() -> None:
 
     assert [f'version = "{mttp.__version__}"'] == declared
     assert version("mttp") == mttp.__version__
+
+
+def test_the_extra_for_all_has_every_extra_but_those_that_bring_pytorch():
+    """
+    Some gigabytes are asked for by name; what is for working on mttp itself is not for its users.
+    """
+    section = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2]
+    extras = re.findall(r"^(\w+) = ", section.partition("\n[")[0], re.MULTILINE)
+    (brought,) = re.findall(r'^all = \["mttp\[([\w,]+)\]"\]', section, re.MULTILINE)
+
+    assert {*extras} - {"all", "test", "dev", "sb3", "trl"} == {*brought.split(",")}

@@ -293,13 +293,14 @@ def test_values_become_plain(value: Any, kept: object, fault: str | None, sink: 
 
 def test_a_key_that_is_no_text_becomes_text(sink: Sink) -> None:
     """
-    Rather than an exception in the loop.
+    Rather than an exception in the loop; the SDK does so of several at once, and refuses one alone.
     """
     span = start(sink)
-    span.set_attribute(3, "x")  # type: ignore[arg-type]
+    span.set_attributes({3: "x"})  # type: ignore[dict-item]
+    span.set_attribute(4, "x")  # type: ignore[arg-type]
     span.set_attribute("a\ud800", "y")
 
-    assert {"3": "x", r"a\ud800": "y"} == span.values
+    assert {"3": "x", r"a\ud800": "y"} == {key: span.values[key] for key in span.values if key[:4] != "mttp"}
 
 
 def test_events_have_a_time(sink: Sink) -> None:
@@ -314,7 +315,7 @@ def test_events_have_a_time(sink: Sink) -> None:
     now, then = span.events
     assert ("now", {}) == (now.name, dict(now.attributes or {}))
     assert abs(now.timestamp - before) < 60e9
-    assert ("then", {"k": [1, 2]}, TIME) == (then.name, dict(then.attributes or {}), then.timestamp)
+    assert ("then", {"k": (1, 2)}, TIME) == (then.name, dict(then.attributes or {}), then.timestamp)
 
 
 @pytest.mark.parametrize("odd", [-1, 2**64, "now", math.nan])
@@ -619,7 +620,7 @@ def test_a_foreign_span_around_an_episode_is_linked_and_nothing_more(
     with tracer.start_as_current_span("job") as job, mttp.episode():
         pass
 
-    (root,) = [one for one in session.records() if one.name == "episode"]
+    (root,) = [one for one in session.records() if one.name.split()[0] == "episode"]
     assert ("", [f"{job.get_span_context().span_id:016x}"]) == (
         root.parent_id,
         [link.span_id for link in root.links],

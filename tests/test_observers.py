@@ -331,3 +331,66 @@ def test_exporters_are_transports() -> None:
     shown = sorted(span.name for span in exporter.get_finished_spans())
     assert sorted(span.name for span in session.records()) == shown
     assert {"GET", "step", "episode", "run"} <= set(shown)
+
+
+class Calls(SpanProcessor):
+    """Remembers each call, by keyword as the SDK makes it, and the span that is the parent in its context."""
+
+    def __init__(self) -> None:
+        self.parents: dict[str, str] = {}
+        self.order: list[str] = []
+
+    def on_start(self, span: Any, *, parent_context: Context | None) -> None:
+        parent = trace.get_current_span(parent_context)
+        self.parents[span.name] = getattr(parent, "name", "") if parent.get_span_context().is_valid else ""
+        self.order.append(f"start {span.name}")
+
+    def _on_ending(self, span: Any) -> None:
+        self.order.append(f"ending {span.name} {span.is_recording()}")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.order.append(f"end {span.name}")
+
+
+def test_processors_are_called_as_the_sdk_calls_them() -> None:
+    """
+    With the real parent's span in `parent_context`, whether a handle's block is entered, and `_on_ending`.
+    """
+    calls = Calls()
+    with mttp.configure(transport="memory://", processors=[calls]) as session:
+        around = trace.use_span(trace.NonRecordingSpan(trace.SpanContext(1, 1, False)))
+        with around, mttp.episode(env="toy") as episode, episode.step() as step, step.model_call("tiny"):
+            tracer.start_span("GET").end()
+        left = mttp.episode(env="left")
+        left.step().end()
+        left.end()
+
+    assert 0 == session.stats.faults.total()
+    assert {"episode toy": "", "step": "episode left", "chat tiny": "step", "GET": "chat tiny"} == {
+        name: calls.parents[name] for name in ("episode toy", "step", "chat tiny", "GET")
+    }
+    assert ["start GET", "ending GET False", "end GET"] == [one for one in calls.order if "GET" in one]
+    assert ["start chat tiny", "ending chat tiny False", "end chat tiny"] == [
+        one for one in calls.order if "tiny" in one
+    ]
+
+
+def test_a_processor_without_on_ending_is_none_the_worse() -> None:
+    """
+    It need not derive from the SDK's class.
+    """
+
+    class Bare:
+        def on_start(self, span: Any, parent_context: Context | None = None) -> None: ...
+
+        def on_end(self, span: Any) -> None: ...
+
+        def shutdown(self) -> None: ...
+
+        def force_flush(self, timeout_millis: int = 30000) -> bool:
+            return True
+
+    with mttp.configure(transport="memory://", processors=[Bare()]) as session:  # type: ignore[list-item]
+        play()
+
+    assert 0 == session.stats.faults.total()

@@ -17,7 +17,12 @@ from exporters import Exporter
 from opentelemetry import baggage, trace
 from opentelemetry import context as otel_context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, SynchronousMultiSpanProcessor
+from opentelemetry.sdk.trace import (
+    ReadableSpan,
+    SpanProcessor,
+    SynchronousMultiSpanProcessor,
+    TracerProvider,
+)
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
@@ -246,7 +251,7 @@ def test_spans_outside_of_episodes_are_recorded_and_are_no_episodes(session: mtt
         found["load"].parent_id,
         found["save"].parent_id,
     )
-    assert 3 == len({found[name].trace_id for name in ("train", "save", "episode")})
+    assert 3 == len({found[name].trace_id for name in ("train", "save", "episode test")})
 
 
 @pytest.mark.parametrize("sampled", [True, False])
@@ -582,7 +587,7 @@ def test_it_has_what_the_sdks_has(session: mttp.Session, caplog: pytest.LogCaptu
         pass
 
     assert isinstance(found, DelegatingProvider)
-    assert {"GET", "step", "episode"} <= {span.name for span in seen.get_finished_spans()}
+    assert {"GET", "step", "episode test"} <= {span.name for span in seen.get_finished_spans()}
     assert session.run_id == found.resource.attributes["mttp.run.id"]
     assert found.force_flush(1_000)
     assert 0 == session.stats.pending
@@ -594,6 +599,31 @@ def test_it_has_what_the_sdks_has(session: mttp.Session, caplog: pytest.LogCaptu
         found.add_span_processor(SimpleSpanProcessor(seen))
     assert (Resource({}), True) == (found.resource, found.force_flush())
     assert ["no session is open"] == [line[6:24] for line in caplog.messages]
+
+
+def test_it_is_the_sdks_for_those_who_ask(session: mttp.Session) -> None:
+    """
+    Libraries ask for its class, and look at its sampler, its id generator and its span processors.
+    """
+    found: Any = trace.get_tracer_provider()
+    seen = SimpleSpanProcessor(InMemorySpanExporter())
+    found._active_span_processor.add_span_processor(seen)
+    made = found.get_tracer("library")
+
+    assert isinstance(found, TracerProvider)
+    assert "mttp" == found.sampler.get_description()
+    assert found.id_generator.generate_trace_id() != found.id_generator.generate_trace_id()
+    assert (seen,) == found._active_span_processor._span_processors
+    assert ("library", session.run_id) == (
+        made._instrumentation_scope.name,
+        made.resource.attributes["mttp.run.id"],
+    )
+
+    session.close()
+
+    assert "AlwaysOffSampler" == found.sampler.get_description()
+    assert () == found._active_span_processor._span_processors
+    assert not hasattr(found, "of_no_provider")
 
 
 # Somebody else's provider.

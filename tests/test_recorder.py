@@ -14,6 +14,7 @@ import pytest
 from opentelemetry import trace
 
 import mttp
+from mttp import configuration
 
 
 def only(session: mttp.Session) -> mttp.Episode:
@@ -318,7 +319,7 @@ def test_an_ambient_span_is_linked_and_swallows_nothing(session: mttp.Session) -
     with trace.use_span(trace.NonRecordingSpan(context)), mttp.episode() as episode:
         pass
 
-    root = next(span for span in session.records() if span.name == "episode")
+    root = next(span for span in session.records() if span.name.split()[0] == "episode")
     assert ("", [f"{8:016x}"]) == (root.parent_id, [link.span_id for link in root.links])
     assert f"{7:032x}" != episode.trace_id
 
@@ -532,7 +533,8 @@ class Listed:
         (np.array(3.0), 3.0),
         (np.array([[True, False]]), np.array([[True, False]])),
         (np.array(["a", None], object), ["a", None]),
-        ({"x": np.arange(3)}, {"x": [0, 1, 2]}),
+        ({"x": np.arange(3)}, {"x": np.arange(3)}),
+        ((1, np.array([0.5], np.float32)), (1, np.array([0.5], np.float32))),
         (2**64, str(2**64)),
         ({1, 2}, [1, 2]),
     ],
@@ -867,6 +869,120 @@ def test_an_argument_that_an_episode_does_not_have_costs_itself(session: mttp.Se
     assert ("argument_unknown: episode has no polcy",) == only(session).faults
 
 
+def test_all_unknown_arguments_of_an_episode_are_named(session: mttp.Session) -> None:
+    """
+    One fault names each of them, and not only the last.
+    """
+    with mttp.episode(env="walk", tags=["a"], name="n", model="m", prompt="p"):  # type: ignore[call-arg]
+        pass
+
+    assert ("argument_unknown: episode has no tags, name, model, prompt",) == only(session).faults
+    assert {"argument_unknown": 1} == dict(session.stats.faults)
+
+
+def test_all_unknown_arguments_of_an_end_are_named(session: mttp.Session) -> None:
+    """
+    What the end does not have is left out; the end itself is recorded.
+    """
+    with mttp.episode() as episode:
+        episode.end(outcome="success", reason="won", discout=0.9, discount=0.5)
+
+    read = only(session)
+
+    assert ("argument_unknown: end has no reason, discout",) == read.faults
+    assert ("success", 0.5) == (read.outcome, read.discount)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "recorded"), [(True, "unknown"), (1, "unknown"), ("won", "won"), ("", "unknown")]
+)
+def test_an_outcome_that_the_convention_does_not_have_is_named(
+    session: mttp.Session, outcome: Any, recorded: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    The fault has the value and the words that are allowed; it is logged once, and nothing is raised.
+    """
+    for _ in range(2):
+        with mttp.episode() as episode:
+            episode.end(outcome=outcome)
+    first, _ = mttp.read(session).episodes
+
+    assert (f"outcome_invalid: {outcome!r} is none of success, failure, unknown",) == first.faults
+    assert (recorded, {"outcome_invalid": 2}) == (first.outcome, dict(session.stats.faults))
+    assert 1 == caplog.text.count("outcome_invalid")
+
+
+@pytest.mark.parametrize(
+    ("scoring", "paid"),
+    [
+        ({"components": {"x": 1.0, "y": 0.5}, "weights": {"x": 2.0, "y": -1.0}}, 1.5),
+        ({"components": {"x": 1.0, "y": 0.5}}, 1.5),
+        ({"components": {"x": 1.0}, "weights": {"x": 0.5, "z": 3.0}}, 0.5),
+        ({"components": {"x": np.float32(0.5)}, "weights": {}}, 0.5),
+    ],
+)
+def test_a_total_that_is_not_given_is_the_weighted_sum(
+    session: mttp.Session, scoring: dict[str, Any], paid: float
+) -> None:
+    """
+    Of an episode's components, an agent's, a step's, and of those of a late score; without weights each is 1.
+    """
+    with mttp.episode() as episode:
+        episode.agent("a").reward(**scoring)
+        with episode.step() as step:
+            step.reward(**scoring)
+        episode.reward(**scoring)
+    mttp.score(episode, grader="late", **scoring)
+
+    read = only(session)
+
+    assert (paid, paid, paid) == (read.return_, read.agents[0].return_, read.steps[0].reward)
+    assert paid == read.scores["late"].value
+    assert ("ok", False, {}) == (read.reward.status, read.reward.mismatch, dict(session.stats.faults))
+
+
+@pytest.mark.parametrize(
+    ("scoring", "status", "faults"),
+    [
+        (
+            {"components": {"x": 1.0, "y": math.nan}, "weights": {"x": 1, "y": 1}},
+            "error",
+            {"component_invalid"},
+        ),
+        ({"components": {"x": 1.0, "y": None}}, "missing", set()),
+        ({"components": {"x": math.inf, "y": None}}, "error", {"component_invalid"}),
+        ({"components": {"x": 1.0, "y": 0.5}, "weights": {"x": 1}}, "missing", {"weight_missing"}),
+        (
+            {"components": {"x": 1.0}, "weights": {"x": math.nan}},
+            "missing",
+            {"weight_invalid", "weight_missing"},
+        ),
+        (
+            {"components": {"x": 1e308, "y": 1e308}, "weights": {"x": 10, "y": 10}},
+            "error",
+            {"reward_invalid"},
+        ),
+        ({}, "missing", {"reward_invalid"}),
+        ({"status": "abstained"}, "abstained", set()),
+        ({"components": {"x": 1.0}, "error": "judge is down"}, "error", {"reward_invalid"}),
+    ],
+)
+def test_a_total_that_cannot_be_computed_has_a_status_and_no_number(
+    session: mttp.Session, scoring: dict[str, Any], status: str, faults: set[str]
+) -> None:
+    """
+    A component without a valid value is not left out of the sum in silence, and no weight is made up.
+    """
+    with mttp.episode() as episode:
+        episode.reward(**scoring)
+
+    read = only(session)
+
+    assert (None, status) == (read.return_, read.reward.status)
+    assert faults == set(session.stats.faults)
+    assert {} == mttp.check(session).ids
+
+
 def test_a_mistyped_argument_loses_only_itself(session: mttp.Session) -> None:
     """
     The rest of the scoring, and of the token block, is recorded.
@@ -920,7 +1036,7 @@ def test_a_part_of_a_scoring_that_makes_no_sense_costs_itself(
 
     assert (1.0, 0.5, 0.25) == (read.return_, read.agents[0].return_, read.steps[0].reward)
     assert {fault.partition(":")[0]: 3} == dict(session.stats.faults)
-    assert {} == mttp.check(session).ids
+    assert {"recorded_fault": 3} == mttp.check(session).ids
 
 
 def test_parts_of_a_scoring_come_from_any_library(session: mttp.Session) -> None:
@@ -1002,6 +1118,35 @@ def test_handles_print_what_they_are(session: mttp.Session) -> None:
     assert "<OpenStep: inert>" == repr(mttp.current_step())
 
 
+@pytest.mark.parametrize(
+    ("facts", "run", "name"),
+    [
+        ({"env": "toy", "task": "math/1"}, "sweep", "episode toy"),
+        ({"task": "math/1"}, "sweep", "episode math"),
+        ({"task": "math/algebra/1"}, None, "episode math"),
+        ({"task": "sample-00412"}, "sweep", "episode sweep"),
+        ({"task": "/1"}, None, "episode"),
+        ({}, "sweep", "episode sweep"),
+        ({}, None, "episode"),
+    ],
+)
+@pytest.mark.parametrize("transport", ["memory://", "file://a.jsonl"])
+def test_a_root_is_named_by_what_has_few_values(
+    facts: dict[str, Any], run: str | None, name: str, transport: str
+) -> None:
+    """
+    The environment, else the suite of its task, else the run; a task's own id there may be for each sample.
+    """
+    configuration.forget()
+    session = mttp.configure(transport=transport, run=run)
+    with session, mttp.episode(**facts) as episode, episode.step() as step:
+        step.reward(1.0)
+    source: Any = session if transport == "memory://" else "a.jsonl"
+
+    assert name in {one.name for one in mttp.scan(source)}
+    assert 1 == len(mttp.read(source).episodes[0].steps)
+
+
 def test_a_total_beside_a_failed_component_is_partial(tmp_path):
     """
     A total that is given by hand is kept, and its status says that a component failed.
@@ -1033,3 +1178,28 @@ def test_a_reward_keeps_the_type_of_its_error(tmp_path):
 
     assert ("error", "TimeoutError") == (raised.status, raised.error_type)
     assert ("error", "invalid_value", "nan") == (invalid.status, invalid.error_type, invalid.raw)
+
+
+def test_a_fault_is_logged_once_for_each_place(caplog: pytest.LogCaptureFixture):
+    """
+    Another component, or another grader, that fails in the same way is a line of its own; all are counted.
+    """
+    with mttp.configure(transport="memory://") as session:
+        for _ in range(3):
+            with mttp.episode() as opened:
+                opened.reward(1.0, components={"x": math.nan, "y": math.nan})
+                opened.reward(math.nan, grader="judge")
+                opened.reward(math.nan, grader="other")
+        for number in range(300):
+            with mttp.episode() as opened:
+                opened.reward(1.0, components={f"c{number}": math.nan})
+    logged = [record.getMessage() for record in caplog.records]
+
+    assert [1, 1] == [sum(f"component_invalid: {name} is nan" in line for line in logged) for name in "xy"]
+    assert 1 == sum("reward_invalid: judge is nan" in line for line in logged)
+    assert 1 == sum("reward_invalid: other is nan" in line for line in logged)
+    assert 100 == sum("component_invalid" in line for line in logged)
+    assert (306, 6) == (
+        session.stats.faults["component_invalid"],
+        session.stats.faults["reward_invalid"],
+    )

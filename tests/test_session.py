@@ -15,6 +15,7 @@ from exporters import Exporter
 import mttp
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
+from mttp.testing import Behaviour, OtlpReceiver
 
 
 def run_of(source: Any) -> mttp.Run:
@@ -302,3 +303,24 @@ def test_the_working_directory_may_be_gone(tmp_path: Path, monkeypatch: pytest.M
 
     assert 1 == len(mttp.read(session))
     monkeypatch.chdir(tmp_path)
+
+
+def test_what_a_receiver_turns_down_is_not_delivered() -> None:
+    """
+    flush() and close() are false where a receiver answers 401; flush() is true once it takes things again.
+    """
+    with OtlpReceiver() as receiver:
+        receiver.behave(Behaviour(status=401), forever=True)
+        session = mttp.configure(receiver.http_address)
+        with mttp.episode(env="refused"):
+            pass
+
+        assert not session.flush()
+        assert session.stats.lost
+
+        receiver.behave(Behaviour(), forever=True)
+        with mttp.episode(env="taken"):
+            pass
+
+        assert session.flush()
+        assert not session.close()

@@ -85,7 +85,8 @@ def configure(
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
     `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
-    "auto", which packs those of an episode beyond the first 1,000 where these had no tokens and no children.
+    "auto", which packs those of an environment from the start where all transports are files, and else those
+    of an episode beyond the first 1,000 where these had no tokens and no children.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
     `meter_provider` is shown how recording fares and what episodes come to, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.

@@ -545,6 +545,16 @@ class Episode(Value):
     end_time: int | None = field(default=None, compare=False)
     """When it ended; None while unfinished."""
 
+    def __repr__(self) -> str:
+        """Which one it is and how it went, in a line."""
+        which = " ".join(map(_word, filter(None, (self.trace_id[:8], self.env, self.task))))
+        words = [self.status, self.outcome, f"{self.step_count} step{'' if self.step_count == 1 else 's'}"]
+        if self.return_ is not None:
+            words.append(f"return {self.return_:.6g}")
+        if self.reward.status not in ("ok", "missing"):
+            words.append(f"reward {self.reward.status}")
+        return f"<Episode{which and ' '}{which}: {', '.join(map(_word, words))}>"
+
     @property
     def duration(self) -> float | None:
         """Seconds from start to end; None while unfinished."""
@@ -564,6 +574,12 @@ class Episode(Value):
         scorings += [found for agent in self.agents for found in agent.rewards]
         scorings += [found.reward for found in self.annotations if found.reward is not None]
         return GradingUsage.total(scoring.usage for scoring in scorings)
+
+
+def _word(said: str) -> str:
+    """A name as a line can show it: without control characters, and not too long."""
+    shown = str(said) if str(said).isprintable() else repr(said)
+    return shown if len(shown) <= 40 else f"{shown[:37]}..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -80,10 +80,12 @@ class SpecError(MttpError, ValueError):
 
 
 class MissingExtra(MttpError, ImportError):  # noqa: N818 - reads as what it says
-    """An optional dependency is not installed; the message says which extra brings it."""
+    """An optional dependency is not installed; the message says how to install it."""
 
-    def __init__(self, *, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}: pip install 'mttp[{extra}]'")
+    def __init__(self, *, package: str, extra: str | None, purpose: str) -> None:
+        """`extra` is the extra of mttp that brings the package; None where none does."""
+        what = package if extra is None else f"'mttp[{extra}]'"
+        super().__init__(f"{purpose} needs {package}: pip install {what}")
 
 
 class NeedsGroup(SpecError):  # noqa: N818 - reads as what it says

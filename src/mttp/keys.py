@@ -11,4 +11,5 @@ _NOT_A_KEY = re.compile(r"[^a-z0-9_]")
 
 def name_key(name: object) -> str:
     """A user's name in lower case letters, digits and underscores."""
-    return _NOT_A_KEY.sub("_", str(name).lower())
+    written = str.__str__(name) if isinstance(name, str) else str(name)  # an enum's text is its value
+    return _NOT_A_KEY.sub("_", written.lower())

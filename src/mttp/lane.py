@@ -61,6 +61,8 @@ class Lane:
     """Seconds that the last spans may take."""
     takes_several: bool = False
     """Whether it takes what stands for several spans as that."""
+    takes_columns: bool = False
+    """Whether the steps of environments are packed from the start, unless the session says otherwise."""
     owned: bool = True
     """Whether it is released with the session."""
 
@@ -85,6 +87,7 @@ class Lane:
                 "segment_bytes",
                 "close_timeout",
                 "takes_several",
+                "takes_columns",
             )
             if hasattr(transport, name)
         }

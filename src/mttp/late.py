@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import annotations as codec
 from mttp.codec import calls as call_codec
 from mttp.codec import grades, rewards, steps
+from mttp.codec.episodes import OUTCOMES
 from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.configuration import recording_session
 from mttp.episodes import Annotation, Call, Grade, Spec
@@ -38,7 +39,7 @@ _latest = 0
 
 def score(
     target: object,
-    value: object,
+    value: object = rewards.COMPUTED,
     *,
     grader: str | None = None,
     explanation: str | None = None,
@@ -64,7 +65,8 @@ def score(
 
     `target` is an episode's handle, value or trace id, a step's handle, or (episode, step),
     where the step is its index, span id, handle or value.
-    `value` is a number; NaN and whatever else is no finite one is an error, kept as text, and never a zero.
+    `value` is a number; a value that is not a finite number is an error, kept as text, and never a zero.
+    Without it the score is the weighted sum of the components, as in `OpenEpisode.reward`.
     Of a grader's scores of one target the one with the highest `revision` wins, and all are kept;
     by default that is `time`, in nanoseconds since the Unix epoch, and `time` is now.
     `by` says who states it, by default the `grader`.
@@ -134,7 +136,7 @@ def _score(faults: Faults, value: object, scoring: Mapping[str, Any]) -> Annotat
 
 
 def _fact(faults: Faults, key: object, value: object, explanation: str | None, by: str | None) -> Annotation:
-    kind = codec.kind(str(key))
+    kind = codec.kind(text(key, []))
     if kind == codec.OF_STEPS:
         return Annotation(kind=kind, key=kind, value=_numbers(value, faults), explanation=explanation)
     if kind == "score":
@@ -154,7 +156,7 @@ def _value(kind: str, value: object, faults: Faults) -> Any:
     if kind == "advantage" and (found := number(value)) is not None:
         return found
     said = text(value if isinstance(value, str) else scalar_text(value), faults)
-    if kind == "advantage" or (kind == "outcome" and said not in codec.OUTCOMES):
+    if kind == "advantage" or (kind == "outcome" and said not in OUTCOMES):
         faults.append(f"{kind}_invalid: {said:.80}")
     return said
 

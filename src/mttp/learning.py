@@ -94,9 +94,7 @@ def group(
 def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: object) -> tuple[Group, Faults]:
     """What the caller says of the group itself."""
     faults: Faults = []
-    facts: dict[str, Any] = {
-        name: text(str(value), faults) for name, value in texts.items() if value is not None
-    }
+    facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
     known = {
         "scope": (Scope.GROUP, Scope.BATCH, Scope.NONE),
         "normalization": (How.NONE, How.MEAN, How.MEAN_STD, How.LEAVE_ONE_OUT),
@@ -220,7 +218,7 @@ def update(
             "policy_version_after": policy_version_after,
         }
         facts: dict[str, Any] = {
-            name: text(str(value), faults) for name, value in texts.items() if value is not None
+            name: text(value, faults) for name, value in texts.items() if value is not None
         }
         numbers = {"loss": loss, "kl": kl, "entropy": entropy, "grad_norm": grad_norm}
         numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction}
@@ -311,7 +309,7 @@ def _versions(given: object, faults: Faults) -> dict[str, Any]:
     if found is None or len(found) != 2:
         faults.append(f"sampled_versions_invalid: {scalar_text(given):.80} is no oldest and newest")
         return {}
-    return {"sampled_versions": (text(str(found[0]), faults), text(str(found[1]), faults))}
+    return {"sampled_versions": (text(found[0], faults), text(found[1], faults))}
 
 
 def _numbers(given: Mapping[str, object], faults: Faults) -> dict[str, float]:

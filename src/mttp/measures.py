@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from mttp import __version__
-from mttp.codec import blocks, components
+from mttp.codec import blocks, components, kinds
 from mttp.health import current_provider
 from mttp.livespan import LiveSpan
 from mttp.semconv import SCHEMA_URL, metrics
@@ -76,18 +76,21 @@ class _Measures(SpanProcessor):
         """Measure a span of ours."""
         if not isinstance(span, LiveSpan):
             return
-        name = span.name
-        if name == names.STEP:
+        if span.name == names.STEP:  # whose token block nobody has to look into
             self._step(span)
-        elif name == names.STEPS:
+            return
+        kind = kinds.of(span.name, span.values, is_root=span.parent is None)
+        if kind == names.STEP:
+            self._step(span)
+        elif kind == names.STEPS:
             self._steps(span.values)
-        elif a.EPISODE_STEP_COUNT in span.values:
+        elif kind == names.EPISODE:
             self._episode(span)
-        elif a.UPDATE_INDEX in span.values and name == names.UPDATE:
+        elif kind == names.UPDATE:
             self._update(span.values)
-        elif a.REWARD_STATUS in span.values and name.partition(" ")[0] == names.REWARD:
+        elif kind == names.REWARD:
             self._reward(span.values)
-        elif a.REWARD_STATUS in span.values and name.partition(" ")[0] == names.GRADE:
+        elif kind == names.GRADE and a.REWARD_STATUS in span.values:
             self._score(span.values.get(a.GRADER_NAME, ""), span.values.get(a.REWARD_VALUE), span.values)
 
     def _episode(self, span: LiveSpan) -> None:

@@ -52,10 +52,21 @@ class Observers:
             thread.start()  # now: at the interpreter's end, where sessions are closed too, none can be
         self._releasing.append((processor, thread))
 
+    @property
+    def processors(self) -> tuple[SpanProcessor, ...]:
+        """They, in order."""
+        return tuple(self._processors)
+
     def started(self, span: object, context: Context | None = None) -> None:
-        """A span has started; a processor may set attributes on it."""
+        """A span has started within a context; a processor may set attributes on it."""
         for processor in self._processors:
-            self._tell(processor, "on_start", span, context)
+            self._tell(processor, "on_start", span, parent_context=context)
+
+    def ending(self, span: object) -> None:
+        """A span takes nothing more, and no processor has seen it end so far."""
+        for processor in self._processors:
+            if hasattr(processor, "_on_ending"):  # not every class that is used as one has it
+                self._tell(processor, "_on_ending", span)
 
     def ended(self, span: ReadableSpan) -> None:
         """A span has ended."""
@@ -88,9 +99,9 @@ class Observers:
         self._over.wait()
         self._tell(processor, "shutdown")
 
-    def _tell(self, processor: SpanProcessor, what: str, *args: Any) -> None:
+    def _tell(self, processor: SpanProcessor, what: str, *args: Any, **kwargs: Any) -> None:
         try:
-            getattr(processor, what)(*args)
+            getattr(processor, what)(*args, **kwargs)
         except Exception as error:
             self._fault("processor_failed", f"{type(processor).__name__}.{what}: {scalar_text(error)}")
 

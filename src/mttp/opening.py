@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 from mttp import ids, provenance
 from mttp.allocator import keep_freed
 from mttp.apart import Apart
+from mttp.codec.plain import text
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
 from mttp.recorder.packing import AUTO, MODES
@@ -70,7 +71,7 @@ def open_session(
         raise ConfigureError(f"steps={steps!r} is not one of {', '.join(MODES)}")
     launched = provenance.launch()
     launch_id = launched.pop("run_id", None)
-    identity = str(run_id or _told(RUN_ID_VARIABLE, apart) or launch_id or ids.run_id())
+    identity = text(run_id or _told(RUN_ID_VARIABLE, apart) or launch_id or ids.run_id(), [])
     facts = {"kind": "train", "name": run, **facts, **launched}
     if is_off():
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")

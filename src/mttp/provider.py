@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - see _provider
+import functools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, sampling
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.trace import Link, Span, SpanKind, Tracer, TracerProvider, TraceState
+from opentelemetry.trace import Link, Span, SpanKind, Tracer, TraceState
 from opentelemetry.util._decorator import _agnosticcontextmanager
 from opentelemetry.util.types import Attributes
 
@@ -40,15 +41,19 @@ class _Plugged:
     provider: sdk.TracerProvider
 
 
-class DelegatingProvider(TracerProvider):
+class DelegatingProvider(sdk.TracerProvider):
     """
     OpenTelemetry lets the global provider be set once; sessions come and go.
 
     Its tracers make real spans of the SDK while a session is plugged in, and none otherwise.
+    Libraries ask whether a provider is the SDK's before they add to it, so it is one by class.
+    What the SDK's providers have, it has from the session that records.
     """
 
+    _plugged: _Plugged | None = None
+
     def __init__(self) -> None:
-        self._plugged: _Plugged | None = None
+        """Nothing of the SDK's is set up: it would read variables, which may be wrong, at import."""
 
     def plug(self, session: Session) -> None:
         """Record into `session` from here on."""
@@ -98,6 +103,12 @@ class DelegatingProvider(TracerProvider):
         session = self._session
         return Resource({}) if session is None else session.resource
 
+    def __getattr__(self, name: str) -> Any:
+        """The sampler, the id generator, the span processors and so on of the session that records."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.current or _idle(), name)
+
     def force_flush(self, timeout_millis: int = 30000) -> bool:
         """Have everything written that has ended; whether it was in time."""
         session = self._session
@@ -114,6 +125,12 @@ class _Delegate(Tracer):
         self._owner = owner
         self._scope = scope
         self._made: tuple[sdk.TracerProvider, Tracer] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """What the SDK's tracers have besides."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._tracer() or _idle().get_tracer(*self._scope), name)
 
     def _tracer(self) -> Tracer | None:
         provider = self._owner.current
@@ -170,14 +187,25 @@ def _provider(session: Session) -> sdk.TracerProvider:
     In a forked child it looks at the process anew, by a thread pool.
     That would hang where the pool's module, which holds a lock across forks, is imported after this is made.
     """
-    provider = sdk.TracerProvider(
+    return sdk.TracerProvider(
         sampler=_Sampler(session),
         resource=session.resource,
         shutdown_on_exit=False,
+        active_span_processor=_ToSession(session),
         id_generator=_Ids(),
     )
-    provider.add_span_processor(_ToSession(session))
-    return provider
+
+
+@functools.cache
+def _idle() -> sdk.TracerProvider:
+    """What stands for the SDK's provider while no session records."""
+    return sdk.TracerProvider(
+        sampler=sampling.ALWAYS_OFF,
+        resource=Resource({}),
+        shutdown_on_exit=False,
+        id_generator=_Ids(),
+        span_limits=sdk.SpanLimits(*[sdk.SpanLimits.UNSET] * 8),
+    )
 
 
 class _Ids(IdGenerator):
@@ -222,11 +250,34 @@ class _Sampler(sampling.Sampler):
         return "mttp"
 
 
-class _ToSession(SpanProcessor):
-    """Shows spans to the session; the SDK would raise its failures into whoever made the span."""
+class _ToSession(sdk.SynchronousMultiSpanProcessor):
+    """
+    Shows spans to the session; the SDK would raise its failures into whoever made the span.
+
+    What libraries find as the provider's processors are the session's.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    @property
+    def _span_processors(self) -> tuple[SpanProcessor, ...]:  # type: ignore[override]  # the SDK sets it
+        return self._session.processors
+
+    def add_span_processor(self, span_processor: SpanProcessor) -> None:
+        self._session.observe(span_processor)
+
+    def shutdown(self) -> None:
+        """Nothing: the session is closed by who opened it."""
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        return self._session.flush(timeout_millis / 1000)
+
+    def _on_ending(self, span: sdk.Span) -> None:
+        try:
+            self._session.guest_ending(span)
+        except Exception as error:
+            self._session.fault("internal_error", f"a span of another library's that ends: {error!r}")
 
     def on_start(self, span: sdk.Span, parent_context: Context | None = None) -> None:
         try:

@@ -14,6 +14,7 @@ from mttp.messages import Message
 from mttp.transports import native
 from mttp.transports.native import backoff
 from mttp.transports.native.outlets import Outlet
+from mttp.transports.options import without_secrets
 
 __all__ = ["Sender", "dial"]
 
@@ -79,10 +80,10 @@ def dial(url: str, *, patience: float = PATIENCE, **options: Any) -> Sender:
     scheme, found, _ = url.partition("://")
     if not found or scheme not in native.OUTLETS:
         known = ", ".join(f"{name}://" for name in native.OUTLETS)
-        raise TransportError(f"can't send messages to {url!r}; what they can be sent to is {known}")
+        raise TransportError(f"can't send messages to {without_secrets(url)!r}; known are {known}")
     address, _, query = url.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True)) | options
     try:
         return Sender(native.outlet(address, given), patience=patience)
     except TransportError as error:
-        raise TransportError(f"sending to {address!r}: {error}") from error.__cause__
+        raise TransportError(f"sending to {without_secrets(url)!r}: {error}") from error.__cause__

@@ -21,7 +21,7 @@ from typing_extensions import Self, Unpack
 
 from mttp import __version__, bulk
 from mttp.codec import runs
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, unknown_arguments
 from mttp.episodes import Episode
 from mttp.errors import ReadError
 from mttp.lane import Lane, Transport
@@ -113,6 +113,11 @@ class Session:
         """How steps are written, where an episode does not say: spans, packed or auto."""
         return self._share.steps
 
+    @property
+    def environment_steps(self) -> str:
+        """How the steps of environments are written, where an episode does not say."""
+        return self._share.environment_steps
+
     # What users call.
 
     @property
@@ -188,9 +193,10 @@ class Session:
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """
-        Have everything written that has ended; whether all was taken within `timeout` seconds.
+        Have everything written that has ended, and span processors flushed, within `timeout` seconds.
 
-        That goes for the span processors, too.
+        Return whether every transport delivered all that was recorded since the flush before: False where a
+        receiver turned something down, or a full buffer lost something.
         """
         deadline = time.monotonic() + timeout
         written = self._share.flush(timeout)
@@ -200,7 +206,8 @@ class Session:
         """
         End the run, write everything, and release the transports; afterwards every call does nothing.
 
-        What is not written within `timeout` seconds is lost, and counted; the answer is whether all was.
+        What is not written within `timeout` seconds is lost, and counted.
+        Return whether everything that the session recorded was delivered.
         By default a file may take 30 seconds, and a collector 10.
         """
         with self._lock:
@@ -344,6 +351,15 @@ class Session:
         """Show a span of another library's that has started to the user's processors."""
         self._observers.started(span, context)
 
+    def guest_ending(self, span: Span) -> None:
+        """Show a span of another library's that is about to have ended to the user's processors."""
+        self._observers.ending(span)
+
+    @property
+    def processors(self) -> tuple[SpanProcessor, ...]:
+        """The user's span processors that look on."""
+        return self._observers.processors
+
     def samples(self, trace_id: int) -> bool:
         """Whether collectors get a trace that is no episode."""
         return self._share.samples(trace_id, None)
@@ -356,7 +372,12 @@ class Session:
     def guest(self, span: ReadableSpan) -> None:
         """Take an ended span of another library's."""
         self._observers.ended(span)
-        self._share.ended(GuestSpan(span))
+        faults: Faults = []
+        guest = GuestSpan(span, faults)
+        for fault in faults:
+            kind, _, detail = fault.partition(": ")
+            self.fault(kind, detail)
+        self._share.ended(guest)
 
 
 _OF_THE_HANDLE = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
@@ -368,19 +389,19 @@ def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
     """An episode of which something is stated."""
     facts: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    unknown = None
+    unknown: list[str] = []
     for name, value in given.items():
         if name in _OF_THE_EPISODE:
             facts[_OF_THE_EPISODE[name]] = value
         elif name in _OF_THE_HANDLE:
             options[_OF_THE_HANDLE[name]] = value
         else:
-            unknown = name
+            unknown.append(name)
     if facts:
         facts.setdefault("timing", "live")
     episode = OpenEpisode(share, facts, **options)
-    if unknown is not None:
-        cast(LiveSpan, episode.span).fault("argument_unknown", f"episode has no {unknown}")
+    if unknown:
+        cast(LiveSpan, episode.span).note(unknown_arguments("episode", unknown))
     return episode
 
 

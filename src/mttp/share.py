@@ -13,8 +13,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 
 from mttp import ids, provenance
 from mttp.clock import Clock
-from mttp.codec import runs
-from mttp.codec.plain import Faults
+from mttp.codec import episodes, runs
+from mttp.codec.plain import Faults, text
 from mttp.lane import Lane
 from mttp.livespan import Arrival, Ended, LiveSpan, Origin, Sink
 from mttp.numbering import given, numbers, take
@@ -22,6 +22,7 @@ from mttp.pipeline import Pipeline
 from mttp.pipeline.losses import Loss
 from mttp.recorder import OpenEpisode
 from mttp.recorder.handle import Gathering, Markable
+from mttp.recorder.packing import AUTO, PACKED
 from mttp.sampling import Sampling
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -30,6 +31,8 @@ from mttp.stats import Stats
 __all__ = ["Plan", "Share"]
 
 _log = logging.getLogger("mttp")
+_OF_PLACES = frozenset({"component_invalid", "reward_invalid", "metric_invalid"})
+"""Faults whose detail begins with what they are about."""
 
 _DETECTION_SECONDS = 10.0
 _FORK_SECONDS = 1.0
@@ -69,6 +72,9 @@ class Share:
         self.run_id = plan.run_id
         self.origin = plan.origin
         self.steps = plan.steps
+        self._run_name = text(plan.facts.get("name") or "", [])
+        self.root_name = episodes.span_name({}, self._run_name)
+        self.environment_steps = _environment_steps(plan)
         self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
@@ -101,6 +107,11 @@ class Share:
         self._finished = numbers()
         self._parts = 0
         self._documents: dict[str, None] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has been closed."""
+        return self._ended is not None
 
     def flush(self, timeout: float) -> bool:
         """Have everything written that has ended; whether all was taken within `timeout` seconds."""
@@ -160,10 +171,10 @@ class Share:
             )
 
     def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault, and log the first of its kind."""
+        """Count a fault, and log the first of its kind at each place: a grader, a component, a metric."""
         if self._heir is not None:
             self._heir.fault(kind, detail)
-        elif self.stats.fault(kind):
+        elif self.stats.fault(kind, _place(kind, detail)):
             _log.warning("mttp: %s: %s (counted in session.stats.faults; not logged again)", kind, detail)
 
     def opened(self, episode: Markable) -> int:
@@ -173,6 +184,10 @@ class Share:
             if not pipeline.easy:
                 pipeline.wake()
         return next(self.stats.begun)
+
+    def name_root(self, stated: Mapping[str, Any]) -> str:
+        """The name of an episode's root of which this was stated."""
+        return episodes.span_name(stated, self._run_name)
 
     def samples(self, trace_id: int, group: str | None) -> bool:
         """Whether a new episode is among those that collectors get."""
@@ -349,8 +364,7 @@ class Share:
             plan = self._plan
             faults = [*plan.faults]
             values = runs.encode(faults, id=self.run_id, **plan.facts) | dict(plan.config)
-            name = plan.facts.get("name")
-            title = f"{names.RUN} {name}" if name else names.RUN
+            title = f"{names.RUN} {self._run_name}" if self._run_name else names.RUN
             self._run = self.span(title, values=values, sink=_To(self, self.pipelines))
             self._run.note(faults)
         root = self._run
@@ -396,6 +410,18 @@ class Share:
         self.take, self.stepped = self.ended, self.stats.stepped.__next__
         self._heir = Share(self._plan, forked=True)
         return self._heir
+
+
+def _environment_steps(plan: Plan) -> str:
+    """Columns, where nothing else is asked for and each transport takes them."""
+    is_packed = plan.steps == AUTO and plan.lanes and all(lane.takes_columns for lane in plan.lanes)
+    return PACKED if is_packed else plan.steps
+
+
+def _place(kind: str, detail: str) -> str:
+    """What a fault is about, where its detail is `NAME is VALUE`; empty otherwise."""
+    name, is_named, _ = detail.partition(" is ")
+    return name[:80] if is_named and kind in _OF_PLACES else ""
 
 
 def _documents(documents: Sequence[str], faults: Faults) -> dict[str, Any]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
+from mttp.semconv import attributes as a
+
+__all__ = ["COUNTED_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
+
+COUNTED_LISTS: Final = frozenset({a.FAULTS, f"{a.STEPS_COLUMN}.{a.FAULTS}", a.REWARD_FAILED_CHECKS})
+"""Lists that are read even where arrays are not wanted: a summary counts what is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,14 @@ def frozen(draft: Any) -> SpanRecord:
 
 
 def without_arrays(record: SpanRecord) -> SpanRecord:
-    """The span without attributes that are arrays, maps or bytes, without events and links."""
+    """
+    The span without attributes that are arrays, maps or bytes, without events and links.
+
+    The `COUNTED_LISTS` stay.
+    """
     scalars = {
-        key: value for key, value in record.attributes.items() if isinstance(value, (str, bool, int, float))
+        key: value
+        for key, value in record.attributes.items()
+        if isinstance(value, (str, bool, int, float)) or key in COUNTED_LISTS
     }
     return replace(record, attributes=scalars, events=(), links=())

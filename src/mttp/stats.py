@@ -11,7 +11,10 @@ from typing import Any
 from mttp import ids
 from mttp.numbering import given, numbers
 
-__all__ = ["Stats", "TransportStats"]
+__all__ = ["MAX_PLACES", "Stats", "TransportStats"]
+
+MAX_PLACES = 100
+"""Places of one kind of fault that are told apart, so that memory stays bounded."""
 
 
 @dataclass(slots=True)
@@ -96,6 +99,7 @@ class Stats:
         """Counts the steps that are no handles."""
         self.faults: Counter[str] = Counter()
         """What was wrong with what was recorded, by kind."""
+        self._places: dict[str, set[str]] = {}
         self.failures: Counter[tuple[str, str]] = Counter()
         """How often integrations failed to observe, by library and class of error; faults have it, too."""
         self.transports: dict[str, TransportStats] = {}
@@ -167,11 +171,19 @@ class Stats:
         with self.lock:
             return sum(getattr(each, name) for each in self.transports.values())
 
-    def fault(self, kind: str) -> bool:
-        """Count a fault; whether it is the first of its kind."""
+    def fault(self, kind: str, place: str = "") -> bool:
+        """
+        Count a fault; whether it is the first of its kind at `place`, such as a component.
+
+        Of each kind the first `MAX_PLACES` places are told apart.
+        """
         with self.lock:
             self.faults[kind] += 1
-            return self.faults[kind] == 1
+            places = self._places.setdefault(kind, set())
+            is_new = place not in places and len(places) < MAX_PLACES
+            if is_new:
+                places.add(place)
+            return is_new
 
     def failed(self, library: str, error_type: str) -> None:
         """Count a failure of an integration."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mttp.semconv import SCHEMA_URL
+from mttp.semconv import attributes as a
 from mttp.spans import Scope, SpanRecord
 
 RESOLVED = json.loads((Path(__file__).parents[2] / "semconv" / "resolved.json").read_text())
@@ -66,7 +67,8 @@ def span(type_: str) -> SpanRecord:
     """A span of the type, with every attribute."""
     facts = SPANS[type_]
     generated = facts["annotations"]["code_generation"]
-    attributes = dict(_attribute(entry) for entry in entries(type_).values())
+    attributes = dict(_attribute(entry) for entry in entries(type_).values() if entry["key"] != a.FAULTS)
+    attributes["mttp.span.type"] = "call" if type_ in CALLS else generated["name"]
     if type_ in CALLS:
         attributes["gen_ai.operation.name"] = CALLS[type_]
     return SpanRecord(

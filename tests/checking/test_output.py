@@ -14,9 +14,19 @@ from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp import configuration
+from mttp.checking import Finding, Findings
 
 ROOT = Path(__file__).parents[2]
 TRANSPORTS = ("memory://", "file://a.jsonl", "file://a.jsonl.gz", "file://a.jsonl.zst", "file://runs/")
+
+
+STATED = ("recorded_fault", "grading_failed", "total_includes_failed_component")
+"""Findings about what an episode says went wrong, not about how it is recorded."""
+
+
+def unstated(findings: Findings) -> list[Finding]:
+    """The findings about how something is recorded."""
+    return [one for one in findings if one.id not in STATED]
 
 
 def recorded(transport: str, value: mttp.Episode) -> mttp.checking.Findings:
@@ -37,7 +47,7 @@ def test_the_specimen_has_no_findings(transport: str):
     """
     findings = recorded(transport, EVERYTHING)
 
-    assert ([], 0, []) == (findings.all, findings.foreign, findings.problems)
+    assert ([], 0, []) == (unstated(findings), findings.foreign, findings.problems)
     assert findings.spans > 20
 
 
@@ -49,7 +59,7 @@ def test_no_episode_has_findings(value: mttp.Episode):
     """
     with TemporaryDirectory() as directory:
         for transport in ("memory://", f"file://{directory}/a.jsonl"):
-            assert [] == recorded(transport, value).all
+            assert [] == unstated(recorded(transport, value))
 
 
 def imported(program: Path) -> set[str]:
@@ -104,4 +114,4 @@ def test_a_live_loop_has_no_findings():
             raise KeyError("no")
     findings = mttp.check("a.jsonl")
 
-    assert [] == findings.all
+    assert [] == unstated(findings)

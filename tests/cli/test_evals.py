@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +176,7 @@ def test_times_of_calls_are_shown():
 
 def test_the_document_has_everything(after: str):
     """
-    The evaluation, its summary and the results that count; the interval where scipy is there.
+    The evaluation, its summary and the results that count.
     """
     before = recorded("before.jsonl", 0.5, 0.5, 0.5)
     (found,) = json.loads(invoke(after, "--json", "--baseline", before).stdout)["evals"]
@@ -199,17 +198,6 @@ def test_the_document_has_everything(after: str):
     )
     assert {"low", "high", "method", "tasks"} == summary["delta_interval"].keys()
     assert [0.25, -0.25, 0.5, None] == [result["delta"] for result in found["results"]]
-
-
-def test_without_scipy_there_is_no_interval(after: str, monkeypatch: pytest.MonkeyPatch):
-    """
-    The rate is shown all the same.
-    """
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    output = invoke(after).stdout
-
-    assert "66.7%" in output
-    assert "[" not in output
 
 
 def test_a_baseline_of_nothing_that_is_shown_is_an_error(after: str):
@@ -259,3 +247,41 @@ def test_an_episode_shows_its_result():
     assert "result of task t  scored, score 0.75, baseline score 0.5, delta 0.25, passed" in shown
     for command in ("show", "summary"):
         assert "1 evaluation" in CliRunner().invoke(app, [command, "a.jsonl"]).stdout
+
+
+def test_the_health_of_graders_is_shown():
+    """
+    Of the total and each component: what is valid and its mean, what failed and how, verdicts, failed checks.
+    """
+
+    def right(answer: str) -> float:
+        if answer == "down":
+            raise ConnectionError("no judge")
+        return float("nan") if answer == "odd" else 1.0
+
+    components = [
+        mttp.verifier(right, name="right"),
+        mttp.check(lambda answer: answer != "leak", name="safe"),
+    ]
+    spec = mttp.RewardSpec(name="exact", version="1.0.0", components=components)
+    tasks = ["fine", "down", "odd", "leak"]
+    with mttp.configure("file://a.jsonl"), mttp.eval_run("gsm", tasks=tasks) as run:
+        run.map(lambda task: spec.score(answer=task))
+        with mttp.episode():  # of no evaluation
+            spec.score(answer="fine")
+    output = invoke("a.jsonl").stdout
+    (found,) = json.loads(invoke("a.jsonl", "--json").stdout)["evals"]
+
+    total, component, safe = found["graders"]
+    assert ("exact 1.0.0", "", 4, 1, 1, 2, 0.5) == tuple(
+        total[name] for name in ("grader", "component", "of", "error", "invalid", "count", "mean")
+    )
+    assert ({"ConnectionError": 1}, {"safe": 1}) == (total["errors"], total["failed_checks"])
+    assert ("safe", 4, "right", 2) == (
+        safe["component"],
+        safe["count"],
+        component["component"],
+        component["count"],
+    )
+    assert "2 of 4" in output
+    assert "failed checks of exact 1.0.0: safe 1" in output

@@ -12,6 +12,7 @@ import pytest
 from messages.vectors import LINES
 from typer.testing import CliRunner
 
+import mttp
 from mttp.cli.app import app
 from mttp.messages import PAYLOADS, Message, TraceSpan
 from mttp.messages.schemas import schema
@@ -128,3 +129,18 @@ def test_a_schema_of_nothing():
     result = invoke("schema", "trace.spam", code=2)
 
     assert "mttp: 'trace.spam' is no type of message; those are data.entities, " in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a.mttp.jsonl", "a.mttp.jsonl.gz", "a.mttp.jsonl.zst"])
+def test_converting_to_messages_makes_a_private_file(name: str) -> None:
+    """
+    As the transports do; one that is replaced keeps its permissions.
+    """
+    with mttp.configure("file://recording.jsonl"), mttp.episode():
+        pass
+    invoke("convert", "recording.jsonl", name)
+    made = Path(name).stat().st_mode & 0o777
+    Path(name).chmod(0o640)
+    invoke("convert", "--overwrite", "recording.jsonl", name)
+
+    assert (0o600, 0o640) == (made, Path(name).stat().st_mode & 0o777)

@@ -36,7 +36,7 @@ cases:
 
 def run(*args: object) -> tuple[int, str, str]:
     """Exit code, output and errors of a command."""
-    done = CliRunner().invoke(app, ["spec", *map(str, args)])
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["spec", *map(str, args)])
     return done.exit_code, done.stdout, done.stderr
 
 

@@ -210,3 +210,24 @@ def test_two_specs_are_compared_on_a_recording():
         len(found["episodes"]),
     )
     assert "tau-b" in printed
+    assert ("invalid by" in printed, {}) == (False, found["reasons_after"])
+
+
+def test_a_comparison_says_why_samples_are_invalid():
+    """
+    For each spec, with the reason and the number of episodes; what raised can't act on the terminal.
+    """
+    write()
+    with mttp.configure(transport="file://run.jsonl"):
+        for _ in range(2):
+            with mttp.episode(inputs={"completion": "8", "answer": "8"}):
+                pass
+    raises = GRADERS.replace("return 1.0\n", 'raise ValueError("\\x1b[31mred")\n')
+    write("next", graders=raises)
+    arguments = ("diff", FILE, "next/gsm8k.yaml", "--on", "run.jsonl")
+    printed = invoke(*arguments, code=1).stdout
+
+    assert "invalid by B:\n  2 episodes: language: ValueError: \\x1b[31mred" in printed
+    assert "invalid by A" not in printed
+    found = json.loads(invoke(*arguments, "--json", code=1).stdout)["rescored"]
+    assert ({}, {"language: ValueError: \x1b[31mred": 2}) == (found["reasons_before"], found["reasons_after"])

@@ -7,7 +7,7 @@ Where a model is asked, it has the model answer `COMPLETIONS`, and expects `comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,7 +136,11 @@ def _number(seed: int | str | None) -> int | None:
 
 
 def plain(value: Any) -> Any:
-    """Arrays as lists."""
+    """Arrays as lists, wherever they are."""
+    if isinstance(value, Mapping):
+        return {name: plain(member) for name, member in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
@@ -152,7 +156,7 @@ def by_env(session: mttp.Session) -> list[list[Play]]:
     return [[told(episode) for episode in episodes if episode.env_index == index] for index in range(count)]
 
 
-def only(session: mttp.Session) -> mttp.Episode:
+def only(session: Any) -> mttp.Episode:
     """The one episode that was recorded."""
     (episode,) = mttp.read(session).episodes
     return episode

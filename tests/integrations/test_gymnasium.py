@@ -6,18 +6,21 @@ import copy
 import json
 import pickle
 import threading
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.wrappers import Autoreset, FlattenObservation, TimeLimit, TransformReward
+from gymnasium.wrappers import Autoreset, TimeLimit, TransformReward
 from integrations.specimen import PLAYS, Play, Turn, only, told
-from integrations.toys import DictEnv, Scripted, act_out
+from integrations.toys import DictEnv, Nested, Scripted, act_out
 
 import mttp
+from mttp import configuration
 from mttp.integrations.gymnasium.randomness import digest
+from mttp.testing import OtlpReceiver
 
 
 def test_plays_are_recorded(session: mttp.Session) -> None:
@@ -108,26 +111,56 @@ def test_discrete_values_are_plain_integers(session: mttp.Session) -> None:
     assert [2, 3] == [step.action for step in steps]
 
 
-def test_tuple_observations_are_flattened_as_gymnasium_does(session: mttp.Session) -> None:
+@pytest.mark.parametrize("steps", ["spans", "packed", "auto"])
+@pytest.mark.parametrize("to", ["memory", "file", "collector"])
+@pytest.mark.parametrize("make", [DictEnv, lambda: gymnasium.make("Blackjack-v1"), Nested], ids=str)
+def test_dicts_and_tuples_read_back_as_they_were(make: Any, to: str, steps: str, tmp_path: Path) -> None:
     """
-    Blackjack's three numbers become what FlattenObservation makes of them.
+    Nested ones too, with the dtypes and shapes of their arrays; members of Discrete spaces are integers.
     """
-    env, flat = gymnasium.make("Blackjack-v1"), FlattenObservation(gymnasium.make("Blackjack-v1"))
-    mttp.instrument(env)
+    configuration.forget()
+    shown, acted = [], []
+    with OtlpReceiver() as receiver:
+        address = {
+            "memory": "memory://",
+            "file": f"file://{tmp_path}/a.jsonl",
+            "collector": receiver.http_address,
+        }
+        with mttp.configure(mttp.Route(address[to], content=True), steps=steps) as session:
+            env = mttp.wrap(make())
+            env.action_space.seed(3)
+            observation, _ = env.reset(seed=3)
+            over = False
+            while not over and len(shown) < 5:
+                shown.append(copy.deepcopy(observation))
+                acted.append(env.action_space.sample())
+                observation, _, *ends, _ = env.step(copy.deepcopy(acted[-1]))
+                over = any(ends)
+            env.close()
+        found = only(receiver if to == "collector" else session if to == "memory" else tmp_path / "a.jsonl")
+        found_faults = dict(session.stats.faults)
 
-    env.reset(seed=4)
-    expected, _ = flat.reset(seed=4)
-    env.step(0)
-
-    episode = only(session)
-    assert expected.tolist() == episode.steps[0].observation.tolist()
-    assert expected.dtype == episode.steps[0].observation.dtype
-    assert len(expected) == episode.env_spaces["observation"]["flattened"]
+    assert [_form(value) for value in (*shown, observation)] == [
+        _form(value) for value in (*(step.observation for step in found.steps), found.final_observation)
+    ]
+    assert [_form(action) for action in acted] == [_form(step.action) for step in found.steps]
+    assert {} == found_faults
 
 
-def test_what_has_no_flat_form_stays_plain_data(session: mttp.Session) -> None:
+def _form(value: Any) -> Any:
+    """What a value is, with types and shapes of its arrays, as something that can be compared."""
+    if isinstance(value, dict):
+        return {name: _form(member) for name, member in value.items()}
+    if isinstance(value, tuple):
+        return ("tuple", *map(_form, value))
+    if isinstance(value, np.ndarray):
+        return (str(value.dtype), value.shape, value.tolist())
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def test_a_dict_without_arrays_stays_plain_data(session: mttp.Session) -> None:
     """
-    A Dict with a Sequence in it is kept as a mapping.
+    What JSON can say needs no structure beside it; a Sequence is a list.
     """
 
     class Texts(Scripted):
@@ -136,7 +169,7 @@ def test_what_has_no_flat_form_stays_plain_data(session: mttp.Session) -> None:
         )
 
         def _shown(self) -> Any:
-            return {"words": (1, np.int64(2)), "n": 2}
+            return {"words": [1, np.int64(2)], "n": 2}
 
     env = Texts()
     mttp.instrument(env)
@@ -147,14 +180,14 @@ def test_what_has_no_flat_form_stays_plain_data(session: mttp.Session) -> None:
     assert {} == dict(session.stats.faults)
 
 
-def test_values_that_are_not_of_the_space_are_kept_and_said(session: mttp.Session) -> None:
+def test_values_that_are_not_of_the_space_are_kept_as_they_are(session: mttp.Session) -> None:
     """
-    An observation that can't be flattened is recorded as it is, with a fault.
+    What is recorded is what the environment shows, whatever it said that it would.
     """
 
     class Wrong(DictEnv):
         def _shown(self) -> Any:
-            return {"something": "else"}
+            return {"something": np.arange(2, dtype=np.int16)}
 
     env = Wrong()
     mttp.instrument(env)
@@ -164,8 +197,29 @@ def test_values_that_are_not_of_the_space_are_kept_and_said(session: mttp.Sessio
     env.close()
 
     step = only(session).steps[0]
-    assert {"something": "else"} == step.observation
-    assert ["not_in_space"] == [fault.partition(":")[0] for fault in step.faults]
+    assert ("int16", [0, 1]) == (step.observation["something"].dtype, step.observation["something"].tolist())
+    assert {} == dict(session.stats.faults)
+
+
+def test_a_structure_that_can_not_be_kept_is_named(session: mttp.Session) -> None:
+    """
+    It is kept as lists, and the step says why.
+    """
+
+    class Odd(DictEnv):
+        def _shown(self) -> Any:
+            return {"seen": np.zeros(2, np.float32), "cells": {1}}
+
+    env = Odd()
+    mttp.instrument(env)
+
+    env.reset(seed=1)
+    env.step((1, np.zeros(1, np.float32)))
+    env.close()
+
+    step = only(session).steps[0]
+    assert {"seen": [0.0, 0.0], "cells": [1]} == step.observation
+    assert ("structure_not_kept: it has a set; arrays are kept as lists",) == step.faults
 
 
 def test_large_values_leave_their_dtype_and_shape(session: mttp.Session) -> None:
@@ -192,9 +246,10 @@ def test_large_values_leave_their_dtype_and_shape(session: mttp.Session) -> None
     assert "30000 bytes" in episode.omissions[0]
 
 
-def test_large_values_of_several_parts_are_not_read(session: mttp.Session) -> None:
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_large_values_of_several_parts_leave_their_dtype_and_shape(steps: str) -> None:
     """
-    What a Dict of pictures is flattened to is known beforehand: nothing is made of it that is not kept.
+    Those of the one array that a Dict of pictures would be recorded as.
     """
 
     class Pictures(Scripted):
@@ -203,24 +258,21 @@ def test_large_values_of_several_parts_are_not_read(session: mttp.Session) -> No
         )
 
         def _shown(self) -> Any:
-            return {"left": Unread(), "right": Unread()}
+            return {"left": np.zeros((100, 100), np.uint8), "right": np.zeros(9, np.uint8)}
 
-    class Unread:
-        def __array__(self, *_: Any, **__: Any) -> Any:
-            raise AssertionError("it was read")
-
-    env = Pictures()
-    mttp.instrument(env, max_bytes=10_000)
-
-    act_out(env, PLAYS[:1])
+    configuration.forget()
+    with mttp.configure(transport="memory://", steps=steps) as session:
+        env = Pictures()
+        mttp.instrument(env, max_bytes=10_000)
+        act_out(env, PLAYS[:1])
 
     episode = only(session)
     assert [None, None, None] == [step.observation for step in episode.steps]
     assert ["10009 bytes, the limit is 10000"] == [
         what.partition(": ")[2] for what in episode.steps[0].omissions
     ]
-    assert 10_009 == episode.env_spaces["observation"]["flattened"]
     assert {} == dict(session.stats.faults)
+    assert {} == mttp.check(session).ids
 
 
 def test_observations_and_actions_can_be_left_out(session: mttp.Session) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
 
 import mttp
 from mttp import configuration
@@ -106,9 +108,11 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
 }
 
 
-def played(steps: str, make: Callable[[], Any], *, count: int = 60, **options: Any) -> mttp.Recording:
+def played(
+    steps: str, make: Callable[[], Any], *, count: int = 60, address: str = "memory://", **options: Any
+) -> mttp.Recording:
     """What is read of an environment that was played for so many steps, and left in the middle."""
-    with mttp.configure(transport="memory://", run_id="run", steps=steps) as session:
+    with mttp.configure(transport=address, run_id="run", steps=steps) as session:
         env = mttp.wrap(make(), **options)
         env.action_space.seed(1)
         env.reset(seed=1)
@@ -118,7 +122,7 @@ def played(steps: str, make: Callable[[], Any], *, count: int = 60, **options: A
                 env.reset(seed=number)
         env.close()
     assert count == session.stats.steps
-    found = mttp.read(session)
+    found = mttp.read(session if session.location is None else session.location)
     configuration.forget()
     return found
 
@@ -145,6 +149,105 @@ def test_a_packed_episode_is_two_spans() -> None:
     found = played("packed", cart_pole, count=10)
 
     assert {2} == {episode.span_count for episode in found.episodes}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_by_default_a_file_has_packed_steps_and_reads_like_spans(name: str, tmp_path: Path) -> None:
+    """
+    From the first step on; whatever columns can't hold has a span, and nothing that is read differs.
+    """
+    address = f"file://{tmp_path}/a.jsonl"
+    apart = played("spans", ENVIRONMENTS[name]).episodes
+    packed = played("auto", ENVIRONMENTS[name], address=address).episodes
+
+    assert len(apart) == len(packed)
+    for expected, actual in zip(apart, packed, strict=True):
+        assert_same(expected, actual, ignore=OTHERWISE)
+    assert 0 == sum(bool(step.span_id) for step in packed[0].steps[:2])
+
+
+class _Ignoring(SpanProcessor):
+    """Sees spans, and does nothing."""
+
+
+@pytest.mark.parametrize(
+    ("transport", "processors", "spans"),
+    [
+        ("file://a.jsonl", [], 2),
+        (["file://a.jsonl", "file://b.jsonl.gz"], [], 2),
+        ("file://runs/", [], 2),
+        ("memory://", [], 6),
+        (["file://a.jsonl", "memory://"], [], 6),
+        (["file://a.jsonl", "http://localhost:9"], [], 6),
+        ("file://a.jsonl", [_Ignoring()], 6),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("vector", [False, True], ids=["one", "vector"])
+def test_by_default_steps_are_packed_where_only_files_take_them(
+    transport: Any, processors: list[SpanProcessor], spans: int, vector: bool
+) -> None:
+    """
+    In memory, for a collector, beside either of them, and for span processors each step is a span.
+    """
+    with mttp.configure(transport, processors=processors) as session:
+        if vector:
+            env = mttp.wrap(gymnasium.make_vec("CartPole-v1", num_envs=1, vectorization_mode="sync"))
+        else:
+            env = mttp.wrap(cart_pole())
+        env.reset(seed=1)
+        for _ in range(5):
+            env.step(np.array([0]) if vector else 0)
+        env.close()
+        session.flush(1.0)
+        source = next(source for source in ("a.jsonl", "runs", session) if _is_there(source))
+        (episode,) = mttp.read(source).episodes
+        session.close(0.1)
+
+    assert (5, spans) == (len(episode.steps), episode.span_count)
+
+
+def _is_there(source: Any) -> bool:
+    return not isinstance(source, str) or Path(source).exists()
+
+
+def test_by_default_other_episodes_in_a_file_are_spans() -> None:
+    """
+    A step of a program's own loop can be referred to by its id.
+    """
+    with mttp.configure("file://a.jsonl"), mttp.episode() as episode:
+        for _ in range(3):
+            with episode.step() as step:
+                step.reward(1.0)
+
+    (found,) = mttp.read("a.jsonl").episodes
+    assert (4, [True] * 3) == (found.span_count, [bool(step.span_id) for step in found.steps])
+
+
+def test_a_step_with_tokens_or_children_in_a_file_is_a_span_and_others_are_not() -> None:
+    """
+    One such step does not make spans of those that follow it.
+    """
+
+    class Policy(gymnasium.Wrapper):  # type: ignore[type-arg]
+        def step(self, action: Any) -> Any:
+            if action == 1:
+                mttp.current_step().tokens([1, 2], logprobs=[-0.5, -0.25])
+                with trace.get_tracer("physics").start_as_current_span("solve"):
+                    pass
+            return self.env.step(action)
+
+    with mttp.configure("file://a.jsonl"):
+        env = mttp.wrap(Policy(cart_pole()))
+        env.reset(seed=1)
+        for action in (0, 1, 0):
+            env.step(action)
+        env.close()
+
+    (found,) = mttp.read("a.jsonl").episodes
+    assert [False, True, False] == [bool(step.span_id) for step in found.steps]
+    assert [1, 2] == found.steps[1].tokens.ids.tolist()
+    assert {"solve"} <= {span.name for span in mttp.scan("a.jsonl")}
 
 
 def test_an_environment_in_place_is_packed_too() -> None:

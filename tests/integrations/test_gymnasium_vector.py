@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
-from gymnasium.spaces.utils import flatten
 from gymnasium.utils import seeding
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integrations.specimen import PLAYS, Play, Turn, by_env, started, told
+from integrations.specimen import PLAYS, Play, Turn, by_env, plain, started, told
 from integrations.toys import DictEnv, Scripted, by_hand
 
 import mttp
@@ -65,13 +64,6 @@ def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def reader(space: Any) -> Callable[[Any], Any]:
-    """How a value of a space is recorded, told independently."""
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return lambda value: flatten(space, value).tolist()
-    return lambda value: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
 def sample(space: Any, length: int) -> list[list[Any]]:
     """Random actions, `COUNT` for each of `length` calls."""
     space.seed(SEED)
@@ -107,8 +99,8 @@ def hand_played(
                 seed=SEED + index,
                 actions=[batch[index] for batch in batches],
                 skips=mode is AutoresetMode.NEXT_STEP,
-                read=reader(env.observation_space),
-                write=reader(env.action_space),
+                read=plain,
+                write=plain,
             )
         )
     return played

@@ -253,7 +253,7 @@ def test_a_continuous_action_is_the_one_that_was_taken(session: mttp.Session) ->
 
 def test_dicts_are_shown(session: mttp.Session) -> None:
     """
-    Observations of a Dict space are recorded as Gymnasium flattens them.
+    Observations of a Dict space read back as mappings.
     """
     model = PPO("MultiInputPolicy", Dicts(), n_steps=8, batch_size=8, n_epochs=1, **small())
     with mttp.instrument(model):
@@ -261,7 +261,7 @@ def test_dicts_are_shown(session: mttp.Session) -> None:
 
     first = started(session)[0]
 
-    assert [[0.25, 0.25, 0, 1, 0], [1, 1, 0, 1, 0]] == [
+    assert [{"a": [0.25, 0.25], "b": 1}, {"a": [1.0, 1.0], "b": 1}] == [
         plain(first.steps[1].observation),
         plain(first.final_observation),
     ]

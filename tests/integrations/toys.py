@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from integrations.specimen import PLAYS, Play, Turn
 
-__all__ = ["DictEnv", "Scripted", "act_out", "by_hand"]
+__all__ = ["DictEnv", "Nested", "Scripted", "act_out", "by_hand"]
 
 
 class Scripted(gymnasium.Env[Any, Any]):
@@ -67,6 +67,25 @@ class DictEnv(gymnasium.Env[Any, Any]):
         reward = float(action[0]) + float(action[1][0])
         ends = self.np_random.random() < 0.2
         return self._shown(), reward, bool(ends), self.time >= 20, {}
+
+
+class Nested(DictEnv):
+    """Shows dicts and tuples within each other, of several types."""
+
+    observation_space = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (3, 2), np.uint8),
+            "both": spaces.Tuple(
+                (spaces.MultiBinary(3), spaces.Dict({"far": spaces.Box(-9, 9, (), np.float64)}))
+            ),
+            "words": spaces.Text(8),
+        }
+    )
+
+    def _shown(self) -> Any:
+        image = np.full((3, 2), self.time, np.uint8)
+        bits = np.array([1, 0, self.time % 2], np.int8)
+        return {"image": image, "both": (bits, {"far": np.float64(0.1)}), "words": f"go {self.time % 2}"}
 
 
 def act_out(env: Any, plays: Sequence[Play] = PLAYS, **reset: Any) -> None:

@@ -697,6 +697,19 @@ def test_a_caller_goes_on_as_soon_as_there_is_space(exporter: Exporter) -> None:
     assert all(episode.complete for episode in mttp.read(session))
 
 
+def test_what_a_full_buffer_lost_was_not_delivered(exporter: Exporter) -> None:
+    """
+    flush() is false once for what was lost before it, and close() for anything that the session lost.
+    """
+    with full_buffer(exporter, patience=0.0) as session:
+        play(3, env="late")
+        exporter.open.set()
+        answers = [session.flush(), session.flush()]
+
+    assert session.stats.lost["buffer_full"]
+    assert [False, True, False] == [*answers, session.close()]
+
+
 def test_what_finds_no_space_is_lost_by_whole_episodes_and_a_gap_tells(
     exporter: Exporter, caplog: pytest.LogCaptureFixture
 ) -> None:

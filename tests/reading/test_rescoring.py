@@ -109,3 +109,18 @@ def test_recorded_episodes_are_scored_themselves():
     found = rescore(recorded(load()), spec, spec)
 
     assert (5, 0, {1.0}) == (len(found.episodes), found.without_inputs, {one.after for one in found.episodes})
+
+
+def test_why_a_reward_is_invalid_is_said():
+    """
+    By component and for how many episodes, the most frequent reason first.
+    """
+    before, after = (
+        load(),
+        load("after", graders=BROKEN.replace("raise ValueError", 'raise ValueError("no")')),
+    )
+    found = rescore(recorded(before), before, after)
+
+    assert {} == found.reasons_before
+    assert ("math: ValueError: no", 4) == next(iter(found.reasons_after.items()))
+    assert all(not one.reasons_before and one.reasons_after for one in found.episodes)

@@ -8,15 +8,22 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from reading.traces import START, episode, foreign, lines, run, span_id, trace_id, write, write_bytes
+from specimen import episodes as any_episodes
 
 import mttp
 from mttp.errors import ReadError
-from mttp.reading.summary import Component, Returns, Summary
+from mttp.gradings import GraderHealth
+from mttp.reading.aggregate import Course
+from mttp.reading.summary import Returns, Summary
+from mttp.report.summary import document
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
@@ -35,6 +42,11 @@ def many(count: int) -> list[SpanRecord]:
             made = made[1:]
         spans += made
     return spans
+
+
+def by_component(summary: Summary) -> dict[str, GraderHealth]:
+    """The health of each component of one grader of episodes; the total is ``."""
+    return {one.component: one for one in summary.graders}
 
 
 def figures(summary: Summary) -> dict[str, Any]:
@@ -98,7 +110,7 @@ def test_files_of_others_are_summed_up(name: str):
 
 def test_components_are_those_of_the_last_scoring():
     """
-    Per component: how many episodes have it, and its mean, lowest and highest score.
+    Per component: how many valid scores it has, and their mean, lowest and highest.
     """
     spans = many(20)
     path = write("a.jsonl", spans)
@@ -106,11 +118,13 @@ def test_components_are_those_of_the_last_scoring():
     scored = [one.reward.components for one in mttp.read(path)]
     correct = [scores["correct"] for scores in scored if "correct" in scores]
 
-    assert ["correct", "format"] == list(summary.components)
-    found = summary.components["correct"]
+    components = by_component(summary)
+
+    assert ["", "correct", "format"] == list(components)
+    found = components["correct"]
     assert (len(correct), min(correct), max(correct)) == (found.count, found.min, found.max)
     assert found.mean == pytest.approx(sum(correct) / len(correct))
-    assert summary.components["format"].mean == 0.5
+    assert components["format"].mean == 0.5
 
 
 def test_only_the_last_of_several_scorings_counts():
@@ -122,7 +136,9 @@ def test_only_the_last_of_several_scorings_counts():
     root = replace(first[-1], attributes={**first[-1].attributes, a.EPISODE_SPAN_COUNT: 5})
     summary = mttp.summarize(write("a.jsonl", [*first[:-2], again, first[-2], root]))
 
-    assert {"correct": Component(1, 1.0, 1.0, 1.0)} == summary.components
+    found = by_component(summary)["correct"]
+
+    assert (1, 1, 1.0, 1.0, 1.0) == (found.gradings, found.count, found.mean, found.min, found.max)
 
 
 def test_components_beyond_one_span_are_found(session: mttp.Session):
@@ -134,7 +150,9 @@ def test_components_beyond_one_span_are_found(session: mttp.Session):
         opened.reward(1.0, components=components)
     summary = mttp.summarize(session)
 
-    assert components == {name: component.mean for name, component in summary.components.items()}
+    found = {name: one.mean for name, one in by_component(summary).items() if name}
+
+    assert components == found
 
 
 def test_tokens_are_counted(session: mttp.Session):
@@ -178,7 +196,11 @@ def test_returns_are_told_by_environment():
     ]
     summary = mttp.summarize(write("a.jsonl", spans))
 
-    assert {"a": Returns(3, 3.0), "b": Returns(1, 1.0), "c": Returns(1, None)} == summary.envs.returns()
+    assert {
+        "a": Returns(3, 2, 3.0),
+        "b": Returns(1, 1, 1.0),
+        "c": Returns(1, 0, None),
+    } == summary.envs.returns()
     assert ["a", "b", "c"] == list(summary.envs.returns())
 
 
@@ -206,7 +228,7 @@ def test_duplicates_count_once():
     spans = episode(0, components={"correct": 1.0})
     summary = mttp.summarize(write("a.jsonl", [spans[0], *spans, *spans, foreign(1), foreign(1)]))
 
-    assert (1, 5, 1) == (len(summary), summary.duplicates, summary.components["correct"].count)
+    assert (1, 5, 1) == (len(summary), summary.duplicates, by_component(summary)["correct"].count)
 
 
 def test_runs_are_named():
@@ -295,11 +317,11 @@ def test_impossible_numbers_do_no_harm():
     spans = episode(0, components={"bad": math.inf, "good": 1.0}, **odd)
     summary = mttp.summarize(write_bytes("a.jsonl", b"".join(map(_with_integers, lines(spans)))))
 
-    assert ([0], True, ["3"], ["good"]) == (
+    assert ([0], True, ["3"], (0, 1)) == (
         summary.lengths.tolist(),
         math.isnan(summary.returns[0]),
         list(summary.statuses),
-        list(summary.components),
+        tuple(by_component(summary)[name].count for name in ("bad", "good")),
     )
 
 
@@ -316,3 +338,87 @@ def test_trace_ids_are_what_they_seem():
 
     assert [("incomplete_episode", trace_id(3))] == [(p.kind, p.trace_id) for p in summary.problems]
     assert f"episode {trace_id(3)} lacks spans: 2 of 3 were found" == str(summary.problems[0])
+
+
+def plain_document(summary: Summary) -> dict[str, Any]:
+    """A summary as a document, with means that do not hang on the order of additions."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.9g}")
+        if isinstance(value, dict):
+            return {key: rounded(item) for key, item in value.items()}
+        return [rounded(item) for item in value] if isinstance(value, list) else value
+
+    facts = {key: item for key, item in document(summary).items() if key != "problems"}
+    return rounded(facts) | {
+        "problems": sorted(problem.kind for problem in summary.problems),
+        "returns": repr(summary.returns.tolist()),
+    }
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(any_episodes(), min_size=1, max_size=2))
+def test_a_recording_s_summary_is_that_of_its_file(values: list[mttp.Episode]):
+    """
+    Whatever episodes say, `Recording.summary` and `summarize` agree, by spans and by packed blocks.
+    """
+    with TemporaryDirectory() as directory:
+        path = f"{directory}/a.jsonl"
+        with mttp.configure(transport=f"file://{path}") as session:
+            for value in values:
+                session.record(value)
+
+        assert plain_document(mttp.summarize(path)) == plain_document(mttp.read(path).summary())
+
+
+def test_failed_gradings_of_all_kinds_are_counted_alike(session: mttp.Session):
+    """
+    Episodes, steps and agents, late scores and outcomes, faults, updates and cost.
+    """
+    for number in range(5):
+        with mttp.episode(env="toy", task=str(number)) as opened:
+            with opened.step() as step:
+                step.reward(math.nan if number == 1 else 1.0, components={"a": 1.0, "b": math.nan})
+            opened.reward(5.0, components={"x": 1.0, "y": math.nan}, grader="hand")
+            opened.end(cost_usd=0.5 if number else None)
+    recording = mttp.read(session)
+    mttp.score(recording.episodes[0], 0.5, grader="late")
+    mttp.annotate(recording.episodes[1], "outcome", "success")
+    mttp.update(loss=1.0)
+    mttp.update(loss=math.nan, kl=0.5)
+    summary, found = mttp.summarize(session), mttp.read(session).summary()
+    graders = {(one.scope, one.grader, one.component): one for one in summary.graders}
+
+    assert plain_document(summary) == plain_document(found)
+    assert (5, 0) == (graders["episode", "hand", ""].partial, graders["episode", "hand", ""].count)
+    assert 5 == graders["episode", "hand", "y"].invalid
+    assert (1, 4) == (graders["step", "", ""].invalid, graders["step", "", ""].partial)
+    assert (1, 0.5) == (graders["late", "late", ""].count, graders["late", "late", ""].mean)
+    assert (2.0, 4) == (summary.cost_usd, summary.cost_count)
+    assert {"success": 1, "unknown": 4} == summary.outcomes.counts()
+    assert (2, Course(1, 1.0, 1.0, 1.0)) == (summary.updates, summary.loss)
+    assert 10 == summary.faults["component_invalid"]
+
+
+def test_two_runs_are_shown_as_two():
+    """
+    Each has its own figures, and what is said of both together are totals.
+    """
+    paths = []
+    for name, paid in (("first", 1.0), ("second", 3.0)):
+        with mttp.configure(transport=f"file://{name}.jsonl", run_id=name):
+            for _ in range(2):
+                with mttp.episode() as opened:
+                    opened.reward(paid)
+        paths.append(f"{name}.jsonl")
+    facts = document(mttp.summarize(paths))
+
+    assert [("first", 2, 1.0), ("second", 2, 3.0)] == [
+        (run["id"], run["episodes"], run["return"]["mean"]) for run in facts["runs"]
+    ]
+    assert (4, 2.0, None) == (
+        facts["totals"]["episodes"],
+        facts["totals"]["return"]["mean"],
+        facts["totals"]["return"]["interval"],
+    )

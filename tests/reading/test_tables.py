@@ -16,7 +16,7 @@ from specimen import EVERYTHING
 import mttp
 from mttp.episodes import Agent, Episode, Grade, Reward, Step, Tokens
 from mttp.errors import MissingExtra
-from mttp.reading.tables import AGENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS, Tables
+from mttp.reading.tables import AGENTS, COMPONENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS, Tables
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -25,6 +25,7 @@ COLUMNS = {
     "agents": AGENTS,
     "steps": STEPS,
     "rewards": REWARDS,
+    "components": COMPONENTS,
     "grades": GRADES,
     "tokens": TOKENS,
 }
@@ -67,7 +68,7 @@ def test_every_field_of_an_episode_has_a_column():
     """
     names = {field.name.rstrip("_") for field in fields(Episode)}
 
-    own = {"reward_status", "duration", "scores"}
+    own = {"reward_status", "reward_components", "duration", "scores"}
     assert names - {"steps", "agents", "rewards", "annotations", "results"} | own == set(EPISODES)
 
 
@@ -238,6 +239,44 @@ def test_a_scoring_is_a_row():
     assert [("日本 1", 0, None), ("日本 1", 1, 0.5)] == [
         (r["agent"], r["position"], r["value"]) for r in of_agents
     ]
+
+
+def test_a_component_is_a_row():
+    """
+    Each with its value, weight and status; one without a number has none, and says what kind of error it is.
+    """
+    with mttp.configure(transport="memory://") as session, mttp.episode() as made:
+        with made.step() as step:
+            step.reward(1.0, components={"moved": 1.0})
+        made.reward(2.0, components={"x": 2.0, "y": float("nan"), "z": None}, weights={"x": 1.0, "y": 0.5})
+    found = mttp.read(session).tables.components.to_pylist()
+
+    shown = ("step_index", "component", "value", "weight", "status", "error_type")
+    assert [
+        (None, "x", 2.0, 1.0, "ok", None),
+        (None, "y", None, 0.5, "error", "invalid_value"),
+        (None, "z", None, None, "missing", None),
+        (0, "moved", 1.0, None, "ok", None),
+    ] == [tuple(row[name] for name in shown) for row in found]
+
+
+def test_a_component_of_a_spec_has_the_type_of_its_error():
+    """
+    The class of the exception, and the spec's name and version.
+    """
+
+    def judge(completion: str) -> float:
+        raise TimeoutError
+
+    component = {"name": "judge", "kind": "rubric", "use": judge}
+    spec = mttp.RewardSpec(name="slow", version="1.2.0", components=[component])
+    with mttp.configure(transport="memory://") as session, mttp.episode() as made:
+        made.reward(spec.score(completion="x"))
+    (row,) = mttp.read(session).tables.components.to_pylist()
+
+    shown = ("component", "value", "status", "error_type", "spec_name", "spec_version")
+    expected = ("judge", None, "error", "TimeoutError", "slow", "1.2.0")
+    assert expected == tuple(row[name] for name in shown)
 
 
 def test_a_token_block_is_a_row():

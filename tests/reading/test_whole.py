@@ -40,7 +40,10 @@ def by_summary(path: Path) -> dict[str, Any]:
 def figures(tally: Tally) -> dict[str, Any]:
     """All that is not said of one episode."""
     return {
-        "tokens": (tally.counts.tokens, tally.counts.call_tokens),
+        "counts": {
+            run: (found.counts.tokens, found.counts.call_tokens, found.counts.faults)
+            for run, found in tally.aggregate.runs.items()
+        },
         "duplicates": tally.duplicates,
         "runs": {trace_id: list(spans) for trace_id, spans in tally.runs.items()},
     }
@@ -48,15 +51,12 @@ def figures(tally: Tally) -> dict[str, Any]:
 
 def rows(tally: Tally) -> tuple[Any, ...]:
     """What is said of each, in the order in which they ended."""
-    words = [
-        [list(codes.words)[code] for code in codes.column]
-        for codes in (tally.statuses, tally.outcomes, tally.envs, tally.specs)
-    ]
+    found = tally.aggregate
+    words = [[list(codes.words)[code] for code in codes.column] for codes in found.labels.values()]
     numbers = [
-        column.tolist() for column in (tally.start_times, tally.durations, tally.returns, tally.lengths)
+        column.tolist() for column in (found.start_times, found.durations, found.returns, found.lengths)
     ]
-    scores = {name: (seen.count, seen.mean, seen.min, seen.max) for name, seen in tally.components.items()}
-    return repr(numbers), words, scores
+    return repr(numbers), words, {run: counts.graders.health() for run, counts in found.runs.items()}
 
 
 def whole(path: Path) -> int:

@@ -45,31 +45,36 @@ def test_a_summary_is_a_document():
     Every figure has its key.
     """
     facts = summary_report.document(mttp.summarize(recorded()))
+    totals = facts["totals"]
 
+    assert (["a.jsonl"], 0, 0) == (facts["sources"], facts["evals"], facts["duplicates"])
+    assert [("run-1", "first", "train", "completed", True, 1)] == [
+        tuple(run[key] for key in ("id", "name", "kind", "run_status", "complete", "processes"))
+        for run in facts["runs"]
+    ]
     assert {
-        "sources": ["a.jsonl"],
-        "runs": ["run-1"],
-        "groups": 0,
-        "updates": 0,
-        "annotations": 0,
-        "evals": 0,
         "episodes": 5,
         "steps": 11,
+        "groups": 0,
+        "updates": {"count": 0, "loss": None, "kl": None, "entropy": None},
+        "annotations": 0,
         "status": {"completed": 4, "unfinished": 1},
         "outcome": {"success": 4, "unknown": 1},
         "env": {"CartPole-v1": 4, "": 1},
+        "failed_gradings": 0,
+        "unlisted_gradings": 0,
+        "faults": {},
         "tokens": {"prompt": 0, "completion": 0, "call_input": 0, "call_output": 0},
+        "cost": {"total_usd": None, "count": 0, "of": 5},
         "curve": [0.0, 0.5, 1.0, 1.5, None],
-        "duplicates": 0,
-    } == {
-        key: facts[key]
-        for key in facts.keys() - {"return", "duration", "length", "spec", "components", "problems"}
-    }
-    assert {"count": 4, "mean": 0.75, "min": 0.0, "median": 0.75, "max": 1.5}.items() <= facts[
-        "return"
-    ].items()
-    assert ("Student t, 95 %", 2) == (facts["return"]["interval_method"], len(facts["return"]["interval"]))
-    assert {"correct": {"count": 4, "mean": 0.375, "min": 0.0, "max": 0.75}} == facts["components"]
+    } == {key: totals[key] for key in totals.keys() - {"return", "duration", "length", "spec", "graders"}}
+    figures = {"count": 4, "of": 5, "mean": 0.75, "min": 0.0, "median": 0.75, "max": 1.5}
+    assert figures.items() <= totals["return"].items()
+    assert (None, None) == (totals["return"]["interval"], totals["return"]["interval_method"])
+    assert "a run of kind train changes its policy; see first and last" == totals["return"]["interval_reason"]
+    (correct,) = (one for one in totals["graders"] if one["component"] == "correct")
+    graded = {"grader": "math 1.0", "count": 4, "of": 5, "mean": 0.375, "min": 0.0, "max": 0.75, "ok": 4}
+    assert graded.items() <= correct.items()
     assert [("unfinished_episode", None)] == [(p["kind"], p["file"]) for p in facts["problems"]]
 
 
@@ -83,7 +88,9 @@ def test_the_guide_lists_every_key_of_a_summary():
         key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.partition(" | ")[0])
     ]
 
-    assert set(documented) == set(summary_report.document(mttp.summarize(recorded())))
+    facts = summary_report.document(mttp.summarize(recorded()))
+
+    assert set(documented) == {*facts, *facts["runs"][0]}
 
 
 def test_a_summary_s_document_is_json_without_nan():
@@ -93,7 +100,7 @@ def test_a_summary_s_document_is_json_without_nan():
     facts = summary_report.document(mttp.summarize(write("b.jsonl", episode(0)[:-1])))
 
     assert facts == json.loads(json.dumps(facts, allow_nan=False))
-    assert (None, None) == (facts["return"]["mean"], facts["return"]["interval"])
+    assert (None, None) == (facts["totals"]["return"]["mean"], facts["totals"]["return"]["interval"])
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -105,9 +112,9 @@ def test_a_summary_is_text(terminal: bool):
 
     for words in (
         "5 episodes, 11 steps, 1 run",
-        "mean 0.75 [-0.2771, 1.777] (Student t, 95 %, n = 4)",
+        "mean 0.75 (4 of 5); first 1: 0, last 1 (0 of 1): -",
         "completed 4, unfinished 1",
-        "correct    0.375",
+        "correct  0.375    0  0.75  4 of 5",
         "1 problem:",
         "has no end: 3 steps were found",
     ):
@@ -279,14 +286,15 @@ def test_control_characters_have_no_effect():
     """
     What a model wrote can't move the cursor or change colours.
     """
-    step = mttp.Step(observation="\x1b[31mred\x07\nnext", metadata={"x": "\x1b[2J"})
+    step = mttp.Step(observation="\x1b[31mred\x07\nnext\u202e", metadata={"x": "\x1b[2J"})
     evil = replace(
         EPISODE, steps=(step,), env="\x1b[1m", task="\x9b1m", outcome="\x1b]0;t\x07", status="a\rb"
     )
     text = text_of(tree(evil)) + text_of(episode_report.episodes_table([evil], limit=None))
 
-    assert not {"\x1b", "\x07", "\x9b", "\r"} & set(text)
-    assert "\\x1b[31mred\\x07⏎next" in text
+    assert not {"\x1b", "\x07", "\x9b", "\r", "\u202e"} & set(text)
+    assert "\\x1b[31mred\\x07\n" in text
+    assert "next\\u202e" in text
 
 
 def test_an_episode_is_a_document():

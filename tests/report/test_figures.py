@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mttp.report.blocks import plot, sparkline
-from mttp.report.figures import Figures, curve, figures, t_interval
+from mttp.report.figures import Figures, Window, curve, figures, mean_interval, windows
 from mttp.report.words import count, duration, moment, number, shares, shortened
 
 NAN = math.nan
@@ -37,30 +37,84 @@ def test_without_numbers_there_are_no_figures():
     assert Figures(0, None, None, None, None) == figures(np.array([NAN]))
 
 
-def test_the_interval_is_student_s():
+def test_the_interval_of_independent_numbers_is_student_s():
     """
     A textbook example: ten measurements, nine degrees of freedom, t = 2.262.
     """
     values = np.array([9.0, 11.0] * 5)
     half = 2.2621571628 * values.std(ddof=1) / math.sqrt(10)
+    found = mean_interval(values, [f"task {number}" for number in range(10)])
 
-    assert t_interval(values) == pytest.approx((10 - half, 10 + half))
+    assert found.bounds == pytest.approx((10 - half, 10 + half))
+    assert "Student t, 95 %" == found.method
+    assert found.bounds == mean_interval(values, [""] * 10).bounds
 
 
-def test_one_number_has_no_interval():
+def test_the_interval_of_repeated_tasks_is_clustered():
     """
-    With one number nothing is known about its spread.
+    It is that of an ordinary least squares fit of a constant with clustered errors, factor C/(C-1).
     """
-    assert None is t_interval(np.array([1.0, NAN]))
+    values = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
+    tasks = ["a", "a", "b", "b", "c", "c", ""]
+    mean = values.mean()
+    sums = [2 - 2 * mean, 1 - 2 * mean, -2 * mean, 1 - mean]
+    error = math.sqrt(sum(total**2 for total in sums) * 4 / 3) / 7
+    half = 3.1824463053 * error  # three degrees of freedom
+
+    found = mean_interval(values, tasks)
+
+    assert found.bounds == pytest.approx((mean - half, mean + half))
+    assert "clustered by task, 95 %, 4 tasks" == found.method
+
+
+def test_ten_copies_of_each_number_do_not_narrow_a_clustered_interval():
+    """
+    Repeated samples of a task say nothing new about other tasks.
+    """
+    values, tasks = np.array([0.0, 1.0, 0.5]), ["a", "b", "c"]
+    once = mean_interval(values, tasks).bounds
+    copied = mean_interval(np.repeat(values, 10), [task for task in tasks for _ in range(10)]).bounds
+
+    assert once == pytest.approx(copied)
+
+
+@pytest.mark.parametrize(
+    ("values", "tasks", "reason"),
+    [
+        ([1.0, NAN], ["a", "b"], "fewer than two numbers"),
+        ([], [], "fewer than two numbers"),
+        ([1.0, 2.0], ["a", "a"], "all numbers are of one task"),
+        ([1e308, -1e308], ["a", "b"], "the numbers are too large"),
+    ],
+)
+def test_where_there_is_no_interval_there_is_a_reason(values: list[float], tasks: list[str], reason: str):
+    """
+    It says what an interval would need.
+    """
+    found = mean_interval(np.array(values), tasks)
+
+    assert (None, None, reason) == (found.bounds, found.method, found.reason)
 
 
 def test_without_scipy_there_is_no_interval(monkeypatch: pytest.MonkeyPatch):
     """
-    It is left out, and nothing fails.
+    It is left out, the reason says what to install, and nothing fails.
     """
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    found = mean_interval(np.array([1.0, 2.0]), ["a", "b"])
 
-    assert None is t_interval(np.array([1.0, 2.0]))
+    assert (None, "scipy is not installed: pip install 'mttp[study]'") == (found.bounds, found.reason)
+
+
+def test_windows_are_the_two_ends():
+    """
+    A fifth of the episodes each, with how many of their returns are known.
+    """
+    found = windows(np.array([0.0, NAN, *[5.0] * 6, 1.0, 3.0]))
+
+    assert (Window(2, 1, 0.0), Window(2, 2, 2.0)) == found
+    assert None is windows(np.array([1.0]))
+    assert (100, 100) == tuple(one.episodes for one in windows(np.zeros(10_000)) or ())
 
 
 def test_a_curve_is_the_mean_of_stretches():

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rewards.specimens import changed, load, write
 
 from mttp.errors import SpecError
+from mttp.rewards.difference import differences
+from mttp.rewards.locking import changes, read_lock, write_lock
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.versions import constraint, version
 from mttp.rewards.writing import to_yaml
@@ -261,3 +264,34 @@ def test_versions_are_ordered_as_semantic_versions_are():
     mixed = ["1.10.0", "1.0.0-beta.11", "1.0.0", "1.0.0-alpha", "1.2.0", "1.0.0-beta.2", "1.0.0-alpha.1"]
 
     assert ordered == sorted(mixed, key=version)
+
+
+def test_a_version_of_two_numbers_ends_in_zero():
+    """
+    It is that version everywhere: in the identity, in a comparison, for a constraint and in a lock.
+    """
+    short, full = (
+        load(name, spec=changed("1.2.0", version)) for name, version in (("a", '"1.2"'), ("b", "1.2.0"))
+    )
+    write_lock(full)
+
+    assert ("1.2.0", full.identity) == (short.version, short.identity)
+    assert [] == differences(short, full)
+    assert [] == list(changes(read_lock(full.path), short))
+    assert constraint("^1.2").takes("1.2")
+    assert version("1.2") == version("1.2.0") < version("1.2.1")
+
+
+def test_an_included_version_of_two_numbers_fits_its_lock():
+    """
+    The locked one is taken, however it is written.
+    """
+    include = 'include: [{spec: "shared/style", version: "^1.0", as: style}]\ncombine:'
+    main = write(spec=changed("combine:", include))
+    Path("specs/shared").mkdir()
+    inner = changed("gsm8k", "style")
+    Path("specs/shared/old.yaml").write_text(changed("1.2.0", '"1.0"', inner))
+    write_lock(RewardSpec.load(main))
+    Path("specs/shared/new.yaml").write_text(changed("1.2.0", "1.1.0", inner))
+
+    assert "1.0.0" == RewardSpec.load(main).included["style"].version

@@ -12,6 +12,7 @@ from polling import eventually
 from rewards.made import answering
 
 import mttp
+from mttp.rewards.locking import write_lock
 
 GRADERS = """
 import os, re, time
@@ -220,3 +221,15 @@ def test_a_recorded_episode_reaches_a_worker(apart, session):
         pass
 
     assert 1.0 == apart("length").score(completion=mttp.read(session).episodes[0]).value
+
+
+def test_a_lock_that_does_not_fit_is_said_once(apart, capfd, caplog):
+    """
+    By the process that scores, and not again by each of its workers.
+    """
+    write_lock(apart("fine"))
+    made = apart("fine", more=", weight: 2")
+    made.score_batch([{"completion": "a"}] * 4)
+
+    said = [record.getMessage() for record in caplog.records if "than in the lock" in record.getMessage()]
+    assert (1, False) == (len(said), "than in the lock" in capfd.readouterr().err)

@@ -35,7 +35,7 @@ def test_the_specimen_is_a_document():
         ("weight: 0.5", "weight: .inf", 6, "finite number"),
         ("weight: 0.5", "weight: yes", 6, "`weight` is 'yes'"),
         ("weight: 0.5", "clip: yes", 6, "write true or false"),
-        ("version: 1.2.0", "version: 1.20", 3, 'quote it: "1.20"'),
+        ("version: 1.2.0", "version: 1.20", 3, 'a number in YAML; write 1.20.0 or "1.20"'),
         ("version: 1.2.0", "version: newest", 3, "three numbers, such as 1.2.0"),
         ("version: 1.2.0\n", "", 1, "the spec lacks `version`"),
         (

@@ -222,7 +222,7 @@ def test_cases_may_hold_what_canonical_json_can_not():
         ("\ud800", "which UTF-8 can't hold"),
         (Path("a"), "of the type PosixPath"),
     ],
-    ids=str,
+    ids=lambda given: type(given).__name__,
 )
 def test_parameters_are_plain_data(given, words):
     """

@@ -130,6 +130,9 @@ def test_content_is_content():
     """
     expected = {
         attributes.OBSERVATION_VALUE,
+        attributes.OBSERVATION_STRUCTURE,
+        attributes.ACTION_STRUCTURE,
+        attributes.EPISODE_FINAL_OBSERVATION_STRUCTURE,
         attributes.ACTION_VALUE,
         attributes.EPISODE_FINAL_OBSERVATION_VALUE,
         attributes.INPUTS_JSON,

@@ -14,6 +14,7 @@ import pytest
 import mttp
 from mttp import configuration
 from mttp.errors import ConfigureError
+from mttp.reading.jsonable import to_json
 from mttp.semconv import spans as names
 from mttp.testing import Captured, capture_episodes
 
@@ -394,14 +395,14 @@ def test_a_deterministic_capture_is_the_same_each_time(tmp_path: Path) -> None:
             with mttp.episode(task="b") as episode:
                 captured.session.flush()
                 episode.reward(1, components={"format": 0.5})
-        return "\n".join(map(repr, captured.episodes))
+        return to_json(captured.episodes)
 
     alone = once()
     with mttp.configure("file://real.jsonl"), mttp.episode() as episode, episode.step():
         within = once()
 
     assert alone == within
-    assert f"trace_id='{1:032x}'" in alone
+    assert f'"trace_id": "{1:032x}"' in alone
 
 
 def test_times_of_a_deterministic_capture_tell_the_order() -> None:

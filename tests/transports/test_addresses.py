@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+import mttp
 from mttp import transports
 from mttp.errors import ConfigureError, TransportError
 from mttp.transports.file import FileTransport
@@ -137,7 +138,6 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
         ("http://:4318", "no host; write http://HOST:PORT"),
         ("http://host:port", "write http://HOST:PORT"),
         ("http://host:99999", "write http://HOST:PORT"),
-        ("http://me:secret@host:4318", "an address holds no credentials; give them as headers"),
         ("http://host:4318?gzip=1", "unknown option 'gzip'; known are headers, compression, timeout"),
         (
             "http://host:4318?compression=zstd",
@@ -325,3 +325,29 @@ def test_a_file_transport_knows_an_address_that_holds_anywhere(
 
     known = ("path", "directory", "_max_bytes", "_fsync", "_suffix", "address")
     assert [getattr(transport, name) for name in known] == [getattr(other, name) for name in known]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@h",
+        "https://me:hunter2@h:99999",
+        "https://me:hunter2@h:abc",
+        "grpc://me:hunter2@h/x",
+        "ftp://me:hunter2@h",
+        "mttp+http://me:hunter2@h",
+        "http://h:4318?headers=authorization hunter2",
+        "http://h:4318?header=authorization=hunter2",
+        "mttp+http://h?token=hunter2",
+    ],
+)
+def test_an_error_repeats_no_secret(url: str) -> None:
+    """
+    Neither the credentials of an address nor the value of a misspelt option.
+    """
+    for opening in (mttp.configure, mttp.dial, mttp.receive):
+        with pytest.raises(mttp.errors.TransportError) as caught:
+            opening(url)
+
+        assert "hunter2" not in str(caught.value)
+        assert "hunter2" not in str(caught.value.__cause__)

@@ -197,6 +197,120 @@ def test_a_cut_stream_is_never_appended_to(
     assert [2] == written(second)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_another_writer_tears_costs_no_line_of_this_one(
+    name: str, tmp_path: Path, opened: Callable[..., FileTransport]
+) -> None:
+    """
+    A writer that shares the file dies within a line while this one has the file open.
+    """
+    path = tmp_path / name
+    transport = opened(path)
+    transport.export([span(0)])
+    start = path.stat().st_size
+    opened(path).export([span(1)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: start + (len(whole) - start) // 2])
+
+    transport.export([span(2)])
+    transport.export([span(3)])
+
+    numbers = [
+        int(record.name.split()[1])
+        for part in parts(path)
+        for item in read_lines(part)
+        if isinstance(item, Line) and item.content.endswith(b"}")
+        for record in decode_line(item.content, arrays=True)
+    ]
+    assert [0, 2, 3] == numbers
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_a_whole_frame_of_another_writer_is_appended_to(
+    name: str, tmp_path: Path, opened: Callable[..., FileTransport]
+) -> None:
+    """
+    Several writers take turns in one file, and none of them needs another part.
+    """
+    one, other = opened(tmp_path / name), opened(tmp_path / name)
+    for number in range(0, 6, 2):
+        one.export([span(number)])
+        other.export([span(number + 1)])
+
+    assert list(range(6)) == written(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+@pytest.mark.parametrize("left", [b"", b"not a frame"])
+def test_a_compressed_file_that_somebody_replaces_within_is_not_appended_to(
+    name: str, left: bytes, tmp_path: Path, opened: Callable[..., FileTransport]
+) -> None:
+    """
+    Cut shorter than it was, or with something else at its end: the next part is used.
+    """
+    path = tmp_path / name
+    transport = opened(path)
+    transport.export([span(0)])
+    with path.open("r+b") as file:
+        content = file.read()
+        file.seek(0)
+        file.truncate()
+        file.write(content + left if left else content[:-3])
+
+    transport.export([span(1)])
+
+    assert [1] == written(parts(path)[1])
+
+
+def test_a_file_that_another_process_keeps_locked_is_left_for_the_next_part(
+    tmp_path: Path, opened: Callable[..., FileTransport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A process that hangs, or was stopped, with the lock in its hands costs nobody else's lines.
+    """
+    monkeypatch.setattr("mttp.transports.file.LOCK_SECONDS", 0.2)
+    path = tmp_path / "a.jsonl"
+    transport = opened(path)
+    transport.export([span(0)])
+    script = f"""
+import fcntl, time
+file = open({str(path)!r}, "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(60)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        transport.export([span(1)])
+    finally:
+        holder.kill()
+        holder.communicate()
+
+    assert [[0], [1]] == [written(part) for part in parts(path)]
+
+
+def test_a_bit_that_flips_in_a_zstd_file_is_noticed(
+    tmp_path: Path, opened: Callable[..., FileTransport]
+) -> None:
+    """
+    Frames have a checksum: whatever byte is damaged, the file is not read as other data without a word.
+    """
+    path = tmp_path / "a.jsonl.zst"
+    opened(path).export([span(number) for number in range(20)])
+    content = path.read_bytes()
+    expected = [item.content for item in read_lines(path)]
+
+    silent = []
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+        found = list(read_lines(path))
+        if all(isinstance(item, Line) and item.ended for item in found):
+            silent += [place] if [item.content for item in found] != expected else []
+    assert [] == [place for place in silent if place >= 4]  # before that it is no zstd file any more
+
+
 @pytest.mark.parametrize("name", COMPRESSED)
 def test_a_large_compressed_file_is_not_read_to_see_how_it_ends(
     name: str, tmp_path: Path, opened: Callable[..., FileTransport], monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -261,3 +262,56 @@ def test_several_addresses_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [1, 1] == [len(mttp.read(path)) for path in ("a.jsonl", "b.jsonl.gz")]
     assert b"trace.span" in gzip.decompress(Path("b.jsonl.gz").read_bytes())
     assert {TraceSpan.TYPE} == {json.loads(line)["type"] for line in Path("a.jsonl").read_text().splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("address", "pattern"),
+    [
+        ("mttp+file://a.mttp.jsonl", "a.mttp.jsonl"),
+        ("mttp+file://a.mttp.jsonl.gz", "a.mttp.jsonl.gz"),
+        ("mttp+file://runs/", "runs/*"),
+        ("mttp+file://a.jsonl?max_bytes=1000", "a*.jsonl"),
+    ],
+)
+def test_files_of_messages_are_their_owner_s_alone(address: str, pattern: str) -> None:
+    """
+    Those that are made, with all their parts; recordings have the usual permissions.
+    """
+    with mttp.configure(address):
+        for _ in range(3):
+            with mttp.episode():
+                pass
+    with mttp.configure("file://recording.jsonl"), mttp.episode():
+        pass
+
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in Path().glob(pattern)}
+    assert 0o044 & ~_umask() == Path("recording.jsonl").stat().st_mode & 0o077
+
+
+def test_a_file_of_messages_that_is_there_keeps_its_permissions() -> None:
+    """
+    Whoever made it has decided.
+    """
+    path = Path("a.mttp.jsonl")
+    path.touch()
+    path.chmod(0o640)
+    with mttp.configure("mttp+file://a.mttp.jsonl"), mttp.episode():
+        pass
+
+    assert 0o640 == path.stat().st_mode & 0o777
+
+
+def test_messages_that_are_sent_to_a_file_are_private() -> None:
+    """
+    Single ones, too.
+    """
+    with mttp.dial("mttp+file://sent.jsonl") as sender:
+        sender.send(Message.new("me", HealthPing()))
+
+    assert 0o600 == Path("sent.jsonl").stat().st_mode & 0o777
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -16,10 +16,12 @@ from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
 from stores import dripping, redirecting, serving
 
 from mttp import transports
-from mttp.refusal import Rejection
+from mttp.refusal import Refused, Rejection
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
 
+REJECTED = bytes([0x0A, 0x02, 0x08, 0x02])
+"""An answer in protobuf that rejects two spans."""
 SPANS = [span(1), span(2), span(3, trace=2)]
 KEPT = Outcome(False, kept=3)
 
@@ -115,6 +117,44 @@ def test_what_will_never_be_taken_is_counted_by_cause(
     assert lost(cause) == Outcome(False, rejections=found.rejections)
     assert "no thanks" in found.message
     assert 2 == len(receiver.requests)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (
+            "application/x-protobuf",
+            REJECTED + bytes([0x0A, 0x84, 0x80, 0x08, 0x12, 0x80, 0x80, 0x08]) + b"x" * (1 << 17),
+        ),
+        ("", REJECTED),
+        ("text/plain", REJECTED),
+        ("application/json", b'{"partialSuccess": {"rejectedSpans": "2", "errorMessage": "no", "new": 1}}'),
+    ],
+)
+def test_a_partial_success_is_understood_in_whichever_form(kind: str, body: bytes) -> None:
+    """
+    With a message of 128 KiB, without a content type, or as JSON.
+    """
+    with serving(lambda _: (200, kind, body)) as place:
+        made = OtlpTransport(f"http://{place}")
+        with pytest.raises(Refused) as caught:
+            made.export(SPANS)
+        made.shutdown()
+
+    assert [("partial_success", 2)] == [(one.cause, one.spans) for one in caught.value.rejections]
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_what_a_receiver_says_acts_on_no_terminal(status: int, receiver: OtlpReceiver) -> None:
+    """
+    Escape sequences and newlines of its message are spaces in errors and in the log.
+    """
+    receiver.behave(Behaviour(status=status, message="a\x1b[2J\nb\x9bc", rejected=1), forever=True)
+    for protocol in PROTOCOLS:
+        with opened(receiver, protocol) as made, pytest.raises(Refused) as caught:
+            made.export(SPANS)
+
+        assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,46 @@ def test_memory_is_constant(kind: str, tmp_path: Path):
         peaks.append(peak)
 
     assert peaks[1] - peaks[0] < 8_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "least"),
+    [
+        ("gzip", b"\n" * (40 << 20), 0),
+        ("zstd", b"\n" * (400 << 20), 0),
+        ("zstd", b'{"n": 1}\n' * (2 << 20), 1),
+    ],
+)
+def test_a_file_that_becomes_many_times_as_long_is_given_up(
+    kind: str, content: bytes, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """
+    In bounded memory and time, with the reason; what stood before is read.
+    """
+    monkeypatch.setattr(streams, "_ALWAYS_READ", 1 << 20)
+    monkeypatch.setattr(streams, "_PLAUSIBLE_RATIO", 100)
+    path = written(tmp_path / "a", COMPRESS[kind](content))
+    tracemalloc.start()
+    try:
+        count = 0
+        for item in read_lines(path):
+            count += isinstance(item, Line)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert isinstance(item, Cut)
+    assert "times as long as it is" in item.reason
+    assert count >= least
+    assert 150 << 20 > peak
+
+
+@every_kind
+def test_empty_lines_are_counted(kind: str, tmp_path: Path):
+    """
+    However many there are in a row, the numbers of the lines that follow are right.
+    """
+    data = b"\n" * 3_000_000 + b"{}\n" + b" \n\n" * 2_000_000 + b"[]"
+    found = list(read_lines(written(tmp_path / "a", COMPRESS[kind](data))))
+
+    assert [Line(3_000_001, b"{}", True), Line(7_000_002, b"[]", False)] == found

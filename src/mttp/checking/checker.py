@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
-from mttp.checking import attributes, spans
+from mttp.checking import attributes, recorded, spans
 from mttp.checking.findings import Findings, Issue, Place, Register
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -22,7 +23,7 @@ _SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
 
 def check(source: Source, *, progress: Progress | None = None) -> Findings:
     """
-    Each span of `source` against the registry of the convention.
+    Each span of `source` against the registry of the convention, and what it says went wrong.
 
     Arguments are those of `read`, and so are errors. Memory stays constant however large the files are.
     Spans of others are counted, and only their attributes of ours are checked.
@@ -30,6 +31,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     scan = Scan(source, arrays=True, progress=progress)
     register = Register()
     ours = foreign = 0
+    found: Iterator[Issue]
     scope: Scope | None = None
     for record in scan:
         if not _is_ours(record):
@@ -37,7 +39,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
             found = spans.of_another(record)
         else:
             ours += 1
-            found = spans.issues(record)
+            found = chain(spans.issues(record), recorded.issues(record))
             if record.scope is not scope:
                 scope = record.scope
                 _check_origin(record, register)

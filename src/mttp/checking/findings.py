@@ -35,6 +35,9 @@ Id: TypeAlias = Literal[
     "missing_parent",
     "unexpected_parent",
     "schema_url_mismatch",
+    "recorded_fault",
+    "grading_failed",
+    "total_includes_failed_component",
 ]
 """What a finding is; `docs/checking.md` explains each."""
 
@@ -130,6 +133,16 @@ class Findings:
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.all)
+
+    @property
+    def faults(self) -> int:
+        """How many faults the recorder noted."""
+        return self.ids.get("recorded_fault", 0)
+
+    @property
+    def failed_gradings(self) -> int:
+        """How many gradings failed, and totals include a component that did."""
+        return self.ids.get("grading_failed", 0) + self.ids.get("total_includes_failed_component", 0)
 
     def at_least(self, level: Level) -> int:
         """How many times something of this level, or worse, was found."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mttp.checking import attributes
 from mttp.checking.findings import Issue
+from mttp.codec import kinds
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.semconv.definitions import ENUMS, SPANS, Span
@@ -50,11 +51,12 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
 
 def _definition(record: SpanRecord) -> Span | None:
     """What the span is; a call may be of any operation, also one that no registry lists."""
-    operation = record.attributes.get(a.GEN_AI_OPERATION_NAME)
-    if isinstance(operation, str) and operation != names.EXECUTE_TOOL:
-        return _MODEL_CALL
-    first = word(record)
-    return _BY_WORD.get(first) or (_MODEL_CALL if first in ENUMS[a.GEN_AI_OPERATION_NAME] else None)
+    first, kind = word(record), kinds.kind(record)
+    if kind == kinds.CALL:
+        is_tool = record.attributes[a.GEN_AI_OPERATION_NAME] == names.EXECUTE_TOOL
+        return _BY_WORD[names.EXECUTE_TOOL] if is_tool else _MODEL_CALL
+    is_call = first in ENUMS[a.GEN_AI_OPERATION_NAME] and first not in _BY_WORD
+    return _MODEL_CALL if is_call else _BY_WORD.get(kind) or _BY_WORD.get(first)
 
 
 def _shape(record: SpanRecord, span: Span) -> Iterator[Issue]:

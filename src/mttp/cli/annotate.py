@@ -20,7 +20,7 @@ from mttp.errors import ConfigureError
 from mttp.reading import labels
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import part, whole
-from mttp.report.words import count
+from mttp.report.words import count, visible
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -58,13 +58,14 @@ def annotate(
         typer.Option("--set", metavar="KEY=VALUE", help="States this of the one episode; may be repeated."),
     ] = None,
     step: Annotated[
-        str | None, typer.Option("--step", help="The step of the one episode: its index or span id.")
+        str | None,
+        typer.Option("--step", metavar="STEP", help="The step of the one episode: its index or span id."),
     ] = None,
     explanation: Annotated[
-        str | None, typer.Option("--explanation", help="Why, for the one episode.")
+        str | None, typer.Option("--explanation", metavar="WHY", help="Why, for the one episode.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who states it, where the row does not say.")
+        str | None, typer.Option("--by", metavar="NAME", help="Who states it, where the row does not say so.")
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that are wrong.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and write nothing.")] = False,
@@ -83,6 +84,11 @@ def annotate(
       mttp annotate runs/ --from labels.csv --by reviewer@example.com
       mttp annotate runs/cartpole.jsonl --from judged.jsonl --dry-run
       mttp annotate runs/ 4bf92f35 --set score=0.7 --set comment="lucky" --by me
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage, or input that can't be read.
     """
     rows = _rows(source, episode, facts, step, explanation)
     target = _unused(path)
@@ -148,7 +154,7 @@ def _stated(
 def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.Row], *, skip_bad: bool) -> None:
     """Say what is wrong; raise where that was not to be left out."""
     for found in bad[:_SHOWN]:
-        print(f"{found.place}: {found.message}", file=sys.stderr)
+        print(visible(f"{found.place}: {found.message}"), file=sys.stderr)
     if len(bad) > _SHOWN:
         print(f"… and {len(bad) - _SHOWN:,} more", file=sys.stderr)
     if bad and not skip_bad:

@@ -1,4 +1,4 @@
-"""The commands in one program; each is a function of its own file."""
+"""The commands in one program; each is a function of its own file, which is imported when it is called."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from mttp import __version__
 from mttp.cli.output import leave_quietly
@@ -16,53 +18,98 @@ from mttp.errors import MttpError
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = (
-    *("demo", "show", "summary", "check", "convert", "annotate", "push", "probe"),
-    *("eval show", "message check", "message relay", "schema"),
-    *("spec check", "spec show", "spec lock", "spec diff", "spec test", "spec mutate"),
-)
-"""Each names a module here, and the function in it, of one word or two; the first of two names a group."""
+COMMANDS = {
+    "demo": "Train a small agent on CartPole, record its episodes, and print what came of it.",
+    "show": "Show a recording's episodes, or one in full.",
+    "summary": "Sum up a recording in figures.",
+    "check": "Check each span of a recording against the registry of the convention.",
+    "convert": "Write a recording in another format.",
+    "annotate": "Write scores, outcomes, labels and comments into a recording.",
+    "push": "Send recorded spans to an OTLP receiver, with the ids and times that they have.",
+    "probe": "Send every kind of value to a receiver of traces, read it back, and say what was lost.",
+    "schema": "Print the JSON Schema of a message, or of the payload of one type.",
+    "eval show": "Show a recording's evaluations: outcomes, scores, pass rates and deltas.",
+    "message check": "Check messages line by line: envelope, version, checksum and payload.",
+    "message relay": "Pass messages on from one address to another, as they came.",
+    "spec check": "Check a reward spec: schema, functions, lock, and the rules of a good reward.",
+    "spec show": "Show a reward spec: its components, their shares of the reward, gates and digests.",
+    "spec lock": "Lock a reward spec: write versions and digests of it and its includes to FILE.lock.",
+    "spec diff": "Compare two reward specs: what changed, and which version that deserves.",
+    "spec test": "Score a reward spec's cases, and compare the scores with what they expect.",
+    "spec mutate": "Put faults into a reward spec, and list those that none of its cases notices.",
+}
+"""
+What each command does, as the first sentence of its function.
+
+A command names a module here, and the function in it, of one word or two; the first of two names a group.
+"""
 GROUPS = {
-    "eval": "Evaluations of a recording.",
-    "message": "Messages of the wire, in files and on their way.",
-    "spec": "Reward specs: checked, shown, locked, compared, tested.",
+    "eval": "Show evaluations.",
+    "message": "Check and relay messages of the MIST protocol.",
+    "spec": "Check, show, lock, compare and test reward specs.",
 }
 _BAD_INPUT = {"spec": 3}
 """Exit code, by group, for input that can't be read; elsewhere it is 2, as for wrong usage."""
 
-_EPILOG = (
-    "Exit codes: 0 fine, 1 problems under --strict or findings of a check, "
-    "2 wrong usage or input that can't be read (3 of the spec commands)."
-)
 
-app = typer.Typer(
-    name="mttp",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_EPILOG,
-)
+class Command(TyperCommand):
+    """A command whose help is printed in panels."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - they are always the same
+        """The options, then each argument as the help names it."""
+        arguments = [param for param in self.params if param.param_type_name == "argument"]
+        return ["[OPTIONS]", *(str(param.metavar) for param in arguments)]
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"mttp {__version__}")
-        raise typer.Exit
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - it prints, as typer's own does
+        """Print the help."""
+        from mttp.cli.help import print_help
+
+        print_help(self, ctx)
 
 
-@app.callback()
-def mttp(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Record reinforcement-learning episodes as OpenTelemetry traces, and read them back."""
+class Group(TyperGroup):
+    """Commands that are listed without being imported."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        own = "" if self.name == "mttp" else self.name
+        listed = {
+            last: Command(last, help=sentence)
+            for group, last, sentence in ((*_split(name), sentence) for name, sentence in COMMANDS.items())
+            if group == own
+        }
+        self.commands = {**listed, **self.commands}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is called, imported."""
+        name, command, rest = super().resolve_command(ctx, args)
+        full = f"{'' if self.name == 'mttp' else self.name} {name}".strip()
+        return name, _load(full) if full in COMMANDS else command, rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - it prints, as typer's own does
+        """Print the help."""
+        from mttp.cli.help import print_help
+
+        print_help(self, ctx)
 
 
-def _spoken(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
-    """`command`, with what goes wrong said in a sentence instead of a traceback."""
+def _split(name: str) -> tuple[str, str]:
+    group, _, last = name.rpartition(" ")
+    return group, last
+
+
+def _load(name: str) -> Any:
+    """The command of that name."""
+    group, last = _split(name)
+    module = name.replace(" ", "_")
+    function = getattr(import_module(f"mttp.cli.{module}"), module)
+    alone = typer.Typer(add_completion=False)
+    alone.command(last, cls=Command)(_with_messages(function, _BAD_INPUT.get(group, 2)))
+    return get_command(alone)
+
+
+def _with_messages(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
+    """`command`, with an error printed as a sentence instead of a traceback."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -80,18 +127,49 @@ def _spoken(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
 
 
 def _refuse(sentence: str, code: int) -> None:
-    print(f"mttp: {sentence}", file=sys.stderr)
+    from mttp.report.words import visible
+
+    print(f"mttp: {visible(sentence, lines=True)}", file=sys.stderr)
     raise typer.Exit(code)
 
 
-_groups = {
-    name: typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=GROUPS[name]) for name in GROUPS
-}
-for _name in COMMANDS:
-    _group, _, _last = _name.rpartition(" ")
-    _module = _name.replace(" ", "_")
-    _command = getattr(import_module(f"mttp.cli.{_module}"), _module)
-    _run = _spoken(_command, _BAD_INPUT.get(_group, 2))
-    (_groups[_group] if _group else app).command(_last, epilog=_EPILOG)(_run)
-for _name, _typer in _groups.items():
-    app.add_typer(_typer, name=_name)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mttp {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="mttp",
+    cls=Group,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+@app.callback()
+def mttp(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """
+    Record reinforcement-learning episodes as OpenTelemetry traces, and read them back.
+
+    `mttp COMMAND --help` explains a command, with examples and exit codes.
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The command found what it looks for: problems, findings, failures.
+      2  Wrong usage, or input that can't be read (3 of the spec commands).
+    """
+
+
+for _name, _help in GROUPS.items():
+    _more = f"`mttp {_name} COMMAND --help` explains a command, with examples and exit codes."
+    _group = typer.Typer(cls=Group, no_args_is_help=True, help=f"{_help}\n\n{_more}")
+    _group.callback()(lambda: None)
+    app.add_typer(_group, name=_name)

@@ -2,55 +2,73 @@
 
 from __future__ import annotations
 
-import sys
-from enum import Enum
-from typing import Annotated, cast
+from collections.abc import Collection
+from typing import Annotated
 
 import typer
 
-from mttp.checking import Findings, Level
+from mttp.checking import LEVELS, Findings
 from mttp.checking import check as find
-from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
+from mttp.cli.output import (
+    Json,
+    Sources,
+    StrictHealth,
+    console,
+    fail,
+    fail_on,
+    failures,
+    print_json,
+    progress,
+)
 from mttp.report.findings import document, headline, markdown, render
 from mttp.report.words import count
 
 __all__ = ["check"]
 
 
-class FailOn(str, Enum):
-    """What `--fail-on` takes."""
-
-    VIOLATION = "violation"
-    IMPROVEMENT = "improvement"
-    INFORMATION = "information"
-    NONE = "none"
+_DEFAULT = "violation,gradings,faults,problems"
 
 
 def check(
     paths: Sources,
     *,
-    fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 1 on findings of this level, or worse.")
-    ] = FailOn.VIOLATION,
+    fail_on_: Annotated[
+        str,
+        typer.Option(
+            "--fail-on",
+            metavar="WORDS",
+            help="Exit with 1 on any of these, separated by commas: findings of a level or worse "
+            "(violation, improvement, information), gradings (failed ones), faults (recorded ones), "
+            "problems; or none.",
+        ),
+    ] = _DEFAULT,
     json: Json = False,
     markdown_: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for the summary of a CI job.")
     ] = False,
-    strict: Strict = False,
+    strict: StrictHealth = False,
 ) -> None:
     """
     Check each span of a recording against the registry of the convention.
 
     Attributes that are missing, of the wrong type, deprecated or unknown, undefined enum values,
     and spans of the wrong kind or in the wrong place. Ids and levels are those of weaver's live-check.
+    Faults that were recorded and gradings that failed are findings, too.
     Where nothing of mttp is recorded, nothing was checked, and that fails too.
 
     \b
     Examples:
       mttp check runs/cartpole.jsonl
-      mttp check runs/ --fail-on improvement --strict
+      mttp check runs/ --fail-on violation,gradings
       mttp check runs/ --json | jq .ids
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  There is something that --fail-on or --strict names, or nothing was checked.
+      2  Wrong usage, or input that can't be read.
     """
+    words = fail_on(fail_on_, others=LEVELS, strict=strict)
     with progress(paths) as advance:
         findings = find(paths, progress=advance)
     if json:
@@ -59,16 +77,15 @@ def check(
         print(markdown(findings))
     else:
         console().print(render(findings))
-    _fail(findings, fail_on)
-    finish(findings.problems, strict=strict)
+    gradings, faults = findings.failed_gradings, findings.faults
+    reasons = failures(words, gradings=gradings, faults=faults, problems=findings.problems)
+    fail([*_findings(findings, words), *reasons])
 
 
-def _fail(findings: Findings, fail_on: FailOn) -> None:
-    """Exit with 1 where something is bad enough, or nothing was there to be checked."""
-    if fail_on is not FailOn.NONE and not findings.spans:
+def _findings(findings: Findings, words: Collection[str]) -> list[str]:
+    """Why the findings fail the command: something is bad enough, or nothing was there to be checked."""
+    if words and not findings.spans:
         others = f", but {count(findings.foreign, 'span')} of others" if findings.foreign else ""
-        print(f"mttp: nothing was checked: no span of mttp is there{others}", file=sys.stderr)
-        raise typer.Exit(1)
-    if fail_on is not FailOn.NONE and findings.at_least(cast(Level, fail_on.value)):
-        print(f"mttp: {headline(findings)}; --fail-on is {fail_on.value}", file=sys.stderr)
-        raise typer.Exit(1)
+        return [f"nothing was checked: no span of mttp is there{others}"]
+    chosen = [level for level in LEVELS if level in words]
+    return [headline(findings)] if chosen and findings.at_least(chosen[-1]) else []

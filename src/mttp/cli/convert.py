@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.files import Format, writer
+from mttp.cli.files import Format, replace, writer
 from mttp.cli.output import Strict, finish, progress
 from mttp.errors import ConfigureError
 from mttp.reading import copies
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find, is_parquet
-from mttp.report.words import count
+from mttp.report.words import count, visible
 
 __all__ = ["convert"]
 
@@ -31,7 +31,12 @@ def convert(
     ],
     *,
     to: Annotated[
-        Format | None, typer.Option("--to", help="The format of OUT, where its name does not say.")
+        Format | None,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="The format of OUT, where its name does not say: otlp, messages or parquet.",
+        ),
     ] = None,
     beside: Annotated[
         bool, typer.Option("--beside", help="Instead of OUT, a Parquet copy beside each file.")
@@ -54,6 +59,12 @@ def convert(
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
       mttp convert runs/cartpole.jsonl cartpole.mttp.jsonl
       mttp convert --beside runs/
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     if beside:
         _copy(paths)
@@ -81,7 +92,7 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
         with progress(sources) as advance:
             scan = Scan(sources, arrays=True, progress=advance)
             written = write(partial, scan)
-        partial.replace(target)
+        replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
     print(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
@@ -95,4 +106,4 @@ def _name_left_out(problems: list[Problem]) -> None:
     """Say what the format has no place for."""
     for problem in problems:
         if problem.kind in ("other_message", "unwritable_span"):
-            print(f"mttp: {problem}", file=sys.stderr)
+            print(f"mttp: {visible(problem)}", file=sys.stderr)

@@ -32,10 +32,13 @@ class _OnEpisode(Protocol):
 def demo(
     *,
     out: Annotated[
-        Path, typer.Option(help="The file to write; it must not exist.", show_default="runs/demo-N.jsonl")
+        Path,
+        typer.Option(
+            metavar="FILE", help="The file to write; it must not exist.", show_default="runs/demo-N.jsonl"
+        ),
     ] = Path(),
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    episodes: Annotated[int, typer.Option(metavar="N", min=1, help="Episodes to play.")] = 300,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the run.")] = 0,
     to: Annotated[
         str | None,
         typer.Option(
@@ -54,6 +57,11 @@ def demo(
       mttp demo
       mttp demo --episodes 400 --seed 3 --out runs/pole.jsonl
       mttp demo --episodes 2000 --to http://localhost:4318
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage, or input that can't be read.
     """
     example = _example()
     path = _unused() if out == Path() else out
@@ -154,7 +162,7 @@ def _say_what_next(path: Path) -> None:
     print(
         f"\nThe episodes are in {path}. Next:\n"
         f"  mttp show {path}                  runs and episodes\n"
-        f"  mttp show {path} --episode ID     one episode, step by step\n"
+        f"  mttp show {path} --episode best   one episode, step by step\n"
         f"  mttp convert {path} demo.parquet  for DuckDB, pandas, polars\n"
         f"  python -c \"import mttp; print(mttp.read('{path}').episodes[0])\""
     )

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.errors import ReadError
-from mttp.evaluating.earlier import chosen
 from mttp.evaluations import Evaluation
 from mttp.reading.evals import evaluations
-from mttp.report.evals import details, document, evals_table, headline, slices_table, tasks_table
+from mttp.report.evals import (
+    details,
+    document,
+    evals_table,
+    grader_documents,
+    headline,
+    slices_table,
+    tasks_table,
+)
+from mttp.report.graders import table
 from mttp.report.problems import problem_lines
 
 __all__ = ["eval_show"]
@@ -37,50 +45,65 @@ def eval_show(
     strict: Strict = False,
 ) -> None:
     """
-    Show a recording's evaluations: tasks by outcome, mean score, pass rate and delta to the baseline.
+    Show a recording's evaluations: outcomes, scores, pass rates and deltas.
 
-    Tasks that were skipped, abstained from, failed or took too long are counted apart, and in no mean.
-    Below stand what follows from several samples, the delta's interval, errors by type, and slices.
-    With --baseline each is compared with the last evaluation there of its suite, version and spec.
-    The exit code is 1 if there are problems and --strict is given, and 2 if something can't be read;
-    how the tasks fared does not change it.
+    Tasks that were skipped, abstained from, failed or took too long are counted separately, and are in no
+    mean. Below stand what follows from several samples, the delta's interval, errors by type, slices, and
+    the health of the graders that scored the episodes.
+    With --baseline each evaluation is compared with the last one there of its suite, version and spec.
+    How the tasks fared does not change the exit code.
 
     \b
     Examples:
       mttp eval show runs/eval.jsonl
       mttp eval show runs/eval.jsonl --tasks --baseline runs/before.jsonl
       mttp eval show runs/ --json | jq '.evals[].summary.mean'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
     with progress(paths) as advance:
         found = evaluations(paths, progress=advance)
     evals = found.evals if baseline is None else _compared(found.evals, baseline)
     if json:
-        shown = [document(evaluation, sizes=sizes or ()) for evaluation in evals]
+        shown = [document(one, graders=found.graders[one.id], sizes=sizes or ()) for one in evals]
         print_json({"evals": shown, "problems": found.problems})
     else:
         out = console()
         out.print(evals_table(evals) if evals else "no evaluations")
         for evaluation in evals:
-            _print_details(out, evaluation, sizes or (), tasks=tasks)
+            graders = grader_documents(evaluation, found.graders[evaluation.id])
+            _print_details(out, evaluation, graders, sizes or (), tasks=tasks)
         if found.problems:
             out.print("", problem_lines(found.problems), sep="\n")
     finish(found.problems, strict=strict)
 
 
-def _print_details(out: Console, evaluation: Evaluation, sizes: Sequence[int], *, tasks: bool) -> None:
-    """What the row of an evaluation does not say, its slices, and its tasks if they are asked for."""
+def _print_details(
+    out: Console,
+    evaluation: Evaluation,
+    graders: Sequence[Mapping[str, Any]],
+    sizes: Sequence[int],
+    *,
+    tasks: bool,
+) -> None:
+    """What the row of an evaluation does not say, its slices and graders, and its tasks if asked for."""
     lines, slices = details(evaluation, sizes=sizes), slices_table(evaluation, sizes=sizes)
-    if lines or slices or tasks:
+    tables = [slices, table(graders) if graders else None, tasks_table(evaluation) if tasks else None]
+    if lines or any(tables):
         out.print("", headline(evaluation), *lines, sep="\n")
-    if slices:
-        out.print("", slices, sep="\n")
-    if tasks:
+    for found in filter(None, tables):
         out.print()
-        out.print(tasks_table(evaluation))
+        out.print(found)
 
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     """The evaluations against that recording; raises ReadError where it has something for none of them."""
+    from mttp.evaluating.earlier import chosen  # which also records, and so imports OpenTelemetry
+
     there = evaluations(baseline).evals
     compared, errors = [], []
     for evaluation in evals:

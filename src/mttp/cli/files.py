@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -13,7 +14,7 @@ from mttp.reading import parquet
 from mttp.spans import SpanRecord
 from mttp.wire.otlp_json import encode_records
 
-__all__ = ["Format", "Refuse", "Write", "writer"]
+__all__ = ["Format", "Refuse", "Write", "replace", "writer"]
 
 Write: TypeAlias = Callable[[Path, Iterable[SpanRecord]], int]
 """Writes spans to a file; how many there were."""
@@ -52,7 +53,8 @@ def writer(target: Path, format: Format | None = None, *, refuse: Refuse | None 
             "or in .mttp.jsonl and so on for messages"
         )
     if format is Format.MESSAGES:
-        return _lines(openers[target.suffix], lambda records: _messages(records, refuse))
+        opener = openers[target.suffix]
+        return _lines(lambda path: _private(path, opener), lambda records: _messages(records, refuse))
     return _lines(openers[target.suffix], encode_records)
 
 
@@ -105,6 +107,20 @@ def _messages(records: Iterable[SpanRecord], refuse: Refuse | None) -> Iterator[
                     yield message.to_bytes() + b"\n"
                 if message.type != TraceSpan.TYPE:
                     said.add(message.id)
+
+
+def replace(partial: Path, target: Path) -> None:
+    """Put a file that was written in the place of another, whose permissions it takes over."""
+    if target.exists():
+        shutil.copymode(target, partial)
+    partial.replace(target)
+
+
+def _private(path: Path, opener: Callable[[Path], IO[bytes]]) -> IO[bytes]:
+    """A new file of messages: for its owner alone, as the transports make them."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    return opener(path)
 
 
 def _open_zstd(path: Path) -> Any:

@@ -14,7 +14,7 @@ import typer
 
 from mttp.cli.output import Json, print_json
 from mttp.errors import DecodeError
-from mttp.report.words import count
+from mttp.report.words import count, visible
 
 if TYPE_CHECKING:
     from mttp.messages import Line
@@ -45,14 +45,20 @@ def message_check(
     """
     Check messages line by line: envelope, version, checksum and payload.
 
-    Each line that is none, or may not be trusted, is one error with its line and, where one can be named,
-    its byte; the rest is checked all the same. The exit code is 1 if there is any.
+    Each line that is no message, or may not be trusted, is one error with its line and, where one can be
+    named, its byte; the rest is checked all the same.
 
     \b
     Examples:
       mttp message check messages.jsonl
       mttp message check - < messages.jsonl
       mttp message check messages.jsonl --json | jq '.errors[].line'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  A line is no message, or may not be trusted.
+      2  Wrong usage, or input that can't be read.
     """
     from mttp.messages import read_lines  # pydantic, which no other command needs
 
@@ -61,7 +67,7 @@ def message_check(
         for line in read_lines(stream):
             error = _check(line, tally)
             if error and not json:
-                print(f"{source}:{error['line']}: {error['kind']}: {error['message']}")
+                print(visible(f"{source}:{error['line']}: {error['kind']}: {error['message']}"))
     if json:
         print_json({"source": source, **vars(tally)})
     else:

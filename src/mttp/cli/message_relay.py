@@ -20,7 +20,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from mttp.cli.output import Json
 from mttp.errors import ConfigureError, SendError
 from mttp.reading.jsonable import to_json
-from mttp.report.words import count
+from mttp.report.words import count, visible
 
 if TYPE_CHECKING:
     from mttp.messages import Line, Message
@@ -58,22 +58,31 @@ def message_relay(
     *,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more to be appended to a file.")] = False,
     patience: Annotated[
-        float, typer.Option("--patience", min=0, help="Seconds to try again where TO takes nothing.")
+        float,
+        typer.Option(
+            "--patience", metavar="SECONDS", min=0, help="How long to try again where TO takes nothing."
+        ),
     ] = 30.0,
     json: Json = False,
 ) -> None:
     """
-    Pass messages on from one address to another, with their payloads and unknown fields as they came.
+    Pass messages on from one address to another, as they came.
 
-    Each message is verified; one that may not be trusted is reported and left out, and so is one that TO
-    turns down. A file ends, standard input too; a listener goes on until it is interrupted, and then
-    passes on what it has. The exit code is 1 where anything was not passed on.
+    Payloads and unknown fields stay as they are. Each message is verified; one that may not be trusted,
+    or that TO turns down, is reported and left out. The command ends with its file or standard input;
+    a listener goes on until it is interrupted, and then passes on what it has.
 
     \b
     Examples:
       mttp message relay messages.jsonl mttp+http://localhost:8700
       mttp message relay mttp+http://127.0.0.1:8700 messages.jsonl
-      mttp message relay runs/live.mttp.jsonl mttp+http://localhost:8700 --follow
+      mttp message relay live.mttp.jsonl mttp+http://localhost:8700 --follow
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  A message was not passed on.
+      2  Wrong usage, or input that can't be read.
     """
     from mttp.receiving import receive  # pydantic, which other commands do without
     from mttp.sending import dial
@@ -105,7 +114,7 @@ def _relay(receiver: Receiver, sender: Sender, tally: _Tally, advance: Callable[
         except (SendError, OSError) as error:
             cause = error.cause if isinstance(error, SendError) else "write_failed"
             tally.lost[cause] += 1
-            print(f"{_named(message)}: {error}", file=sys.stderr)
+            print(visible(f"{_named(message)}: {error}"), file=sys.stderr)
             if cause == "write_failed" or (isinstance(error, SendError) and error.may_pass):
                 _give_up(receiver, tally, cause)
         else:
@@ -124,7 +133,7 @@ def _give_up(receiver: Receiver, tally: _Tally, cause: str) -> None:
 def _report(line: Line, tally: _Tally) -> None:
     kind = type(line.error).__name__.removesuffix("Error").lower()
     tally.bad[kind] += 1
-    print(f"{line}: {kind}: {line.error}", file=sys.stderr)
+    print(visible(f"{line}: {kind}: {line.error}"), file=sys.stderr)
 
 
 def _named(message: Message) -> str:

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
-from rich.console import Console
-from rich.progress import Progress as Bar
 
 from mttp.errors import ConfigureError
-from mttp.reading.jsonable import to_json
-from mttp.reading.problems import Problem
-from mttp.reading.sources import size
-from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mttp.reading.problems import Problem
     from mttp.transports.otlp import OtlpTransport
+    from mttp.wire.streams import Progress
 
 __all__ = [
+    "FAIL_ON",
     "Json",
     "SpecFile",
     "Sources",
     "Strict",
+    "StrictHealth",
     "Trust",
     "console",
+    "fail",
+    "fail_on",
+    "failures",
     "finish",
     "print_json",
     "progress",
     "receiver",
+    "working",
 ]
 
 Sources = Annotated[
@@ -40,6 +45,10 @@ Sources = Annotated[
         metavar="PATH...", help="Recordings: files (their rotated parts are included), globs or directories."
     ),
 ]
+StrictHealth = Annotated[
+    bool,
+    typer.Option("--strict", help="Exit with 1 on failed gradings, recorded faults and problems."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if the recording has problems.")]
 SpecFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A reward spec, YAML or JSON.", show_default=False)
@@ -47,6 +56,8 @@ SpecFile = Annotated[
 Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code, wherever that lies.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
+_ACTING = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON text may hold as it is, and a terminal would act on."""
 _LARGE = 20_000_000
 _WIDTH_OF_A_PIPE = 160
 
@@ -57,40 +68,62 @@ def leave_quietly() -> None:
     raise SystemExit(0)
 
 
-class _Output(Console):
-    def on_broken_pipe(self) -> None:
-        leave_quietly()
-
-
 def console() -> Console:
     """Standard output; wide where no terminal limits it, and without colour there."""
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            leave_quietly()
+
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    to_terminal = _Output(highlight=False)
+    to_terminal = Output(highlight=False)
     if to_terminal.is_terminal:
         return to_terminal
-    return _Output(highlight=False, width=_WIDTH_OF_A_PIPE)
+    return Output(highlight=False, width=_WIDTH_OF_A_PIPE)
 
 
 def print_json(document: object) -> None:
-    """One JSON document."""
-    print(to_json(document, indent=2))
+    """One JSON document; characters that act on a terminal are escaped in it."""
+    from mttp.reading.jsonable import to_json
+
+    print(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", to_json(document, indent=2)))
 
 
 @contextmanager
 def progress(
     sources: Sequence[str], *, doing: str = "reading", least: int | None = None
 ) -> Iterator[Progress | None]:
-    """A bar on standard error while much is read, if that is a terminal."""
+    """A bar on standard error while much is read, or a trace store answers, if that is a terminal."""
+    from rich.console import Console
+
+    from mttp.reading.sources import size
+
     errors = Console(stderr=True)
     total = size(sources) if errors.is_terminal else 0
+    if errors.is_terminal and not total:  # a trace store, which does not say how much there is
+        with errors.status(doing):
+            yield None
+        return
     if total < (_LARGE if least is None else least):
         yield None
         return
+    from rich.progress import Progress as Bar
+
     with Bar(console=errors, transient=True) as bar:
         task = bar.add_task(doing, total=total)
         yield lambda read: bar.advance(task, read)
+
+
+@contextmanager
+def working(doing: str) -> Iterator[None]:
+    """A sign of life on standard error while something takes its time, if that is a terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(doing):
+        yield
 
 
 def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | None = None) -> OtlpTransport:
@@ -108,8 +141,47 @@ def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | No
     return cast("OtlpTransport", transports.open(url, **options))
 
 
+FAIL_ON: Final = ("gradings", "faults", "problems")
+"""What `--fail-on` may name of every recording: failed gradings, recorded faults, problems of the files."""
+
+
+def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> frozenset[str]:
+    """
+    The words of `--fail-on`, separated by commas; `none` alone is no word, and `strict` adds `FAIL_ON`.
+
+    Raises typer.BadParameter for a word that is none of these nor of `others`.
+    """
+    words = [word.strip() for word in given.split(",")]
+    known = (*others, *FAIL_ON, "none")
+    for word in words:
+        if word not in known:
+            said = f"{word!r} is none of {', '.join(known)}"
+            raise typer.BadParameter(said, param_hint="--fail-on")
+    if "none" in words and len(words) > 1:
+        raise typer.BadParameter("none stands alone", param_hint="--fail-on")
+    return frozenset(words) - {"none"} | frozenset(FAIL_ON if strict else ())
+
+
+def failures(words: Collection[str], *, gradings: int, faults: int, problems: Sequence[Problem]) -> list[str]:
+    """Why the command fails, a sentence for each of `words` that applies."""
+    from mttp.report.words import count, visible
+
+    reasons = {
+        "gradings": f"{count(gradings, 'grading')} failed" if gradings else "",
+        "faults": f"{count(faults, 'fault')} recorded" if faults else "",
+        "problems": f"the recording has problems, first: {visible(problems[0])}" if problems else "",
+    }
+    return [reason for word, reason in reasons.items() if reason and word in words]
+
+
+def fail(reasons: Sequence[str]) -> None:
+    """Say why on standard error and exit with 1, where there is a reason."""
+    for reason in reasons:
+        print(f"mttp: {reason}", file=sys.stderr)
+    if reasons:
+        raise typer.Exit(1)
+
+
 def finish(problems: Sequence[Problem], *, strict: bool) -> None:
     """Exit with 1 where there are problems and that was asked for."""
-    if strict and problems:
-        print(f"mttp: the recording has problems, first: {problems[0]}", file=sys.stderr)
-        raise typer.Exit(1)
+    fail(failures(["problems"] if strict else [], gradings=0, faults=0, problems=problems))

@@ -16,6 +16,7 @@ from mttp.errors import ConfigureError
 from mttp.probing import Probe, Report
 from mttp.reading import stores
 from mttp.report.words import count, printed
+from mttp.transports.options import without_secrets
 
 __all__ = ["probe"]
 
@@ -40,9 +41,9 @@ def probe(
         typer.Option("--header", metavar="NAME=VALUE", help="Sent with every request; may be repeated."),
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, help="Seconds that spans may take to arrive.")
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long spans may take to arrive.")
     ] = 300.0,
-    all_: Annotated[bool, typer.Option("--all", help="Show also what arrived whole.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show what arrived whole.")] = False,
     json: Json = False,
 ) -> None:
     """
@@ -56,13 +57,19 @@ def probe(
       mttp probe http://localhost:6006
       mttp probe http://localhost:4318 --query jaeger://localhost:16686
       mttp probe grpc://localhost:4317 --query tempo://localhost:3200 --all
-      mttp probe http://localhost:10428/insert/opentelemetry --query jaeger://localhost:10428/select/jaeger
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage, or a receiver that can't be reached.
     """
     transport = receiver(url, header=header)
     address = query or _guessed(url, transport.profile)
     if address and not stores.is_address(address):
         known = ", ".join(f"{scheme}://" for scheme in stores.SCHEMES)
-        raise ConfigureError(f"--query {address!r} is no trace store; it begins with one of {known}")
+        raise ConfigureError(
+            f"--query {without_secrets(address)!r} is no trace store; it begins with one of {known}"
+        )
     with _telling() as tell:
         job = Probe(
             transport=transport,

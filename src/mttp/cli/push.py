@@ -19,7 +19,7 @@ from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find
 from mttp.report.problems import problem_lines
-from mttp.report.words import count, duration
+from mttp.report.words import count, duration, visible
 from mttp.transports.otlp import OtlpTransport
 
 __all__ = ["push"]
@@ -36,34 +36,48 @@ def push(
     ],
     profile: Annotated[
         str | None,
-        typer.Option("--profile", help="What the receiver keeps, e.g. tempo; by default its address tells."),
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="What the receiver keeps, e.g. tempo; by default its address tells.",
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", metavar="NAME=VALUE", help="Sent with every request; may be repeated."),
     ] = None,
     content: Annotated[
-        bool, typer.Option("--content", help="Send observations, actions, texts and the like, too.")
+        bool, typer.Option("--content", help="Also send observations, actions, texts and the like.")
     ] = False,
     now: Annotated[
         bool, typer.Option("--now", help="Shift all times, so that the last span ends now.")
     ] = False,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.001, help="The most spans per second.")
+        float | None,
+        typer.Option("--rate", metavar="N", min=0.001, help="Send at most so many spans per second."),
     ] = None,
     patience: Annotated[
-        float, typer.Option("--patience", min=0, help="Seconds to try again where nothing is taken.")
+        float,
+        typer.Option(
+            "--patience",
+            metavar="SECONDS",
+            min=0,
+            help="How long to try a receiver that takes nothing again.",
+        ),
     ] = 30.0,
     state: Annotated[
         Path | None,
         typer.Option(
-            "--state", metavar="FILE", help="Where to note how far it has come.", show_default="beside"
+            "--state",
+            metavar="FILE",
+            help="Where to note how far it has come.",
+            show_default="a hidden file beside the recording",
         ),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin anew, whatever an earlier push has sent.")
+        bool, typer.Option("--restart", help="Start from the beginning, whatever an earlier push has sent.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but sending.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except sending.")] = False,
     json: Json = False,
 ) -> None:
     """
@@ -71,7 +85,7 @@ def push(
 
     What the receiver does not keep is left out, and named on the span.
     A push that breaks off goes on where it stopped when it is called again. Spans that arrive twice have the
-    same ids. The exit code is 1 if the receiver turned some of them down.
+    same ids, so that a reader counts them once.
 
     \b
     Examples:
@@ -79,6 +93,13 @@ def push(
       mttp push runs/ --to http://localhost:6006 --content
       mttp push runs/ --to grpc://tempo:4317 --profile tempo --now
       mttp push 'runs/*.jsonl' --to http://localhost:4318 --rate 2000 --dry-run
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The receiver turned some spans down.
+      2  Wrong usage, or input that can't be read; the receiver took nothing.
+    130  Interrupted; the same command goes on from there.
     """
     transport = receiver(to, header=header, profile=profile)
     withholding = replace(transport.withholding, content=content)
@@ -96,7 +117,7 @@ def push(
         rate=rate,
         patience=patience,
         dry=dry_run,
-        on_trouble=lambda said: print(f"mttp: {said}", file=sys.stderr),
+        on_trouble=lambda said: print(f"mttp: {visible(said)}", file=sys.stderr),
         on_progress=None if dry_run else note,
         pushed=Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {}))),
     )
@@ -176,8 +197,10 @@ def _tell(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> N
     if job.shift:
         print(f"times are later by {duration(job.shift / 1e9)}")
     for item in document["left_out"]:
-        print(f"  left out: {item['attribute']} of {count(item['spans'], 'span')} ({item['reason']})")
+        print(
+            f"  left out: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})"
+        )
     for cause, number in pushed.lost.items():
-        print(f"  turned down: {count(number, 'span')} ({cause}) {pushed.message}")
+        print(f"  turned down: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
     if problems:
         console().print("", problem_lines(problems), sep="\n")

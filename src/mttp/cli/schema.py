@@ -25,6 +25,11 @@ def schema(
       mttp schema
       mttp schema eval.result
       mttp schema trace.span | jq '.properties | keys'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage, or an unknown type.
     """
     from mttp.messages import PAYLOADS, schemas  # pydantic, which no other command needs
 

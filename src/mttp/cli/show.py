@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
-from mttp.reading import Recording, read
-from mttp.reading.jsonable import jsonable
-from mttp.report.episodes import document, episodes_table, runs_table, sorted_by
-from mttp.report.problems import problem_lines
-from mttp.report.tree import tree
-from mttp.report.words import counted
+from mttp.errors import ReadError
+
+if TYPE_CHECKING:
+    from mttp.episodes import Episode
+    from mttp.reading import Recording
+    from mttp.reading.conditions import Condition
 
 __all__ = ["show"]
 
 _LIMIT = 20
+_PICKS = ("last", "best", "worst")
+_TRUSTED = ("ok", "missing")
+"""Statuses of an episode's reward with which its return counts; a return may be the sum of its steps."""
 
 
 class Sort(str, Enum):
@@ -26,6 +30,7 @@ class Sort(str, Enum):
 
     START = "start"
     RETURN = "return"
+    REWARD = "reward"
     LENGTH = "length"
     DURATION = "duration"
 
@@ -35,14 +40,56 @@ def show(
     *,
     episode: Annotated[
         str | None,
-        typer.Option("--episode", metavar="ID", help="Show this one: the beginning of its trace id."),
+        typer.Option(
+            "--episode",
+            metavar="ID",
+            help="Show this one: the beginning of its trace id, or last, best or worst (by return).",
+        ),
     ] = None,
-    sort: Annotated[Sort, typer.Option("--sort", help="Order of the episodes, lowest first.")] = Sort.START,
+    full: Annotated[
+        bool, typer.Option("--full", help="With --episode: shorten no text, and show all steps.")
+    ] = False,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help="Only episodes for which this holds: a column, one of = != < <= > >= ~, and a value; "
+            "may be repeated.",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="ID", help="Only episodes of this run, by id or name.")
+    ] = None,
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="ID", help="Only episodes of this environment.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="Only episodes of this task.")
+    ] = None,
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            "--outcome", metavar="OUTCOME", help="Only episodes that ended so: success, failure or unknown."
+        ),
+    ] = None,
+    sort: Annotated[
+        Sort,
+        typer.Option(
+            "--sort",
+            metavar="COLUMN",
+            help="Order of the episodes, lowest first: start, return, reward, length or duration.",
+        ),
+    ] = Sort.START,
     reverse: Annotated[bool, typer.Option("--reverse", help="Highest first.")] = False,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=0, help="Rows, or steps of the one episode, to show; 0 is all.", show_default="20"
+            "--limit",
+            metavar="N",
+            min=0,
+            help="Rows, or steps of the one episode, to show; 0 is all.",
+            show_default="20",
         ),
     ] = None,
     json: Json = False,
@@ -53,53 +100,144 @@ def show(
 
     Without --episode, a table of the runs and one of the episodes; with it, that episode as a tree:
     its steps with observations, actions, rewards and their components, tokens, calls,
-    errors and faults. With --json there is no limit unless one is given.
+    errors and faults. Of a chat, each step shows the messages that are new in it.
+    With --json there is no limit unless one is given.
+
+    A condition compares a column: episode, run, env, task, split, slice, group, policy, status, outcome,
+    stop_reason, error_type, fault, spec, spec_version, verdict, failed_check, reward_status, reward, return,
+    length, duration, advantage, cost_usd, seed, terminated, truncated, complete, start, or a name of your
+    own: metrics.NAME, metadata.NAME, components.NAME. ~ searches for a regular expression;
+    none is a value that is not known.
 
     \b
     Examples:
       mttp show runs/cartpole.jsonl
-      mttp show runs/ --sort return --limit 5
+      mttp show runs/ --where status=error --where 'return<0.5'
+      mttp show runs/ --task train/17 --sort reward --reverse --limit 5
       mttp show runs/cartpole.jsonl --episode 4bf92f35
+      mttp show runs/ --env support-desk --episode worst --full
       mttp show runs/cartpole.jsonl --json | jq '.episodes[].return'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The recording has problems, and --strict is given.
+      2  Wrong usage, or input that can't be read.
     """
+    from mttp.reading import read
+    from mttp.reading.conditions import condition
+
+    if full and episode is None:
+        raise typer.BadParameter("--full shows one episode: give --episode, too")
+    conditions = [condition(text) for text in where or ()]
+    stated = {"env": env, "task": task, "outcome": outcome}
+    conditions += [_is(name, value) for name, value in stated.items() if value is not None]
     with progress(paths) as advance:
         recording = read(paths, progress=advance)
+    if run is not None:
+        conditions.append(_in_run(recording, run))
+    wanted = [one for one in recording if all(holds(one) for holds in conditions)]
     if episode is not None:
-        _show_one(recording, episode, limit=limit, json=json)
+        _show_one(
+            _picked(wanted, episode), limit=0 if full and limit is None else limit, full=full, json=json
+        )
+    elif json:
+        _print_document(recording, _ordered(wanted, sort, reverse=reverse), limit)
     else:
-        _show_all(recording, sort.value, reverse=reverse, limit=limit, json=json)
+        _print_tables(recording, _ordered(wanted, sort, reverse=reverse), limit, is_filtered=bool(conditions))
     finish(recording.problems, strict=strict)
 
 
-def _show_one(recording: Recording, prefix: str, *, limit: int | None, json: bool) -> None:
-    found = recording.episode(prefix)
+def _is(name: str, value: str) -> Condition:
+    return lambda episode: bool(getattr(episode, name) == value)
+
+
+def _in_run(recording: Recording, name: str) -> Condition:
+    """Whether an episode is of the run with that id or name; raises ReadError where there is none."""
+    ids = {run.id for run in recording.runs if name in (run.id, run.name)}
+    ids |= {episode.run_id for episode in recording if episode.run_id == name}
+    if not ids:
+        known = sorted({episode.run_id for episode in recording} | {run.id for run in recording.runs})
+        raise ReadError(f"no run has the id or name {name!r}; there are {', '.join(known) or 'none'}")
+    return lambda episode: episode.run_id in ids
+
+
+def _picked(episodes: Sequence[Episode], name: str) -> Episode:
+    """The episode by the beginning of its trace id, or the last, best or worst one."""
+    from mttp.reading import Recording
+
+    if name not in _PICKS:
+        return Recording(list(episodes)).episode(name)
+    if not episodes:
+        raise ReadError(f"there is no {name} episode: no episode is wanted, or none is there")
+    if name == "last":
+        return episodes[-1]
+    paid = [one for one in episodes if _is_number(one.return_) and one.reward.status in _TRUSTED]
+    if not paid:
+        raise ReadError(f"there is no {name} episode: none of {len(episodes):,} has a return that counts")
+    return sorted(paid, key=lambda one: one.return_ or 0.0, reverse=name == "best")[0]
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _show_one(found: Episode, *, limit: int | None, full: bool, json: bool) -> None:
+    from mttp.reading.jsonable import jsonable
+    from mttp.report.episodes import document
+    from mttp.report.tree import tree
+
     if json:
         steps = jsonable(found.steps[: limit or None])
         print_json(document(found) | {"steps": steps})
     else:
-        console().print(tree(found, limit=_rows(limit)))
+        console().print(tree(found, limit=_rows(limit), full=full))
 
 
-def _show_all(recording: Recording, sort: str, *, reverse: bool, limit: int | None, json: bool) -> None:
-    episodes = sorted_by(recording.episodes, sort, reverse=reverse)
-    if json:
-        shown = [document(episode) for episode in episodes[: limit or None]]
-        names = ("runs", "groups", "updates", "annotations", "evals")
-        facts = {name: getattr(recording, name) for name in names}
-        print_json(facts | {"episodes": shown, "problems": recording.problems})
-        return
+def _ordered(episodes: Sequence[Episode], sort: Sort, *, reverse: bool) -> list[Episode]:
+    from mttp.report.episodes import sorted_by
+
+    return sorted_by(episodes, sort.value, reverse=reverse)
+
+
+def _print_document(recording: Recording, episodes: Sequence[Episode], limit: int | None) -> None:
+    from mttp.report import graders
+    from mttp.report.episodes import document
+
+    summary = recording.summary()
+    names = ("runs", "groups", "updates", "annotations", "evals")
+    facts = {name: getattr(recording, name) for name in names}
+    facts |= {"graders": graders.documents(summary.graders, len(summary)), "faults": summary.faults}
+    shown = [document(episode) for episode in episodes[: limit or None]]
+    print_json(facts | {"episodes": shown, "problems": recording.problems})
+
+
+def _print_tables(
+    recording: Recording, episodes: Sequence[Episode], limit: int | None, *, is_filtered: bool
+) -> None:
+    from mttp.report import graders
+    from mttp.report.episodes import episodes_table, runs_table
+    from mttp.report.problems import problem_lines
+    from mttp.report.words import count, counted, printed, shares
+
+    summary = recording.summary()
     out = console()
     if recording.runs:
         out.print(runs_table(recording.runs, limit=_rows(limit)), "")
-    out.print(episodes_table(episodes, limit=_rows(limit)) if episodes else "no episodes")
+    if is_filtered:
+        out.print(f"{len(episodes):,} of {count(len(recording), 'episode')}", "", sep="\n")
+    if episodes:
+        out.print(episodes_table(episodes, limit=_rows(limit)))
+    elif not is_filtered:
+        out.print("no episodes")
     apart = {"group": len(recording.groups), "update": len(recording.updates)}
     apart |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
     if counts := counted(apart):
         out.print("", ", ".join(counts), sep="\n")
-    _print_problems(out, recording)
-
-
-def _print_problems(out: Console, recording: Recording) -> None:
+    if summary.failed_gradings:
+        out.print("", graders.table(graders.documents(summary.graders, len(summary))), sep="\n")
+    if summary.faults:
+        out.print("", printed(f"faults: {shares(summary.faults)}", style="red"), sep="\n")
     if recording.problems:
         out.print("", problem_lines(recording.problems), sep="\n")
 

@@ -15,25 +15,32 @@ def spec_check(
     file: SpecFile,
     *,
     no_import: Annotated[
-        bool, typer.Option("--no-import", help="Import nothing: signatures and decorators are not looked at.")
+        bool, typer.Option("--no-import", help="Import nothing: signatures and decorators are not checked.")
     ] = False,
     trust: Trust = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     json: Json = False,
 ) -> None:
     """
     Check a reward spec: schema, functions, lock, and the rules of a good reward.
 
-    Each finding has a rule, a reason, a fix and a line. The exit code is 1 where one is an error,
-    3 where the spec can't be used at all.
+    Each finding has a rule, a reason, a fix and a line.
 
     \b
     Examples:
       mttp spec check specs/gsm8k.yaml
       mttp spec check specs/gsm8k.yaml --no-import --strict
       mttp spec check specs/gsm8k.yaml --json | jq '.findings[].rule'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  A finding is an error; under --strict, a warning.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.report.specs import finding_line, findings_document, headline
+    from mttp.report.words import visible
     from mttp.rewards.lint import lint
     from mttp.rewards.spec import RewardSpec
 
@@ -43,7 +50,7 @@ def spec_check(
         print_json(findings_document(spec, findings))
     else:
         for finding in findings:
-            print(finding_line(finding, file))
+            print(visible(finding_line(finding, file)))
         print(f"{spec.name} {spec.version}: {headline(findings)}")
     if any(strict or finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Trust, console, print_json, progress
+from mttp.cli.output import Json, Trust, console, print_json, progress, working
 from mttp.episodes import Episode
 from mttp.reading import read
 
@@ -15,7 +15,7 @@ __all__ = ["spec_diff"]
 
 def spec_diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A reward spec.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="B", help="What became of it.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="B", help="Its successor.", show_default=False)],
     *,
     on: Annotated[
         list[str] | None,
@@ -25,16 +25,22 @@ def spec_diff(
     json: Json = False,
 ) -> None:
     """
-    Compare two reward specs: what changed, how much that breaks, and which version it deserves.
+    Compare two reward specs: what changed, and which version that deserves.
 
     With --on both score the recorded inputs of a run's episodes again: how many rewards change,
-    which verdicts flip, how the order changes, overall and by slice.
-    The exit code is 1 where B's version is lower than its changes deserve.
+    which verdicts flip, how the order changes, overall and by slice, and why episodes have no valid reward.
 
     \b
     Examples:
       mttp spec diff specs/gsm8k.yaml specs/gsm8k-next.yaml
       mttp spec diff old.yaml new.yaml --on runs/ --json | jq .rescored.all
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The version of B is lower than its changes deserve.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.reading.rescoring import rescore
     from mttp.report import rescoring, specs
@@ -43,7 +49,11 @@ def spec_diff(
 
     one, other = (RewardSpec.load(path, trust=trust) for path in (before, after))
     found = differences(one, other)
-    scored = rescore(_recorded(on), one, other) if on else None
+    scored = None
+    if on:
+        recorded = _recorded(on)
+        with working(f"scoring {len(recorded):,} episodes"):
+            scored = rescore(recorded, one, other)
     if json:
         said = specs.differences_document(one, other, found)
         print_json(said | {"rescored": rescoring.document(scored)} if scored else said)

@@ -16,7 +16,7 @@ def spec_lock(
     file: SpecFile,
     *,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 1 where the lock is missing or differs.")
+        bool, typer.Option("--check", help="Write nothing; exit with 1 if the lock is missing or differs.")
     ] = False,
 ) -> None:
     """
@@ -29,6 +29,13 @@ def spec_lock(
     Examples:
       mttp spec lock specs/gsm8k.yaml
       mttp spec lock specs/gsm8k.yaml --check
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  Under --check: there is no lock, or it differs.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.rewards.locking import changes, lock_path, read_lock, write_lock
     from mttp.rewards.spec import RewardSpec

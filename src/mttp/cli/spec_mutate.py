@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json
+from mttp.cli.output import Json, SpecFile, Trust, console, print_json, working
 
 __all__ = ["spec_mutate"]
 
@@ -19,24 +19,31 @@ def spec_mutate(
     json: Json = False,
 ) -> None:
     """
-    Put faults into a reward spec, one at a time, and list those that none of its cases notices.
+    Put faults into a reward spec, and list those that none of its cases notices.
 
-    A component is dropped, turned upside down, always gives its best, or gives twice as much;
+    One fault at a time: a component is dropped, negated, always gives its best, or gives twice as much;
     a gate is removed; two weights are swapped. Components are called once for each case.
-    The exit code is 1 where the cases fail without any fault.
 
     \b
     Examples:
       mttp spec mutate specs/gsm8k.yaml
       mttp spec mutate specs/gsm8k.yaml --strict
       mttp spec mutate specs/gsm8k.yaml --json | jq '.survivors[].fault'
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  The cases fail without any fault; under --strict, a fault goes unnoticed.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.report import trials
     from mttp.rewards.mutations import mutate
     from mttp.rewards.spec import RewardSpec
 
     spec = RewardSpec.load(file, trust=trust)
-    mutation = mutate(spec.plan, spec.document.cases)
+    with working(f"scoring {len(spec.document.cases):,} cases"):
+        mutation = mutate(spec.plan, spec.document.cases)
     if json:
         print_json(trials.mutation_document(spec, mutation))
     else:

@@ -9,7 +9,7 @@ __all__ = ["spec_show"]
 
 def spec_show(file: SpecFile, *, json: Json = False) -> None:
     """
-    Show a reward spec: the tree of its components, their shares of the reward, gates, digests, coverage.
+    Show a reward spec: its components, their shares of the reward, gates and digests.
 
     Nothing is imported.
 
@@ -17,6 +17,12 @@ def spec_show(file: SpecFile, *, json: Json = False) -> None:
     Examples:
       mttp spec show specs/gsm8k.yaml
       mttp spec show specs/gsm8k.yaml --json | jq .code_sha256
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.report.specs import document, render
     from mttp.rewards.spec import RewardSpec

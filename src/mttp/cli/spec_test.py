@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json, progress
+from mttp.cli.output import Json, SpecFile, Trust, console, print_json, progress, working
 from mttp.errors import SpecError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def spec_test(
     file: SpecFile,
     *,
     repeats: Annotated[
-        int, typer.Option("--repeats", metavar="N", min=1, help="Score each case so often.")
+        int, typer.Option("--repeats", metavar="N", min=1, help="Score each case N times.")
     ] = 1,
     max_unstable: Annotated[
         float | None,
@@ -44,27 +44,34 @@ def spec_test(
         Path | None, typer.Option("--human", metavar="CSV", help="People's scores: columns case and human.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="PATH", help="Write JUnit XML there, too.")
+        Path | None, typer.Option("--junit", metavar="PATH", help="Also write JUnit XML to this file.")
     ] = None,
     trust: Trust = False,
     json: Json = False,
 ) -> None:
     """
-    Score a reward spec's cases, and hold them against what they expect.
+    Score a reward spec's cases, and compare the scores with what they expect.
 
-    Shows what each component gave, what differs from time to time, what no case shows, and how far
-    rewards agree with people. The exit code is 1 where a case is not as expected, or where more is
-    unstable than --max-unstable allows.
+    Shows what each component gave, what differs between repeats, what no case covers, and how far
+    rewards agree with people.
 
-    With --on the spec scores the recorded inputs of a run's episodes instead, and is held against the
-    scores, outcomes and labels that were stated of them later. The exit code is 1 where an episode's
-    scoring fails, or none can be scored.
+    With --on the spec scores the recorded inputs of a run's episodes instead, and is compared with the
+    scores, outcomes and labels that were stated of them later.
 
     \b
     Examples:
       mttp spec test specs/gsm8k.yaml
-      mttp spec test specs/gsm8k.yaml --repeats 5 --max-unstable 0.05 --junit report.xml
+      mttp spec test specs/gsm8k.yaml --repeats 5 --max-unstable 0.05
+      mttp spec test specs/gsm8k.yaml --junit report.xml
       mttp spec test specs/gsm8k.yaml --on runs/ --json | jq .agreements
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  A case is not as expected, or more is unstable than allowed;
+         with --on, an episode's scoring fails, or none can be scored.
+      2  Wrong usage.
+      3  The spec can't be read, or can't be used.
     """
     from mttp.rewards.spec import RewardSpec
 
@@ -95,7 +102,8 @@ def _on_cases(
     from mttp.report import trials
     from mttp.rewards.trials import try_cases
 
-    trial = try_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
+    with working(f"scoring {len(spec.document.cases):,} cases"):
+        trial = try_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
     if junit is not None:
         junit.write_text(trials.junit(spec, trial), encoding="utf-8")
     if json:
@@ -115,7 +123,8 @@ def _on_episodes(
 
     with progress(on) as advance:
         episodes = read(on, progress=advance).episodes
-    found = validate(episodes, spec, repeats=repeats)
+    with working(f"scoring {len(episodes):,} episodes"):
+        found = validate(episodes, spec, repeats=repeats)
     if json:
         print_json(validation.document(spec, found))
     else:

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
+from mttp.cli.output import (
+    Json,
+    Sources,
+    StrictHealth,
+    console,
+    fail,
+    fail_on,
+    failures,
+    print_json,
+    progress,
+)
 from mttp.reading import summarize
 from mttp.report.summary import document, markdown, render
 
@@ -20,20 +30,38 @@ def summary(
     markdown_: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for the summary of a CI job.")
     ] = False,
-    strict: Strict = False,
+    strict: StrictHealth = False,
+    fail_on_: Annotated[
+        str,
+        typer.Option(
+            "--fail-on",
+            metavar="WORDS",
+            help="Exit with 1 on any of these, separated by commas: gradings (failed ones), "
+            "faults (recorded ones), problems; or none.",
+        ),
+    ] = "none",
 ) -> None:
     """
     Sum up a recording in figures.
 
-    Returns, statuses, outcomes, reward specs, components, durations, tokens, a learning curve, and problems.
+    For each run: returns, statuses, outcomes, reward specs, the health of graders and components,
+    faults, updates, durations, tokens, cost and a learning curve; then totals, and problems.
     Episodes are never built, so that this is fast and needs little memory however large the files are.
 
     \b
     Examples:
       mttp summary runs/cartpole.jsonl
       mttp summary 'runs/**/*.jsonl.gz'
-      mttp summary runs/ --json | jq .return.mean
+      mttp summary runs/ --fail-on gradings,faults
+      mttp summary runs/ --json | jq .totals.return.mean
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  There is something that --fail-on or --strict names.
+      2  Wrong usage, or input that can't be read.
     """
+    words = fail_on(fail_on_, strict=strict)
     with progress(paths) as advance:
         found = summarize(paths, progress=advance)
     if json:
@@ -43,4 +71,5 @@ def summary(
     else:
         out = console()
         out.print(render(found, terminal=out.is_terminal))
-    finish(found.problems, strict=strict)
+    faults = sum(found.faults.values())
+    fail(failures(words, gradings=found.failed_gradings, faults=faults, problems=found.problems))

@@ -43,7 +43,7 @@ def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
 
 def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
     if name in _TEXTS:
-        return {_TEXTS[name]: text(str(value), faults)}
+        return {_TEXTS[name]: text(value, faults)}
     if name in _FLAGS:
         return {_FLAGS[name]: bool(value)}
     if name == "length":

@@ -15,7 +15,7 @@ from mttp.episodes import Annotation, Reward
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["OF_STEPS", "OUTCOMES", "PREFERENCE", "STATED", "decode", "encode", "kind"]
+__all__ = ["OF_STEPS", "PREFERENCE", "STATED", "decode", "encode", "kind"]
 
 PREFERENCE = "preference"
 OF_STEPS = "steps"
@@ -27,8 +27,6 @@ STATED = {
     "comment": a.GEN_AI_EVALUATION_EXPLANATION,
 }
 """Attribute that each kind of statement states; a fact of the user's own is one of their metadata."""
-OUTCOMES = ("success", "failure", "unknown")
-"""What an outcome can be."""
 
 _KINDS = {key: name for name, key in STATED.items()}
 _OWN = f"{a.METADATA}."
@@ -57,10 +55,10 @@ def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
     if annotation.reward is not None:
         attributes |= rewards.encode(annotation.reward, faults)
     if annotation.explanation is not None:
-        attributes[a.GEN_AI_EVALUATION_EXPLANATION] = text(str(annotation.explanation), faults)
+        attributes[a.GEN_AI_EVALUATION_EXPLANATION] = text(annotation.explanation, faults)
     attributes |= {key: value for name, key in _IDS.items() if (value := getattr(annotation, name))}
     attributes |= {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in _TEXTS.items()
         if (value := getattr(annotation, name)) is not None
     }

@@ -150,9 +150,9 @@ def laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
     """The columns themselves, and what they are."""
     stored = {key: _stored(column.entries) for key, column in given.items()}
     kept = dict(given)
-    for value_key, *keys in content.BY_VALUE.values():
-        if value_key in stored and stored[value_key].shape:
-            _imply(kept, keys, given[value_key].at)
+    for keys in content.BY_VALUE.values():
+        if keys.value in stored and stored[keys.value].shape:
+            _imply(kept, (keys.dtype, keys.shape), given[keys.value].at)
     attributes: dict[str, Plain] = {}
     layout: list[list[Any]] = []
     for key, column in kept.items():
@@ -260,7 +260,8 @@ def rows(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
         at = which if isinstance(which, list) else range(len(found))
         said = {}
         if shape and key in content.BY_VALUE:
-            said = dict(zip(content.BY_VALUE[key][1:], (dtype, shape), strict=True))
+            keys = content.BY_VALUE[key]
+            said = {keys.dtype: dtype, keys.shape: shape}
         for position, entry in zip(at, _entries(stored, dtype, shape, which, len(at)), strict=True):
             found[position] |= {key: entry, **said}
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mttp.codec import kinds
 from mttp.codec.plain import Faults, Plain, plain, text
 from mttp.episodes import Call
 from mttp.semconv import attributes as a
@@ -40,15 +41,19 @@ _PARAMETERS = {
 _DOUBLES = frozenset({"temperature", "top_p", "top_k"})
 
 
-def span_name(operation: str, name: str | None) -> str:
+def span_name(operation: object, name: object) -> str:
     """The span's name, e.g. `chat qwen` or `execute_tool search`."""
-    return f"{operation} {name}" if name else operation
+    word = text(operation, [])
+    return f"{word} {text(name, [])}" if name else word
 
 
 def encode(call: Call, faults: Faults) -> dict[str, Plain]:
     """The call's attributes; a sampling parameter that the conventions don't name is refused."""
     keys = _TOOL if call.operation == EXECUTE_TOOL else _MODEL
-    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: text(call.operation, faults)}
+    operation = text(call.operation, faults)
+    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: operation}
+    if kinds.named(operation) != kinds.CALL:  # its name says something else
+        attributes[a.SPAN_TYPE] = kinds.CALL
     for name, key in keys.items():
         value = getattr(call, name)
         if value is not None and value != ():
@@ -64,7 +69,7 @@ def encode(call: Call, faults: Faults) -> dict[str, Plain]:
 
 def is_call(record: SpanRecord) -> bool:
     """Whether the span is a call of a model or a tool."""
-    return a.GEN_AI_OPERATION_NAME in record.attributes
+    return a.GEN_AI_OPERATION_NAME in record.attributes and kinds.kind(record) in ("", kinds.CALL)
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> Iterator[SpanRecord]:

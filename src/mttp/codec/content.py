@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mttp.codec.plain import Faults, Plain, plain
+from mttp.codec.structures import Flattened, flatten, rebuild
 from mttp.semconv import attributes as a
 
 __all__ = [
@@ -18,26 +19,38 @@ __all__ = [
     "FINAL_OBSERVATION",
     "NUMBER_BYTES",
     "OBSERVATION",
+    "STRUCTURES",
     "Keys",
     "decode",
     "encode",
     "pack",
+    "settled",
     "size",
     "unpack",
 ]
 
-Keys = tuple[str, str, str]
-"""The three attribute names of one piece of content: value, dtype and shape."""
 
-OBSERVATION: Keys = (a.OBSERVATION_VALUE, a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE)
-ACTION: Keys = (a.ACTION_VALUE, a.ACTION_DTYPE, a.ACTION_SHAPE)
-FINAL_OBSERVATION: Keys = (
+class Keys(NamedTuple):
+    """The attribute names of one piece of content."""
+
+    value: str
+    dtype: str
+    shape: str
+    structure: str
+
+
+OBSERVATION = Keys(a.OBSERVATION_VALUE, a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE, a.OBSERVATION_STRUCTURE)
+ACTION = Keys(a.ACTION_VALUE, a.ACTION_DTYPE, a.ACTION_SHAPE, a.ACTION_STRUCTURE)
+FINAL_OBSERVATION = Keys(
     a.EPISODE_FINAL_OBSERVATION_VALUE,
     a.EPISODE_FINAL_OBSERVATION_DTYPE,
     a.EPISODE_FINAL_OBSERVATION_SHAPE,
+    a.EPISODE_FINAL_OBSERVATION_STRUCTURE,
 )
-BY_VALUE = {keys[0]: keys for keys in (OBSERVATION, ACTION, FINAL_OBSERVATION)}
-"""All three names of a piece of content, by that of its value."""
+BY_VALUE = {keys.value: keys for keys in (OBSERVATION, ACTION, FINAL_OBSERVATION)}
+"""All names of a piece of content, by that of its value."""
+STRUCTURES = frozenset(keys.structure for keys in BY_VALUE.values())
+"""What is there only beside its value, and is kept back with it."""
 NUMBER_BYTES = 8
 """What any number takes, roughly."""
 
@@ -46,20 +59,31 @@ def encode(
     keys: Keys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
 ) -> dict[str, Plain]:
     """Attributes of `value`; beyond `max_bytes` only dtype and shape are kept, and `omissions` says so."""
+    flat = value if isinstance(value, Flattened) else flatten(value, faults, max_bytes=max_bytes)
+    if flat is not None:
+        value = flat.numbers
     if isinstance(value, np.ndarray) and max_bytes is not None and value.nbytes > max_bytes:
-        omissions.append(f"{keys[0]}: {value.nbytes} bytes, the limit is {max_bytes}")
-        return {keys[1]: value.dtype.name, keys[2]: list(value.shape)}
-    content = plain(value, faults)
+        omissions.append(f"{keys.value}: {value.nbytes} bytes, the limit is {max_bytes}")
+        return {keys.dtype: value.dtype.name, keys.shape: list(value.shape)}
+    content = value if flat is not None else plain(value, faults)
     if content is None:
         return {}
-    attributes: dict[str, Plain] = {keys[0]: content}
+    attributes: dict[str, Plain] = {keys.value: content}
     if isinstance(content, np.ndarray):
-        attributes[keys[1]] = _name(content.dtype)
-        attributes[keys[2]] = list(content.shape)
+        attributes[keys.dtype] = _name(content.dtype)
+        attributes[keys.shape] = list(content.shape)
     if max_bytes is not None and (taken := size(content)) > max_bytes:
-        del attributes[keys[0]]
-        omissions.append(f"{keys[0]}: {taken} bytes, the limit is {max_bytes}")
+        del attributes[keys.value]
+        omissions.append(f"{keys.value}: {taken} bytes, the limit is {max_bytes}")
+    elif flat is not None:
+        attributes[keys.structure] = flat.structure
     return attributes
+
+
+def settled(value: object, faults: Faults) -> Plain:
+    """A value as it is read once it was recorded."""
+    flat = flatten(value, faults)
+    return plain(value, faults) if flat is None else rebuild(flat.numbers, flat.structure)
 
 
 @lru_cache(maxsize=64)
@@ -91,17 +115,24 @@ def pack(attributes: dict[str, Plain]) -> None:
 def unpack(attributes: dict[str, Plain]) -> None:
     """Replace what was an array, whether its bytes or its elements are there, by that array, in place."""
     for keys in BY_VALUE.values():
-        if keys[0] in attributes and isinstance(attributes.get(keys[1]), str):
-            attributes[keys[0]] = decode(keys, attributes)
+        if keys.value in attributes and isinstance(attributes.get(keys.dtype), str):
+            attributes[keys.value] = _array(keys, attributes)
 
 
 def decode(keys: Keys, attributes: Mapping[str, Plain]) -> Any:
     """The value that `encode` was given, as plain data; None where it is absent."""
-    value = attributes.get(keys[0])
-    dtype = attributes.get(keys[1])
-    if value is None or not isinstance(dtype, str):
+    value = attributes.get(keys.value)
+    if value is None or not isinstance(attributes.get(keys.dtype), str):
         return value
-    shape = tuple(attributes.get(keys[2]) or ())
+    array = _array(keys, attributes)
+    structure = attributes.get(keys.structure)
+    return rebuild(array, structure) if isinstance(structure, str) else array
+
+
+def _array(keys: Keys, attributes: Mapping[str, Plain]) -> Any:
+    """The value that is an array, from its bytes or its elements."""
+    value, dtype = attributes[keys.value], attributes[keys.dtype]
+    shape = tuple(attributes.get(keys.shape) or ())
     if isinstance(value, bytes):
         value = np.frombuffer(value, np.dtype(dtype).newbyteorder("<"))
     array = np.array(value, dtype=np.dtype(dtype))

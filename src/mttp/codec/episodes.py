@@ -5,22 +5,36 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
-from mttp.codec import agents, blocks, calls, components, content, evals, rewards, segments, steps, templates
-from mttp.codec.plain import Faults, Plain, from_json, number, seed, text, to_json
+from mttp.codec import (
+    agents,
+    blocks,
+    calls,
+    components,
+    content,
+    evals,
+    kinds,
+    rewards,
+    segments,
+    steps,
+    templates,
+)
+from mttp.codec.plain import Faults, Plain, from_json, number, scalar_text, seed, text, to_json
 from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
 __all__ = [
+    "OUTCOMES",
     "decode",
     "ending",
     "identity",
     "is_episode",
-    "is_step",
     "lacking",
+    "outcome",
     "plain_ending",
     "seed",
     "span_name",
@@ -28,6 +42,10 @@ __all__ = [
     "unstated",
 ]
 
+_Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
+"""Spans of one trace by type."""
+OUTCOMES = ("success", "failure", "unknown")
+"""What an outcome can be."""
 _TEXTS = {
     "env": a.ENV_ID,
     "env_version": a.ENV_VERSION,
@@ -88,9 +106,15 @@ def identity(run_id: str, episode_id: str, faults: Faults, given: Mapping[str, A
     return attributes
 
 
-def span_name(stated: Mapping[str, Plain]) -> str:
-    """What the root of an episode is called of which this was stated."""
-    return f"{names.EPISODE} {stated[a.ENV_ID]}" if a.ENV_ID in stated else names.EPISODE
+def span_name(stated: Mapping[str, Plain], run: str = "") -> str:
+    """
+    The name of the root of an episode of which this was stated, in a run of that name.
+
+    A whole task id is not in it: there may be one for each episode, and names are to have few values.
+    """
+    suite, slash, _ = str(stated.get(a.TASK_ID, "")).partition("/")
+    tells = stated.get(a.ENV_ID) or stated.get(a.EVAL_SUITE_NAME) or (slash and suite) or run
+    return f"{names.EPISODE} {tells}" if tells else names.EPISODE
 
 
 def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: Faults) -> None:
@@ -110,9 +134,9 @@ def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: F
 
 def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
     if name == "seed":
-        return {a.ENV_SEED: text(str(value), faults)}
-    if name in _TEXTS:
-        return {_TEXTS[name]: text(str(value), faults)}
+        return {a.ENV_SEED: text(value, faults)}
+    if name in _TEXTS or name in _ENDING:
+        return {(_TEXTS | _ENDING)[name]: text(value, faults)}
     if name in _INTEGERS:
         return {_INTEGERS[name]: int(value)}
     if name in _FLAGS:
@@ -123,7 +147,7 @@ def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
     if name in _JSON:
         return {_JSON[name]: to_json(value, faults)} if name == "inputs" or value else {}
     members = [value] if isinstance(value, str) else value
-    return {_LISTS[name]: [text(str(item), faults) for item in members]} if members else {}
+    return {_LISTS[name]: [text(item, faults) for item in members]} if members else {}
 
 
 def ending(
@@ -135,6 +159,14 @@ def ending(
         attributes[a.EPISODE_RETURN_BASIS] = return_basis
     _add_facts(attributes, given, faults)
     return attributes
+
+
+def outcome(given: object, faults: Faults) -> str:
+    """The outcome that a caller states; a word of its own is kept and said in `faults`, anything else not."""
+    found = text(given, faults) if isinstance(given, str) else None
+    if given is not None and found not in OUTCOMES:
+        faults.append(f"outcome_invalid: {scalar_text(given):.80} is none of {', '.join(OUTCOMES)}")
+    return found or "unknown"
 
 
 def unstated(run_id: str, episode_id: str, index: int) -> dict[str, Plain]:
@@ -181,14 +213,16 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
 
     Without its root it is unfinished, and its identity is what the start marker or another span says.
     """
-    root = _find(records, names.EPISODE)
-    start = root or _find(records, names.EPISODE_START) or _first_of_ours(records)
+    types = kinds.by_type(records)
+    root = _first(types, names.EPISODE)
+    marker = _first(types, names.EPISODE_START)
+    start = root or marker or _first_of_ours(records)
     found: Mapping[str, Any] = start.attributes
-    span_id = _root_id(records, start)
+    span_id = root.span_id if root else marker.parent_id if marker else _root_id(types, start)
     children = _children(records)
-    members = sorted(_steps(records, children), key=_by_index)
+    members = sorted(_steps(types, children), key=_by_index)
     scorings = _scorings(children, span_id)
-    closings = [record for record in children[span_id] if record.name == names.SEGMENT]
+    closings = [record for record in children[span_id] if kinds.kind(record) == names.SEGMENT]
     parts, paying = segments.Parts(records), segments.paying(scorings)
     values = _values(found)
     if root is None:
@@ -204,7 +238,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         metrics=_own(a.METRIC, start, closings),
         final_observation=content.decode(content.FINAL_OBSERVATION, found),
         steps=tuple(step for _, step in members),
-        agents=tuple(_agents(records, children, members)),
+        agents=tuple(_agents(types, children, members)),
         reward=paying[1],
         rewards=tuple(reward for _, reward in scorings),
         complete=root is not None and not parts.lacking(),
@@ -254,14 +288,14 @@ def _with_parts(
 
 
 def _agents(
-    records: Iterable[SpanRecord],
+    types: _Types,
     children: Mapping[str, list[SpanRecord]],
     members: Sequence[tuple[str, Step]],
 ) -> Iterator[Agent]:
     """The agents in order of start; one whose end is missing is known by its steps."""
     spans: dict[str, list[SpanRecord]] = defaultdict(list)
     played: dict[str, list[tuple[str, Step]]] = defaultdict(list)
-    for record in sorted(filter(_is_agent, records), key=_by_time):
+    for record in sorted(types.get(names.AGENT, ()), key=_by_time):
         spans[str(record.attributes[a.AGENT_ID])].append(record)
     for part, step in members:
         if step.agent is not None:
@@ -293,36 +327,22 @@ def _so_far(members: Sequence[Step]) -> dict[str, Any]:
     }
 
 
-def _find(records: Iterable[SpanRecord], name: str) -> SpanRecord | None:
-    return next((r for r in records if a.EPISODE_ID in r.attributes and _named(r, name)), None)
-
-
-def _named(record: SpanRecord, name: str) -> bool:
-    return record.name == name or record.name.startswith(f"{name} ")
+def _first(types: _Types, name: str) -> SpanRecord | None:
+    return next(iter(types.get(name, ())), None)
 
 
 def _first_of_ours(records: Iterable[SpanRecord]) -> SpanRecord:
     return min((r for r in records if a.EPISODE_ID in r.attributes), key=lambda record: record.start_time)
 
 
-def _root_id(records: Iterable[SpanRecord], start: SpanRecord) -> str:
-    """The root's span: itself, or the parent of whatever is known to be its child."""
-    if _named(start, names.EPISODE):
-        return start.span_id
-    if start.name == names.EPISODE_START:
-        return start.parent_id
-    return next((record.parent_id for record in records if _is_below_root(record)), start.parent_id)
-
-
-def _is_below_root(record: SpanRecord) -> bool:
-    if a.EPISODE_ID not in record.attributes:
-        return False
-    of_nobody = a.AGENT_ID not in record.attributes
-    return (
-        record.name in (names.SEGMENT, names.SEGMENT_START)
-        or _is_agent(record)
-        or ((is_step(record) or _is_block(record)) and of_nobody)
+def _root_id(types: _Types, start: SpanRecord) -> str:
+    """The root's span where root and marker are missing: the parent of a span that is its child."""
+    below = (
+        record for name in (names.SEGMENT, names.SEGMENT_START, names.AGENT) for record in types.get(name, ())
     )
+    steps = (record for name in (names.STEP, names.STEPS) for record in types.get(name, ()))
+    of_nobody = (record for record in steps if a.AGENT_ID not in record.attributes)
+    return next((record.parent_id for record in chain(below, of_nobody)), start.parent_id)
 
 
 def _children(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
@@ -346,30 +366,15 @@ def _segments(records: Iterable[SpanRecord]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(segments.segment, theirs)))
 
 
-def _is_agent(record: SpanRecord) -> bool:
-    return a.AGENT_ID in record.attributes and _named(record, names.AGENT)
-
-
-def is_step(record: SpanRecord) -> bool:
-    """Whether the span is a step's own."""
-    return a.STEP_INDEX in record.attributes and _named(record, names.STEP)
-
-
-def _is_block(record: SpanRecord) -> bool:
-    return blocks.is_block(record.attributes) and record.name == names.STEPS
-
-
 def _is_reward(record: SpanRecord) -> bool:
-    return a.REWARD_STATUS in record.attributes and _named(record, names.REWARD)
+    return kinds.kind(record) == names.REWARD
 
 
-def _steps(
-    records: Iterable[SpanRecord], children: Mapping[str, list[SpanRecord]]
-) -> Iterator[tuple[str, Step]]:
+def _steps(types: _Types, children: Mapping[str, list[SpanRecord]]) -> Iterator[tuple[str, Step]]:
     """The steps, and in whose part each was recorded."""
-    for record in filter(_is_block, records):
+    for record in types.get(names.STEPS, ()):
         yield from ((segments.segment(record), step) for step in blocks.decode(record))
-    for record in filter(is_step, records):
+    for record in types.get(names.STEP, ()):
         mine = children.get(record.span_id, [])
         step = steps.decode(
             record,

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mttp.codec import kinds
 from mttp.codec.evals import tag_pairs
 from mttp.evaluations import OUTCOMES
 from mttp.messages.envelope import Message
@@ -53,9 +54,10 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str]]:
     if a.EVAL_SUITE_NAME not in span.attributes:
         return
     id = str(span.attributes.get(a.MESSAGE_ID, _id(span)))
-    if span.name == names.EVAL_RUN_START:
+    kind = kinds.kind(span)
+    if kind == names.EVAL_RUN_START:
         yield _run(span), id
-    elif span.name == names.EVAL_RESULT:
+    elif kind == names.EVAL_RESULT:
         yield _result(span), id
 
 

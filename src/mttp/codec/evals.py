@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mttp.codec import rewards, templates
+from mttp.codec import kinds, rewards, templates
 from mttp.codec.plain import Faults, Plain, text
 from mttp.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.semconv import attributes as a
@@ -103,7 +103,7 @@ def _identity(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
 
 def _stated(evaluation: Evaluation, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
     return {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in keys.items()
         if (value := getattr(evaluation, name)) is not None
     }
@@ -166,8 +166,8 @@ def decode(records: Sequence[SpanRecord]) -> Evaluation:
     Without its root it is unfinished, and its facts are what the start marker or a result says.
     One that is known by messages alone does not say how it ended; results alone do not say what it is.
     """
-    root = next((record for record in records if _word(record) == names.EVAL_RUN), None)
-    starts = [record for record in records if record.name == names.EVAL_RUN_START]
+    root = next((record for record in records if kinds.kind(record) == names.EVAL_RUN), None)
+    starts = [record for record in records if kinds.kind(record) == names.EVAL_RUN_START]
     start = root or min(starts, key=lambda record: a.MESSAGE_ID in record.attributes, default=None)
     results = sorted(_results(records), key=_by_time)
     known = start or results[0]
@@ -210,17 +210,13 @@ def _notes(start: SpanRecord) -> dict[str, Any]:
     }
 
 
-def _word(record: SpanRecord) -> str:
-    return record.name.partition(" ")[0]
-
-
 def _by_time(record: SpanRecord) -> tuple[int, int, str]:
     return record.attributes.get(a.EVAL_REVISION, 0), record.end_time, record.span_id
 
 
 def _results(records: Iterable[SpanRecord]) -> list[SpanRecord]:
     """The results' spans; a message that says what one of them says is none of its own."""
-    found = [record for record in records if record.name == names.EVAL_RESULT]
+    found = [record for record in records if kinds.kind(record) == names.EVAL_RESULT]
     ids = {record.trace_id + record.span_id for record in found}
     return [record for record in found if _restated(record) not in ids]
 

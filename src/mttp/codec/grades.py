@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import calls, components
+from mttp.codec import calls, components, kinds
 from mttp.codec.plain import Faults, Plain, from_json, text, to_json
 from mttp.episodes import Grade
 from mttp.keys import name_key
@@ -35,7 +35,7 @@ _TUPLES = {"range": a.REWARD_RANGE, "repeats": a.REWARD_REPEATS}
 
 def span_name(grade: Grade) -> str:
     """The span's name, e.g. `grade format`."""
-    return text(f"{names.GRADE} {grade.name}", [])
+    return f"{names.GRADE} {text(grade.name, [])}"
 
 
 def grader(grade: Grade) -> str:
@@ -50,7 +50,7 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
         attributes |= {a.GRADER_KIND: text(grade.kind, faults), a.COMPONENT_NAME: text(grade.name, faults)}
     for field, key in _TEXTS.items():
         if (said := getattr(grade, field)) is not None:
-            attributes[key] = text(str(said), faults)
+            attributes[key] = text(said, faults)
     for field, key in _AS_THEY_ARE.items():
         if (found := getattr(grade, field)) is not None:
             attributes[key] = found
@@ -65,7 +65,7 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
 
 def is_grade(record: SpanRecord) -> bool:
     """Whether the span is a component's."""
-    return record.name == names.GRADE or record.name.startswith(f"{names.GRADE} ")
+    return kinds.kind(record) == names.GRADE
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[Grade, ...]:

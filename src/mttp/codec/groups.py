@@ -36,7 +36,7 @@ KEYS = frozenset({*_TEXTS.values(), *_NUMBERS.values(), *_LISTS.values(), a.FAUL
 def encode(group: Group, faults: Faults) -> dict[str, Plain]:
     """The group's attributes, but for the user's own metrics and metadata."""
     attributes: dict[str, Plain] = {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in _TEXTS.items()
         if (value := getattr(group, name)) is not None
     }

@@ -1,41 +1,165 @@
-"""Which spans are a run's, a group's, an update's, an annotation's or an evaluation's: of no episode."""
+"""
+The type of a span: what it says itself, else what its name says, else what its attributes do.
+
+A span that was renamed by OpenTelemetry's API says its type itself. One that was renamed on its way, by a
+Collector for example, is known by attributes that only its type has.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.semconv.values import SpanType
 from mttp.spans import SpanRecord
 
-__all__ = ["is_annotation", "is_evaluation", "is_group", "is_run", "is_update"]
+__all__ = [
+    "CALL",
+    "OTHER",
+    "by_type",
+    "is_annotation",
+    "is_evaluation",
+    "is_group",
+    "is_run",
+    "is_update",
+    "kind",
+    "named",
+    "of",
+]
 
-_OF_EVALUATIONS = (names.EVAL_RUN_START, names.EVAL_RESULT)
+CALL: Final = SpanType.CALL
+"""A call of a model or a tool."""
+OTHER: Final = "other"
+"""Any other span within an episode."""
+
+_WITHIN: Mapping[str, str] = {
+    names.EPISODE: a.EPISODE_ID,
+    names.EPISODE_START: a.EPISODE_ID,
+    names.SEGMENT: a.EPISODE_ID,
+    names.SEGMENT_START: a.EPISODE_ID,
+    names.STEP: a.STEP_INDEX,
+    names.STEPS: a.STEPS_COUNT,
+    names.AGENT: a.AGENT_ID,
+    names.REWARD: a.REWARD_STATUS,
+    names.GRADE: a.EPISODE_ID,
+    CALL: a.GEN_AI_OPERATION_NAME,
+}
+"""Types of spans that belong to an episode, with an attribute that each must have."""
+_APART: Mapping[str, str] = {
+    names.RUN: a.RUN_ID,
+    names.RUN_START: a.RUN_ID,
+    names.GROUP: a.GROUP_ID,
+    names.UPDATE: a.UPDATE_INDEX,
+    names.UPDATE_LINKS: a.RUN_ID,
+    names.ANNOTATE: a.ANNOTATION_TARGET_TRACE_ID,
+    names.GRADE: a.RUN_ID,
+    names.EVAL_RUN: a.EVAL_SUITE_NAME,
+    names.EVAL_RUN_START: a.EVAL_SUITE_NAME,
+    names.EVAL_RESULT: a.EVAL_SUITE_NAME,
+    names.GAP: a.RUN_ID,
+}
+"""The others."""
+_OF_EVALUATIONS = frozenset({names.EVAL_RUN, names.EVAL_RUN_START, names.EVAL_RESULT})
+_WITHOUT_RUN: Mapping[str, str] = {name: _APART[name] for name in (*_OF_EVALUATIONS, names.ANNOTATE)}
+"""Those that need not say of which run they are: others send them as messages."""
+_OURS = frozenset({*_WITHIN, *_APART})
+_WORDS = _OURS | {names.EXECUTE_TOOL}
+"""A span whose name begins with one of these was not renamed: where it lacks an attribute, it is broken."""
+
+_TELLING_WITHIN = (
+    (a.EPISODE_SPAN_COUNT, names.EPISODE),
+    (a.SEGMENT_SPAN_COUNT, names.SEGMENT),
+    (a.STEPS_COUNT, names.STEPS),
+    (a.AGENT_LENGTH, names.AGENT),
+    (a.COMPONENT_NAME, names.GRADE),
+    (a.REWARD_STATUS, names.REWARD),
+    (a.STEP_INDEX, names.STEP),
+    (a.AGENT_ID, names.AGENT),
+)
+"""Attributes that tell the type, those that fewer types have first."""
+_TELLING_APART = (
+    (a.GAP_SPANS, names.GAP),
+    (a.ANNOTATION_TARGET_TRACE_ID, names.ANNOTATE),
+    (a.GROUP_SIZE, names.GROUP),
+    (a.EVAL_OUTCOME, names.EVAL_RESULT),
+    (a.EVAL_STATUS, names.EVAL_RUN),
+    (a.EVAL_ID, names.EVAL_RUN_START),
+    (a.GRADER_NAME, names.GRADE),
+    (a.RUN_STATUS, names.RUN),
+    (a.RUN_KIND, names.RUN_START),
+)
+
+
+def kind(record: SpanRecord) -> str:
+    """The type of a span; `OTHER` for one of an episode that has none, and empty for one that is not ours."""
+    return of(record.name, record.attributes, is_root=not record.parent_id)
+
+
+def of(name: str, attributes: Mapping[str, Any], *, is_root: bool) -> str:
+    """The type of a span with that name and these attributes."""
+    if a.RUN_ID in attributes:
+        within = a.EPISODE_ID in attributes
+        known = _WITHIN if within else _APART
+    else:
+        within, known = False, _WITHOUT_RUN
+    if a.SPAN_TYPE in attributes:
+        stated = str(attributes[a.SPAN_TYPE])
+        if known.get(stated) in attributes:
+            return stated
+    word = name.partition(" ")[0]
+    if known.get(word) in attributes:
+        return word
+    if within and a.GEN_AI_OPERATION_NAME in attributes:
+        return CALL
+    if word in _WORDS:
+        return OTHER if within else ""
+    if within:
+        return next((found for key, found in _TELLING_WITHIN if key in attributes), OTHER)
+    return _apart(attributes, is_root=is_root) if known is _APART else ""
+
+
+def _apart(attributes: Mapping[str, Any], *, is_root: bool) -> str:
+    if a.UPDATE_INDEX in attributes:
+        return names.UPDATE if is_root else names.UPDATE_LINKS
+    return next((found for key, found in _TELLING_APART if key in attributes), "")
+
+
+def named(name: str) -> str:
+    """The type of a span that our recorder gave that name."""
+    word = name.partition(" ")[0]
+    return word if word in _OURS else CALL
+
+
+def by_type(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
+    """The spans by type, in order."""
+    found: dict[str, list[SpanRecord]] = {}
+    for record in records:
+        found.setdefault(kind(record), []).append(record)
+    return found
 
 
 def is_run(record: SpanRecord) -> bool:
     """Whether the span is a run's root or its start marker."""
-    return a.RUN_ID in record.attributes and (
-        record.name == names.RUN or record.name.startswith((f"{names.RUN} ", names.RUN_START))
-    )
+    return kind(record) in (names.RUN, names.RUN_START)
 
 
 def is_group(record: SpanRecord) -> bool:
     """Whether the span is a group's."""
-    return record.name == names.GROUP and a.GROUP_ID in record.attributes and a.RUN_ID in record.attributes
+    return kind(record) == names.GROUP
 
 
 def is_update(record: SpanRecord) -> bool:
     """Whether the span is an update's."""
-    return (
-        record.name == names.UPDATE and a.UPDATE_INDEX in record.attributes and a.RUN_ID in record.attributes
-    )
+    return kind(record) == names.UPDATE
 
 
 def is_annotation(record: SpanRecord) -> bool:
     """Whether the span is an annotation's."""
-    return record.name == names.ANNOTATE and a.ANNOTATION_TARGET_TRACE_ID in record.attributes
+    return kind(record) == names.ANNOTATE
 
 
 def is_evaluation(record: SpanRecord) -> bool:
     """Whether the span is an evaluation's, its start marker, or a result; of others, such a message."""
-    named = record.name in _OF_EVALUATIONS or record.name.partition(" ")[0] == names.EVAL_RUN
-    return named and a.EVAL_SUITE_NAME in record.attributes
+    return kind(record) in _OF_EVALUATIONS

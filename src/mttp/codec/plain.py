@@ -9,7 +9,7 @@ What can't be kept exactly is kept as text, and said in `faults`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "seed",
     "text",
     "to_json",
+    "unknown_arguments",
 ]
 
 Plain: TypeAlias = Any
@@ -47,8 +48,11 @@ _KEPT = frozenset(np.dtype(code) for code in "?bhilBHILefd")
 
 
 def plain(value: object, faults: Faults) -> Plain:
-    """A copy of `value` as plain data; an array stays an array."""
-    return _plain(value, faults, depth=0, arrays=True)
+    """A copy of `value` as plain data; an array stays an array, and what can't be looked at becomes text."""
+    try:
+        return _plain(value, faults, depth=0, arrays=True)
+    except Exception:  # whatever a foreign object raises when it is looked at
+        return _as_text(value, faults)
 
 
 def _plain(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
@@ -67,7 +71,7 @@ def _plain(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
         return [_plain(item, faults, depth=depth + 1, arrays=False) for item in value]
     if isinstance(value, Mapping):
         return {
-            text(str(key), faults): _plain(item, faults, depth=depth + 1, arrays=False)
+            text(key, faults): _plain(item, faults, depth=depth + 1, arrays=False)
             for key, item in value.items()
         }
     return _foreign(value, faults, depth=depth, arrays=arrays)
@@ -85,7 +89,7 @@ def _foreign(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
 
 def _subclassed(value: Any, faults: Faults) -> Plain:
     if isinstance(value, str):
-        return text(str(value), faults)
+        return text(value, faults)
     return float(value) if isinstance(value, float) else bytes(value)
 
 
@@ -138,10 +142,10 @@ def scalar_text(value: object) -> str:
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
 
 
-def text(value: str, faults: Faults) -> str:
+def text(value: object, faults: Faults) -> str:
     """`value` as text that UTF-8 can carry: lone surrogates become backslash escapes."""
     if type(value) is not str:
-        value = str.__str__(value)  # numpy's text and enums' are text of a class of their own
+        value = _as_str(value, faults)
     if value.isascii():
         return value
     try:
@@ -150,6 +154,16 @@ def text(value: str, faults: Faults) -> str:
         faults.append("surrogates_escaped")
         return value.encode("utf-8", "backslashreplace").decode()
     return value
+
+
+def _as_str(value: object, faults: Faults) -> str:
+    """What a value prints as; of numpy's text, or an enum's, the text that it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    try:
+        return str(value)
+    except Exception:
+        return _as_text(value, faults)
 
 
 def number(value: object) -> float | None:
@@ -241,9 +255,7 @@ def _jsonable(value: Any, faults: Faults, *, depth: int) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Mapping) and depth <= _MAX_DEPTH:
-        return {
-            text(str(key), faults): _jsonable(item, faults, depth=depth + 1) for key, item in value.items()
-        }
+        return {text(key, faults): _jsonable(item, faults, depth=depth + 1) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)) and depth <= _MAX_DEPTH:
         return [_jsonable(item, faults, depth=depth + 1) for item in value]
     if isinstance(value, (bytes, bytearray)):
@@ -265,17 +277,23 @@ def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
     for name, value in items.items():
         key = name_key(name)
         if key in kept or not key:
-            faults.append(f"name_collision: {text(str(name), [])}")
+            faults.append(f"name_collision: {text(name, [])}")
         else:
             kept[key] = value
     return kept
+
+
+def unknown_arguments(what: str, names: Iterable[object]) -> Faults:
+    """The fault that names every argument that `what` does not have; empty where there are none."""
+    listed = ", ".join(map(str, names))
+    return [f"argument_unknown: {what} has no {listed}"] if listed else []
 
 
 def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) -> dict[str, Any]:
     """`items` by name as it is written; a name whose key is that of another, in `taken`, is refused."""
     kept: dict[str, Any] = {}
     for given, value in items.items():
-        name = text(str(given), faults)
+        name = text(given, faults)
         key = name_key(name)
         if not key or name in kept or taken.setdefault(key, name) != name:
             faults.append(f"name_collision: {name}")
@@ -288,9 +306,9 @@ def seed(value: object) -> int | str | None:
     """A seed as the vocabulary holds it: an integer wherever it reads as one, else text."""
     if value is None:
         return None
-    written = str(value)
+    written = text(value, [])
     try:
         parsed = int(written)
     except ValueError:
-        return text(written, [])
+        return written
     return parsed if str(parsed) == written else written

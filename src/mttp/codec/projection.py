@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mttp.codec.plain import from_json, plain, to_json
+from mttp.codec.content import settled
+from mttp.codec.plain import from_json, to_json
+from mttp.codec.structures import flatten
 from mttp.codec.tokens import ARRAY_KEYS
 from mttp.codec.withholding import Withholding
 from mttp.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens
@@ -55,7 +57,9 @@ class _Span:
             self.missing[key] = "content is off"
             return None
         hooked = self._hooked(key, value)
-        return None if self._is_long(key, hooked, (np.ndarray, list, tuple)) else hooked
+        flat = flatten(hooked, [])
+        counted = hooked if flat is None else flat.numbers
+        return None if self._is_long(key, counted, (np.ndarray, list, tuple)) else hooked
 
     def document(self, key: str, value: Any) -> Any:
         """Content that is recorded as JSON."""
@@ -89,7 +93,7 @@ class _Span:
         if hook is None:
             return value
         try:
-            result = plain(hook(key, copy.deepcopy(value)), [])
+            result = settled(hook(key, copy.deepcopy(value)), [])
         except Exception as error:
             self.missing[key] = f"redaction raised {type(error).__name__}"
             return None

@@ -24,6 +24,7 @@ from mttp.codec.plain import (
     scalar_text,
     text,
     to_json,
+    unknown_arguments,
 )
 from mttp.episodes import Call, Grade, Reward, Spec
 from mttp.scorings import INVALID_VALUE
@@ -33,6 +34,7 @@ from mttp.spans import SpanRecord
 from mttp.values import is_masked
 
 __all__ = [
+    "COMPUTED",
     "KEYS",
     "MAX_INLINE",
     "SPEC_KEYS",
@@ -49,6 +51,16 @@ __all__ = [
     "stated",
 ]
 
+
+class _Computed:
+    """The type of `COMPUTED`."""
+
+    def __repr__(self) -> str:
+        return "<the weighted sum of the components>"
+
+
+COMPUTED = _Computed()
+"""Stands for a total that nobody gave: it is computed from the components."""
 MAX_INLINE = 32
 """Components kept on the scoring's own span; the rest become grade children."""
 
@@ -128,6 +140,7 @@ def make(
     The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`.
 
     A whole scoring is taken as it is, but for what else is said of the grader.
+    `COMPUTED` is the weighted sum of the components, unless a status or an error says that there is none.
     """
     whole = stated(value)
     if whole is not None:
@@ -135,7 +148,18 @@ def make(
         made = checked(whole, faults)
         said |= {"calls": (*made.calls, *calls)} if calls else {}
         return replace(made, span_id="", **said) if said else made
-    found, assessed, raw = assess(value)
+    taken: dict[str, str] = {}
+    scores, statuses = _components(distinct(mapped("components", components, faults), faults, taken), faults)
+    weighting = _weights(distinct(mapped("weights", weights, faults), faults, taken), faults)
+    if isinstance(value, _Computed):
+        is_stated = status is not None or error is not None
+        found, assessed, raw = (
+            (None, "missing", None)
+            if is_stated
+            else _total(scores, statuses, weighting if weights else None, faults)
+        )
+    else:
+        found, assessed, raw = assess(value)
     if status is not None and status not in _STATUSES:
         faults.append(f"status_unknown: {scalar_text(status):.80}")
         status = None
@@ -143,14 +167,12 @@ def make(
         status = "error"
     if status not in (None, "ok", "partial"):
         raw = repr(found) if found is not None else raw
-        found, assessed = None, str(status)
-    if assessed == "error":
-        faults.append(f"reward_invalid: {raw if raw is not None else scalar_text(error)}")
-    taken: dict[str, str] = {}
-    scores, statuses = _components(distinct(mapped("components", components, faults), faults, taken), faults)
+        found, assessed = None, text(status, [])
+    if assessed == "error" and not (raw is None and isinstance(value, _Computed) and error is None):
+        by = f"{text(facts['grader'], [])} is " if facts.get("grader") is not None else ""
+        faults.append(f"reward_invalid: {by}{raw if raw is not None else scalar_text(error)}")
     if assessed == "ok" and "error" in statuses.values():
         assessed = "partial"
-    weighting = _weights(distinct(mapped("weights", weights, faults), faults, taken), faults)
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
@@ -196,7 +218,7 @@ def _parts(
         "range": _bounds(range, faults),
         "relative": flag("relative", relative, faults),
         "failed_checks": tuple(
-            text(str(check), faults) for check in listed("failed_checks", checks, faults) or ()
+            text(check, faults) for check in listed("failed_checks", checks, faults) or ()
         ),
     }
 
@@ -215,7 +237,7 @@ def _bounds(given: object, faults: Faults) -> tuple[float, float] | None:
 
 def _known(facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     """The facts that a scoring has."""
-    faults.extend(f"argument_unknown: reward has no {name}" for name in facts if name not in _FACTS)
+    faults += unknown_arguments("reward", [name for name in facts if name not in _FACTS])
     return {name: fact for name, fact in facts.items() if name in _FACTS}
 
 
@@ -252,6 +274,30 @@ def _weighted_sum(scores: Mapping[str, float], weights: Mapping[str, float]) -> 
         return sum(parts)
 
 
+def _total(
+    scores: Mapping[str, float],
+    statuses: Mapping[str, str],
+    weights: Mapping[str, float] | None,
+    faults: Faults,
+) -> tuple[float | None, str, str | None]:
+    """
+    The weighted sum of the components, as `assess` gives a reward; each counts 1 without weights.
+
+    There is none where a component has no valid value, or where it has no weight and others have.
+    """
+    weights = dict.fromkeys(scores, 1.0) if weights is None else weights
+    unweighted = [name for name in scores if name not in weights]
+    if "error" in statuses.values():
+        return None, "error", None
+    if unweighted:
+        faults.append(f"weight_missing: {', '.join(unweighted)}; there is no total")
+    if not scores and not statuses:
+        faults.append("reward_invalid: neither a value nor components were given")
+    if statuses or unweighted or not scores:
+        return None, "missing", None
+    return assess(_weighted_sum(scores, weights))
+
+
 def _is_mismatch(
     value: float | None,
     scores: Mapping[str, float],
@@ -266,7 +312,7 @@ def _is_mismatch(
 
 def span_name(reward: Reward) -> str:
     """The span's name, e.g. `reward gsm8k`."""
-    return names.REWARD if reward.spec is None else text(f"{names.REWARD} {reward.spec.name}", [])
+    return names.REWARD if reward.spec is None else f"{names.REWARD} {text(reward.spec.name, [])}"
 
 
 def grader(reward: Reward) -> str:
@@ -332,7 +378,7 @@ def spec(attributes: Mapping[str, Plain]) -> Spec | None:
 
 def _texts(source: object, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
     return {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in keys.items()
         if (value := getattr(source, name, None)) is not None
     }

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import templates
+from mttp.codec import kinds, templates
 from mttp.codec.plain import Faults, Plain, from_json, plain, seed, text, to_json
 from mttp.episodes import Run
 from mttp.semconv import attributes as a
@@ -60,7 +60,7 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
         key: plain(given[name], faults) for name, key in _PLAIN.items() if given.get(name) is not None
     }
     if given.get("seed") is not None:
-        attributes[a.RUN_SEED] = text(str(given["seed"]), faults)
+        attributes[a.RUN_SEED] = text(given["seed"], faults)
     for name, keys in (("python", _PYTHON), ("platform", _PLATFORM)):
         if given.get(name):
             first, _, rest = str(given[name]).partition(" ")
@@ -69,13 +69,13 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
         attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in given["packages"].items()]
     for name, key in _LISTS.items():
         if given.get(name):
-            attributes[key] = [text(str(item), faults) for item in given[name]]
+            attributes[key] = [text(item, faults) for item in given[name]]
     return attributes
 
 
 def decode(records: Sequence[SpanRecord]) -> Run:
     """The run that these spans of one trace hold: its root, or while it goes on the marker that says most."""
-    root = next((record for record in records if not record.name.startswith(names.RUN_START)), None)
+    root = next((record for record in records if kinds.kind(record) == names.RUN), None)
     record = root or max(records, key=lambda record: len(record.attributes))
     found: Mapping[str, Any] = record.attributes
     values: dict[str, Any] = {name: found[key] for name, key in _PLAIN.items() if key in found}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from mttp.codec import kinds
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -50,7 +51,7 @@ class Parts:
             return
         part = segment(record)
         self._found[part] = self._found.get(part, 0) + 1
-        if record.name.partition(" ")[0] == (names.SEGMENT if part else names.EPISODE):
+        if kinds.kind(record) == (names.SEGMENT if part else names.EPISODE):
             count = found.get(a.SEGMENT_SPAN_COUNT if part else a.EPISODE_SPAN_COUNT)
             self._stated[part] = count if isinstance(count, int) else 0
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mttp.semconv import attributes as a
+
 if TYPE_CHECKING:
     from mttp.codec.plain import Plain
 
@@ -28,5 +30,7 @@ def unknown(
     """The attributes that are neither known by name nor under one of the prefixes."""
     starts = tuple(f"{prefix}." for prefix in prefixes)
     return {
-        key: value for key, value in attributes.items() if key not in known and not key.startswith(starts)
+        key: value
+        for key, value in attributes.items()
+        if key not in known and not key.startswith(starts) and key != a.SPAN_TYPE
     }

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mttp.codec.plain import Faults, Plain, text
+from mttp.codec.plain import Faults, Plain, text, unknown_arguments
 from mttp.episodes import Tokens
 from mttp.semconv import attributes as a
 
@@ -338,9 +338,8 @@ def _mean(logprobs: Any) -> float:
 def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
     """The block that a caller states; of an array that can't be kept the length still is."""
     facts = {name: value for name, value in given.items() if value is not None}
-    for name in facts.keys() - _FIELDS:
-        faults.append(f"argument_unknown: tokens has no {name}")
-        del facts[name]
+    faults += unknown_arguments("tokens", [name for name in facts if name not in _FIELDS])
+    facts = {name: value for name, value in facts.items() if name in _FIELDS}
     counts: dict[str, int] = {}
     refused = []
     for name in [name for name in Tokens.ARRAYS if name in facts]:

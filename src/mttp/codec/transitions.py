@@ -13,6 +13,7 @@ from mttp.codec import blocks, content, steps
 from mttp.codec.blocks import SAME, Column, columns
 from mttp.codec.plain import Faults, Plain
 from mttp.codec.rewards import assess
+from mttp.codec.structures import Flattened
 from mttp.episodes import Reward
 from mttp.semconv import attributes as a
 
@@ -126,9 +127,11 @@ def encode(
 
 
 def _contents(keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | None) -> dict[str, Column]:
-    array = _array(values)
+    flat = _flat(values)
+    array = _array(values if flat is None else [each.numbers for each in flat])
     if array is not None and (max_bytes is None or max(array[0].nbytes, content.NUMBER_BYTES) <= max_bytes):
-        return {keys[0]: Column(array)}
+        structure = {} if flat is None else {keys.structure: Column([flat[0].structure], SAME)}
+        return {keys.value: Column(array), **structure}
 
     found: list[dict[str, Plain]] = []
     for position, value in enumerate(values):
@@ -138,6 +141,15 @@ def _contents(keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | N
         _note(notes, position, a.FAULTS, faults)
         _note(notes, position, a.OMISSIONS, omissions)
     return columns(found)
+
+
+def _flat(values: Sequence[Any]) -> Sequence[Flattened] | None:
+    """The values, where they are flat arrays of one structure."""
+    if type(values[0]) is not Flattened:
+        return None
+    structure = values[0].structure
+    are_alike = all(type(value) is Flattened and value.structure == structure for value in values)
+    return values if are_alike else None
 
 
 def _rewards(values: Sequence[object], notes: _Notes) -> dict[str, Column]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import templates
+from mttp.codec import kinds, templates
 from mttp.codec.plain import Faults, Plain, text
 from mttp.episodes import Update
 from mttp.semconv import attributes as a
@@ -44,7 +44,7 @@ TEMPLATES = (a.UPDATE_DISCARDED, a.METRIC, a.METADATA)
 def encode(update: Update, faults: Faults) -> dict[str, Plain]:
     """The update's attributes, but for the user's own metrics and metadata."""
     attributes: dict[str, Plain] = {
-        key: text(str(value), faults)
+        key: text(value, faults)
         for name, key in _TEXTS.items()
         if (value := getattr(update, name)) is not None
     }
@@ -75,7 +75,7 @@ def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
 def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
     """The update that this span holds, and its markers among the other spans of the trace."""
     found: Mapping[str, Any] = record.attributes
-    marks = [other.attributes for other in others if other.name == names.UPDATE_LINKS]
+    marks = [other.attributes for other in others if kinds.kind(other) == names.UPDATE_LINKS]
     discarded: dict[str, tuple[str, ...]] = {}
     for mark in marks:
         if (reason := mark.get(a.UPDATE_DISCARD_REASON)) is not None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mttp.codec import blocks, content, fitting, tokens
-from mttp.codec.plain import Plain, plain, to_json
+from mttp.codec.plain import Plain, to_json
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, CONTENT
 from mttp.values import same
@@ -85,12 +85,15 @@ class Withholding:
     def _keep_span(self, values: Mapping[str, Plain], spent: int) -> Kept:
         kept: dict[str, Plain] = dict(values)
         missing: dict[str, str] = {}
-        for key in CONTENT & kept.keys():
+        for key in (CONTENT - content.STRUCTURES) & kept.keys():
             self._keep_content(key, kept, missing)
         for key, value in list(kept.items()):
             if key not in _TOKEN_ARRAYS and self._is_too_long(key, value):
                 missing[key] = self._limit(_count(value))
                 del kept[key]
+        for keys in content.BY_VALUE.values():
+            if keys.value not in kept:
+                kept.pop(keys.structure, None)
         self._fit(kept, missing)
         spent = self._keep_tokens(kept, missing, spent)
         return Kept(_said(kept, missing), spent, True) if missing else Kept(values, spent, False)
@@ -165,15 +168,17 @@ class Withholding:
             missing[key] = "content is off"
             del kept[key]
         elif self.redact is not None:
-            redacted, reason = self._redacted(key, kept[key])
-            if redacted is None or not same(redacted, kept[key]):
+            keys = content.BY_VALUE.get(key)
+            value = kept[key] if keys is None or keys.structure not in kept else content.decode(keys, kept)
+            redacted, reason = self._redacted(key, value)
+            if redacted is None or not same(redacted, value):
                 missing[key] = reason
                 _replace(key, redacted, kept)
 
     def _redacted(self, key: str, value: Plain) -> tuple[Plain, str]:
         assert self.redact is not None
         try:  # a copy: the hook may change it, and other transports deliver the value too
-            return plain(self.redact(key, copy.deepcopy(value)), []), "redacted"
+            return content.settled(self.redact(key, copy.deepcopy(value)), []), "redacted"
         except Exception as error:
             return None, f"redaction raised {type(error).__name__}"
 

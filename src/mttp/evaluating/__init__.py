@@ -87,7 +87,7 @@ def eval_run(
     session = recording_session()
     stated = Evaluation(
         id=ids.run_id(),
-        suite=text(str(suite), faults),
+        suite=text(suite, faults),
         suite_version=_text(suite_version, faults),
         run_id="" if session is None else session.run_id,
         run_name=None if session is None else session.run_name,
@@ -139,14 +139,14 @@ def _identity(spec: Identified | None) -> Spec | None:
 
 
 def _text(given: object, faults: Faults) -> str | None:
-    return None if given is None else text(str(given), faults)
+    return None if given is None else text(given, faults)
 
 
 def _tags(given: Mapping[str, object] | None, faults: Faults) -> dict[str, str]:
     """Tags as text; a name with an equals sign could not be read back."""
     if given is not None and not isinstance(given, Mapping):
         raise ConfigureError(f"tags={scalar_text(given):.80} maps no names; write tags={{'name': 'value'}}")
-    tags = {text(str(name), faults): text(str(value), faults) for name, value in (given or {}).items()}
+    tags = {text(name, faults): text(value, faults) for name, value in (given or {}).items()}
     for name in tags:
         if "=" in name or not name:
             raise ConfigureError(f"tag {name!r:.80} is no name; give it one without an equals sign")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mttp.codec import rewards
-from mttp.codec.plain import Faults, flag, number, scalar_text, text
+from mttp.codec.plain import Faults, flag, number, scalar_text, text, unknown_arguments
 from mttp.evaluations import OUTCOMES
 from mttp.livespan import error_message, qualified_name
 from mttp.recorder import OpenEpisode
@@ -65,7 +65,7 @@ def found(
 
 def _outcome(given: object, faults: Faults) -> str | None:
     if given is None or given in OUTCOMES:
-        return None if given is None else str(given)
+        return None if given is None else text(given, [])
     faults.append(f"outcome_invalid: {scalar_text(given):.80}")
     return None
 
@@ -108,7 +108,7 @@ def _said(value: Any, faults: Faults) -> dict[str, Any]:
     if isinstance(value, (bool, np.bool_)):
         return {"passed": bool(value)}
     if isinstance(value, Mapping):
-        faults.extend(f"argument_unknown: result has no {name}" for name in value if name not in _PARTS)
+        faults += unknown_arguments("result", [name for name in value if name not in _PARTS])
         stated = {name: value[name] for name in _PARTS if value.get(name) is not None}
         return _scored(stated.pop("score", None), faults) | stated
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[1], _VERDICTS):

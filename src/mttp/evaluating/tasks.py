@@ -57,7 +57,7 @@ def task_id(given: object) -> str:
         return given.id
     if not isinstance(given, (str, int)):
         given = next((found for name in _NAMES if (found := _part(given, name)) is not None), "")
-    return text(str(given), []) if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
+    return text(given, []) if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
 
 
 def _part(given: object, name: str) -> Any:
@@ -69,4 +69,4 @@ def _slices(given: object) -> tuple[str, ...]:
     if found is None:
         return ()
     members = [found] if isinstance(found, str) or not hasattr(found, "__iter__") else found
-    return tuple(text(str(name), []) for name in members)
+    return tuple(text(name, []) for name in members)

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
+from mttp.codec import kinds
 from mttp.codec.series import Whole
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -44,7 +45,7 @@ class Ended(ReadableSpan):
     @property
     def is_last(self) -> bool:
         """Whether its trace ends with it, or this process's part of the trace."""
-        return self.parent is None or self.name == names.SEGMENT
+        return self.parent is None or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
 
     def with_values(self, values: dict[str, Any]) -> Ended:
         """The same span with other attributes."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, cast
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
+from mttp.codec.plain import Faults
 from mttp.livespan.ended import Ended
+from mttp.livespan.mending import left_out, mended
 from mttp.livespan.weight import SPAN_BYTES, weight
 
 __all__ = ["GuestSpan"]
@@ -16,27 +19,22 @@ __all__ = ["GuestSpan"]
 class GuestSpan(Ended):
     """A span of another library's that was recorded by way of our provider."""
 
-    def __init__(self, span: ReadableSpan, values: dict[str, Any] | None = None) -> None:
+    def __init__(self, span: ReadableSpan, faults: Faults) -> None:
+        """What is wrong with the span is mended, and said in `faults`."""
         self._guest = span
         self._identity = cast(SpanContext, span.get_span_context())
         self.trace_id = self._identity.trace_id
-        self._values = dict(span.attributes or {}) if values is None else values
+        mend = mended(span, faults)
+        self._values: dict[str, Any] = mend["attributes"]
         super().__init__(
-            name=span.name,
             context=self._identity,
             parent=span.parent,
             resource=span.resource,
-            attributes=self._values,
-            events=span.events,
-            links=span.links,
-            kind=span.kind,
-            status=span.status,
-            start_time=span.start_time,
-            end_time=span.end_time,
             instrumentation_scope=span.instrumentation_scope,
+            **mend,
         )
-        marks = [event.attributes for event in span.events] + [link.attributes for link in span.links]
         self.size = SPAN_BYTES + weight(self._values)
+        marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
         self.size += sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
 
     @property
@@ -51,19 +49,21 @@ class GuestSpan(Ended):
 
     def with_values(self, values: dict[str, Any]) -> GuestSpan:
         """The same span with other attributes."""
-        return GuestSpan(self._guest, values)
+        shown = copy.copy(self)
+        shown._values = shown._attributes = values
+        return shown
 
     @property
     def dropped_attributes(self) -> int:
         """How many the library that recorded it left out; likewise below."""
-        return self._guest.dropped_attributes
+        return left_out(self._guest.dropped_attributes)
 
     @property
     def dropped_events(self) -> int:
         """Events that were left out."""
-        return self._guest.dropped_events
+        return left_out(self._guest.dropped_events)
 
     @property
     def dropped_links(self) -> int:
         """Links that were left out."""
-        return self._guest.dropped_links
+        return left_out(self._guest.dropped_links)

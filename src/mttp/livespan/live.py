@@ -8,20 +8,33 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, cast
 
+from opentelemetry.context import Context, get_current
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    get_current_span,
+    set_span_in_context,
+)
 from opentelemetry.util.types import AnyValue, Attributes
 
 from mttp import ids, spans
 from mttp.clock import Clock
-from mttp.codec import stretches, tokens
-from mttp.codec.plain import Faults, nanoseconds, plain, text
+from mttp.codec import kinds, stretches, tokens
+from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import Profile, arrays, of_block
 from mttp.codec.series import Whole
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
+from mttp.livespan.mending import as_tuple, frozen, is_context, pairs
 from mttp.livespan.printing import printed
 from mttp.livespan.records import KINDS, STATUSES, event_record, flags, link_record
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
@@ -49,8 +62,11 @@ class Sink(Protocol):
 class Observers(Protocol):
     """Who looks on as spans start and end: the user's own span processors."""
 
-    def started(self, span: LiveSpan) -> None:
-        """See a span start."""
+    def started(self, span: LiveSpan, context: Context | None) -> None:
+        """See a span start, within that context."""
+
+    def ending(self, span: LiveSpan) -> None:
+        """See a span that is about to have ended."""
 
     def ended(self, span: ReadableSpan) -> None:
         """See a span end."""
@@ -76,9 +92,9 @@ class Origin:
         self.scope = scope
         self.observers = observers
         self.record = spans.Scope(
-            name=scope.name,
-            version=scope.version or "",
-            schema_url=scope.schema_url or "",
+            name=text(scope.name, []),
+            version=text(scope.version or "", []),
+            schema_url=text(scope.schema_url or "", []),
             attributes=dict(scope.attributes or {}),
             resource=dict(resource.attributes),
             resource_schema_url=resource.schema_url,
@@ -141,6 +157,7 @@ class LiveSpan(Span, Ended):
         self._clock = clock
         self._origin = origin
         self._sink = sink
+        values.pop(a.SPAN_TYPE, None)  # markers repeat what another span says, whose type is not theirs
         self.scalars = values
         self._is_open = True
         self._is_light = self.is_plain = False
@@ -159,7 +176,7 @@ class LiveSpan(Span, Ended):
         given = None if start_time is None else self.checked(nanoseconds, start_time)
         self._start_time = clock.now() if given is None else given
         if origin.observers is not None:
-            origin.observers.started(self)
+            self._show_start(origin.observers)
 
     @property
     def identity(self) -> SpanContext:
@@ -210,7 +227,7 @@ class LiveSpan(Span, Ended):
     def attributes(self) -> Attributes:
         """The attributes in OpenTelemetry's types."""
         said = dict(self.values)  # a copy: another thread may add to it meanwhile
-        return MappingProxyType({key: _otel(value) for key, value in arrays(said).items()})
+        return MappingProxyType({key: as_tuple(value) for key, value in arrays(said).items()})
 
     @property
     def resource(self) -> Resource:
@@ -329,17 +346,22 @@ class LiveSpan(Span, Ended):
 
     def set_attribute(self, key: str, value: AnyValue) -> None:
         """Set one attribute of the user's own; names that begin with `mttp.` are not."""
-        self.set_attributes({key: value})
+        if self._takes("set_attribute"):
+            self._set(key if isinstance(cast(object, key), str) else "", value)
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
-        """Set attributes of the user's own."""
+        """Set attributes of the user's own; a name that is no text is set as what it prints as."""
         if self._takes("set_attributes"):
-            for key, value in attributes.items():
-                name = self._text(key)
-                if name.startswith(_OURS):
-                    self.fault("attributes_refused", f"{name} is not the user's to set")
-                else:
-                    self._keep(name, value)
+            for key, value in self.checked(pairs, "attributes", attributes):
+                self._set(key, value)
+
+    def _set(self, key: str, value: object) -> None:
+        if not key:
+            self.fault("attributes_refused", "a name has to be text, and not empty")
+        elif key.startswith(_OURS):
+            self.fault("attributes_refused", f"{key} is not the user's to set")
+        else:
+            self._keep(self._text(key), value)
 
     def _keep(self, key: str, value: object) -> None:
         if self.admits(key):
@@ -360,38 +382,48 @@ class LiveSpan(Span, Ended):
         if self._takes("add_event"):
             given = None if timestamp is None else self.checked(nanoseconds, timestamp)
             when = self._clock.now() if given is None else given
-            event = Event(self._text(name), self._plain(attributes), when)
+            event = Event(self._text(name), self._frozen(attributes), when)
             self._is_light, self._events = False, self._events or []
             cast("list[Event]", self._events).append(event)
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
-        """Refer to another span."""
-        if self._takes("add_link") and context.is_valid:
+        """Refer to another span; a link to no valid span is kept where it has attributes or a trace state."""
+        if not self._takes("add_link"):
+            return
+        if not is_context(context):
+            self.fault("link_invalid", f"{scalar_text(context):.80} is no span's context")
+        elif context.is_valid or attributes or context.trace_state:
             self._is_light, self._links = False, self._links or []
-            cast("list[Link]", self._links).append(Link(context, self._plain(attributes)))
+            cast("list[Link]", self._links).append(Link(context, self._frozen(attributes)))
 
-    def _plain(self, attributes: Attributes) -> dict[str, Any]:
-        return arrays(
-            {self._text(key): self.checked(plain, value) for key, value in (attributes or {}).items()}
-        )
+    def _frozen(self, attributes: Attributes) -> Mapping[str, Any]:
+        """Attributes of an event or a link, which nobody changes any more."""
+        return MappingProxyType(self.checked(frozen, attributes))
 
     def _text(self, value: object) -> str:
-        return str(self.checked(text, str(value)))
+        return cast(str, self.checked(text, value))
 
     def update_name(self, name: str) -> None:
-        """Rename the span."""
+        """Rename the span, which says its type itself from here on."""
         if self._takes("update_name"):
+            self._say_type(self._name)
             self._is_light, self._name = False, self._text(name)
 
+    def _say_type(self, name: str) -> None:
+        """Say as what a span of that name is read."""
+        self.values.setdefault(a.SPAN_TYPE, kinds.named(name))
+
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        """Set the status; once OK it stays, and UNSET changes nothing."""
+        """Set the status; once OK it stays, and UNSET, or what is no status, changes nothing."""
         if not self._takes("set_status") or self._status.status_code is StatusCode.OK:
             return
         if isinstance(status, Status):
             code, description = status.status_code, status.description
         else:
             code = status
-        if code is not StatusCode.UNSET:
+        if not isinstance(code, StatusCode):
+            self.fault("status_invalid", f"{scalar_text(code):.80} is no StatusCode")
+        elif code is not StatusCode.UNSET:
             self._is_light = False
             self._status = Status(code, None if description is None else self._text(description))
 
@@ -403,12 +435,17 @@ class LiveSpan(Span, Ended):
         escaped: bool = False,  # noqa: ARG002 - part of OpenTelemetry's signature
     ) -> None:
         """Record an exception as an event; `escaped` is obsolete and ignored."""
+        if not self._takes("record_exception"):
+            return
+        if not isinstance(cast(object, exception), BaseException):
+            self.fault("exception_invalid", f"{scalar_text(exception):.80} is no exception")
+            return
         described = {
             a.EXCEPTION_TYPE: qualified_name(exception),
             a.EXCEPTION_MESSAGE: error_message(exception),
             a.EXCEPTION_STACKTRACE: "".join(traceback.format_exception(exception)),
         }
-        self.add_event("exception", {**described, **(attributes or {})}, timestamp)
+        self.add_event("exception", described | self.checked(frozen, attributes), timestamp)
 
     def forget(self, keys: frozenset[str]) -> None:
         """Drop what was recorded under these names, ahead of recording it anew."""
@@ -416,9 +453,10 @@ class LiveSpan(Span, Ended):
             del self.values[key]
 
     def fail(self, error_type: str, message: str) -> None:
-        """Mark the span as ended by a fault."""
+        """Mark the span as ended by a fault; a status of OK that somebody set stays."""
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
-        self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
+        if self._status.status_code is not StatusCode.OK:
+            self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
 
     def is_unusual(self) -> None:
         """There is something to look after when it ends."""
@@ -456,8 +494,32 @@ class LiveSpan(Span, Ended):
         if block is not None:
             self.size += block[2]
         if self._origin.observers is not None:
-            self._origin.observers.ended(self)
+            self._show_end(self._origin.observers)
         self._hand_on()
+
+    def _show_end(self, observers: Observers) -> None:
+        """Show the user's own span processors that it has ended; some rename spans, against the rules."""
+        name = self._name
+        observers.ending(self)
+        observers.ended(self)
+        if self._name is not name:
+            self._say_type(name)
+            self._name = text(self._name, [])
+
+    def _show_start(self, observers: Observers) -> None:
+        observers.started(self, self._around())
+
+    def _around(self) -> Context:
+        """The current context; in it, the span's parent is the current span."""
+        around = get_current()
+        here, parent = get_current_span(around), self._parent
+        if parent is None:
+            return around if here is INVALID_SPAN else set_span_in_context(INVALID_SPAN, around)
+        return around if here.get_span_context() == parent else set_span_in_context(self._above(), around)
+
+    def _above(self) -> Span:
+        """The span's parent."""
+        return NonRecordingSpan(cast(SpanContext, self._parent))
 
     def _hand_on(self) -> None:
         self._sink.ended(self)
@@ -515,7 +577,3 @@ class LiveSpan(Span, Ended):
             return True
         self._sink.fault("after_end", f"{what} on a span that has ended")
         return False
-
-
-def _otel(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from opentelemetry.sdk.trace import Event
 from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode
+from opentelemetry.util.types import Attributes
 
 from mttp import spans
 
@@ -21,9 +24,7 @@ STATUSES = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 
 def event_record(event: Event) -> spans.SpanEvent:
     """An event as a record."""
-    return spans.SpanEvent(
-        event.name, event.timestamp, dict(event.attributes or {}), event.dropped_attributes
-    )
+    return spans.SpanEvent(event.name, event.timestamp, _listed(event.attributes), event.dropped_attributes)
 
 
 def link_record(link: Link) -> spans.Link:
@@ -31,10 +32,16 @@ def link_record(link: Link) -> spans.Link:
     return spans.Link(
         f"{link.context.trace_id:032x}",
         f"{link.context.span_id:016x}",
-        dict(link.attributes or {}),
+        _listed(link.attributes),
         flags(link.context),
         link.dropped_attributes,
     )
+
+
+def _listed(attributes: Attributes) -> dict[str, Any]:
+    """Attributes with sequences as lists, as they are read from anywhere else."""
+    found = dict(attributes or {})
+    return {key: list(value) if type(value) is tuple else value for key, value in found.items()}
 
 
 def flags(other: SpanContext | None) -> int:

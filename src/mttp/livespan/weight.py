@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from mttp.codec.structures import Flattened
+
 __all__ = ["SPAN_BYTES", "VALUE_BYTES", "weight"]
 
 SPAN_BYTES, VALUE_BYTES = 400, 40
@@ -32,4 +34,4 @@ def _other(item: Any) -> int:
         return len(item)
     if isinstance(item, (list, dict)):
         return weight(item)
-    return item.nbytes if isinstance(item, np.ndarray) else 0
+    return item.nbytes if isinstance(item, (np.ndarray, Flattened)) else 0

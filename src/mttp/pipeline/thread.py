@@ -112,6 +112,8 @@ class Pipeline:
         self._waited: dict[int, float] = {}
         self._awake = self._closing = self._closed = False
         self._asked = self._answered = self._granted = self._given_up = 0
+        self._lost_before = 0
+        """Spans that were lost when somebody last asked whether everything was delivered."""
         self._due = NEVER
         """When the thread is late, in nanoseconds since the Unix epoch, as spans say when they end."""
 
@@ -249,7 +251,7 @@ class Pipeline:
             alone = self._thread is None and not self._closed
         if alone:
             self._write()
-        return self._granted >= ticket or (self._closed and not self._given_up)
+        return self._granted >= ticket or (self._closed and self._delivered_all())
 
     def begin_close(self, timeout: float | None = None) -> None:
         """
@@ -279,7 +281,12 @@ class Pipeline:
             if not self._closed:
                 self._give_up()
                 self._release()
-        return not self._given_up
+        return self._delivered_all()
+
+    def _delivered_all(self) -> bool:
+        """Whether nothing was lost; what ended after the session was never to be delivered."""
+        with self._lock:
+            return not self._given_up and self._stats.lost.total() == self._stats.lost["session_closed"]
 
     def _release(self) -> None:
         """Release a transport that hangs: what the thread waits for is over, and nobody waits for that."""
@@ -379,12 +386,20 @@ class Pipeline:
             with self._changed:
                 written = not self._delivery.waiting
                 self._awake = self._awake or not written
-                self._answered, self._granted = ticket, ticket if written else self._granted
+                if ticket > self._answered:
+                    self._answer(ticket, written=written)
                 self._weigh()
                 losses = [] if self._delivery.failing else self._losses.tell()
                 self._changed.notify_all()
             for loss in losses:
                 self._quietly(partial(self._owner.gap, loss, self))
+
+    def _answer(self, ticket: int, *, written: bool) -> None:
+        """Answer the flushes up to this one: whether all was delivered that came in since the one before."""
+        lost = self._stats.lost.total()
+        if written and lost == self._lost_before:
+            self._granted = ticket
+        self._answered, self._lost_before = ticket, lost
 
     def _prepare(self, fresh: Backlog) -> None:
         """Make of what came in what the transport may have; then it waits to be offered."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 
 from mttp.codec import outline, segments
+from mttp.gradings import Grading
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
@@ -25,9 +27,24 @@ class _Part:
 class Addition:
     """What all other processes add to one episode."""
 
-    __slots__ = ("_grades", "_last", "_open", "_total", "_whole", "length", "paid", "start", "steps", "sum")
+    __slots__ = (
+        "_grades",
+        "_last",
+        "_open",
+        "_others",
+        "_total",
+        "_whole",
+        "length",
+        "paid",
+        "run",
+        "start",
+        "steps",
+        "sum",
+    )
 
     def __init__(self) -> None:
+        self.run = ""
+        """The run's id."""
         self.start = 0
         """When the first of it began."""
         self.steps: Counter[str | None] = Counter()
@@ -42,7 +59,8 @@ class Addition:
         self._whole: tuple[str, ...] = ()
         self._last: outline.Scored | None = None
         self._total: outline.Scored | None = None
-        self._grades: dict[str, dict[str, float]] | None = None
+        self._others: dict[tuple[str, str], outline.Scored] = {}
+        self._grades: list[outline.Graded] = []
 
     def lacking(self) -> list[str]:
         """What each part lacks, in words."""
@@ -51,8 +69,12 @@ class Addition:
     def scoring(self) -> outline.Scored | None:
         """The scoring of the whole that counts: the last that states a total, else the last."""
         scoring = self._total or self._last
-        grades = (self._grades or {}).get(scoring.span, {}) if scoring else {}
-        return scoring and scoring._replace(scores=scoring.scores | grades)
+        return scoring and outline.with_grades(scoring, self._grades)
+
+    def gradings(self) -> Iterator[Grading]:
+        """Those of the last scoring of each step and agent."""
+        for scoring in self._others.values():
+            yield from outline.with_grades(scoring, self._grades).gradings
 
     def add(self, kind: str, record: SpanRecord) -> bool:
         """Count a span; whether it is new."""
@@ -65,6 +87,7 @@ class Addition:
         if record.span_id in part.seen:
             return False
         part.seen.add(record.span_id)
+        self.run = outline.run(record)
         self.start = min(self.start or record.start_time, record.start_time)
         self._take(kind, record, part)
         if part.stated is not None and len(part.seen) >= part.stated:
@@ -77,11 +100,10 @@ class Addition:
             part.stated = outline.closing(record)
         elif kind in (names.STEP, names.STEPS):
             self._step(outline.played(record))
-        elif kind == names.REWARD and outline.scores_whole(record):
+        elif kind == names.REWARD:
             self._score(outline.scored(record))
-        elif kind == names.GRADE and outline.scores_whole(record):
-            self._grades = self._grades or {}
-            self._grades.setdefault(record.parent_id, {}).update(outline.grade(record))
+        elif kind == names.GRADE:
+            self._grades.append(outline.graded(record))
 
     def _step(self, played: outline.Played) -> None:
         self.steps[played.agent] += played.steps
@@ -91,9 +113,15 @@ class Addition:
             self.sum += math.nan if played.reward is None else played.reward
 
     def _score(self, scoring: outline.Scored) -> None:
-        if self._last is None or scoring.when > self._last.when:
+        if scoring.scope != "episode":
+            scored = scoring.scope, scoring.parent if scoring.agent is None else scoring.agent
+            before = self._others.get(scored)
+            if before is None or scoring.when >= before.when:
+                self._others[scored] = scoring
+            return
+        if self._last is None or scoring.when >= self._last.when:
             self._last = scoring
-        if scoring.states_total and (self._total is None or scoring.when > self._total.when):
+        if scoring.states_total and (self._total is None or scoring.when >= self._total.when):
             self._total = scoring
 
 

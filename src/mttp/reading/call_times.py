@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from mttp.codec import calls, episodes
+from mttp.codec import calls, kinds
 from mttp.episodes import Call
 from mttp.evaluations import Evaluation, TaskResult
 from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
 __all__ = ["StreamedCalls", "timed"]
@@ -49,7 +50,7 @@ class StreamedCalls:
                 self._calls[record.trace_id].setdefault(record.span_id, record)
         elif a.RUN_ID not in record.attributes:
             self._parents[record.trace_id][record.span_id] = record.parent_id
-        elif not episodes.is_step(record):
+        elif kinds.kind(record) != names.STEP:
             self._parents[record.trace_id][record.span_id] = None
         if not record.parent_id and record.trace_id not in self._calls:
             self._parents.pop(record.trace_id, None)

@@ -11,9 +11,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from mttp.codec import outline, segments
+from mttp.reading.aggregate import Counts
 from mttp.reading.ended import Ended, IsOpen
 from mttp.reading.lines import Decoded
-from mttp.reading.ongoing import Counts, Ongoing
+from mttp.reading.ongoing import Ongoing
 from mttp.reading.tally import Tally
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import outline
+from mttp.gradings import Grading
 from mttp.spans import Scope
 
 __all__ = ["Ended", "IsOpen"]
@@ -26,23 +27,40 @@ class Ended(NamedTuple):
     """Given and sampled."""
     call_tokens: tuple[int, int]
     """Read and written by called models."""
+    faults: tuple[tuple[str, int], ...]
+    """How many faults of each kind its spans state."""
     place: tuple[int, int, str]
     """When it began and ended, and its root's id."""
     ending: outline.Ending
     scoring: outline.Scored | None
     """The last scoring of the whole, with all its components."""
+    gradings: tuple[Grading, ...]
+    """Those of the last scoring of each step and agent."""
     scope: Scope
     name: str = ""
     """Empty, so that it is not taken for a span of any kind."""
 
     def plain(self) -> tuple[Any, ...]:
         """Without its scope, as plain data."""
-        scoring = None if self.scoring is None else tuple(self.scoring)
-        return (*self[:6], tuple(self.ending), scoring)
+        scoring = None
+        if self.scoring is not None:
+            scoring = tuple(self.scoring._replace(gradings=_plain(self.scoring.gradings)))
+        return (*self[:7], tuple(self.ending), scoring, _plain(self.gradings))
 
     @classmethod
     def of_plain(cls, values: tuple[Any, ...], scope: Scope) -> Ended:
         """What `plain` was made of."""
-        *facts, ending, scoring = values
-        found = None if scoring is None else outline.Scored(*scoring)
-        return cls._make((*facts, outline.Ending(*ending), found, scope, ""))
+        *facts, ending, scoring, gradings = values
+        found = None
+        if scoring is not None:
+            found = outline.Scored(*scoring)
+            found = found._replace(gradings=_gradings(found.gradings))
+        return cls._make((*facts, outline.Ending(*ending), found, _gradings(gradings), scope, ""))
+
+
+def _plain(gradings: Iterable[Grading]) -> tuple[Any, ...]:
+    return tuple(map(tuple, gradings))
+
+
+def _gradings(plain: Iterable[Any]) -> tuple[Grading, ...]:
+    return tuple(map(Grading._make, plain))

@@ -10,9 +10,12 @@ from pathlib import Path
 from mttp.codec import evals as codec
 from mttp.codec import kinds
 from mttp.evaluations import Evaluation
+from mttp.gradings import GraderHealth
 from mttp.reading.call_times import StreamedCalls, timed
+from mttp.reading.duplicates import fuller
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
+from mttp.reading.scorings import EpisodeScorings
 from mttp.reading.sources import Source
 from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress
@@ -39,20 +42,25 @@ class Evaluations:
     """What is wrong with the recording, but for what only whole episodes show."""
     sources: list[Path]
     """The files that it was read from."""
+    graders: dict[str, tuple[GraderHealth, ...]]
+    """The health of the graders of each evaluation's episodes, by the evaluation's id."""
 
 
 def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluations:
     """The evaluations that `source` holds; arguments and errors are those of `read`, no episode is built."""
     scan = Scan(source, arrays=True, progress=progress)
     traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
-    calls = StreamedCalls()
+    calls, scorings = StreamedCalls(), EpisodeScorings()
     for record in scan:
         if kinds.is_evaluation(record):
-            traces[record.trace_id].setdefault(record.span_id, record)
+            trace = traces[record.trace_id]
+            trace[record.span_id] = fuller(trace.get(record.span_id, record), record)
         else:
             calls.add(record)
+            scorings.add(record)
     found = merged([part(list(spans.values())) for spans in traces.values()], scan)
-    return Evaluations(timed(found, calls.of), scan.problems, scan.sources)
+    graders = {evaluation.id: scorings.health(evaluation) for evaluation in found}
+    return Evaluations(timed(found, calls.of), scan.problems, scan.sources, graders)
 
 
 def part(records: Sequence[SpanRecord]) -> Part:

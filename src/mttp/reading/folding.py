@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from mttp.codec import annotations as codec
 from mttp.codec import steps
+from mttp.codec.episodes import OUTCOMES
 from mttp.episodes import Annotation, Episode, Group, Step, Update
 from mttp.evaluations import Evaluation
 from mttp.reading.problems import Kind
@@ -240,7 +241,7 @@ def _facts(value: Episode | Step, latest: Mapping[tuple[str, str], Annotation]) 
 def _is_valid(annotation: Annotation) -> bool:
     """Whether it states something of the type that it should have."""
     if annotation.kind == "outcome":
-        return annotation.value in codec.OUTCOMES
+        return annotation.value in OUTCOMES
     return isinstance(annotation.value, (int, float)) and not isinstance(annotation.value, bool)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from mttp.codec import annotations as codec
 from mttp.codec import outline
+from mttp.codec.episodes import OUTCOMES
 from mttp.episodes import Annotation, Reward
 from mttp.errors import ReadError
 from mttp.keys import name_key
@@ -157,8 +158,8 @@ def _value(kind: str, value: Any) -> Any:
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
             raise ValueError(f"{kind} is {value!r}, expected a number")
         return float(found)
-    if kind == "outcome" and value not in codec.OUTCOMES:
-        raise ValueError(f"outcome is {value!r}, expected one of {', '.join(codec.OUTCOMES)}")
+    if kind == "outcome" and value not in OUTCOMES:
+        raise ValueError(f"outcome is {value!r}, expected one of {', '.join(OUTCOMES)}")
     if kind in ("label", "comment", "outcome"):
         return _text(value)
     return _scalar(value)

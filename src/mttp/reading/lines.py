@@ -21,6 +21,8 @@ __all__ = ["Decoded", "Fault", "decode", "note", "read_blocks"]
 
 _PATIENCE = 1000
 """After so many lines without a good one, a file is not a recording."""
+_BARREN = 100_000
+"""After so many broken lines in a row the rest of a file is not read."""
 _BEGINNING = b'{"resourceSpans"'
 _MESSAGE = b'{"version":'
 """How nearly everybody begins a message; others' are found to be no traces first."""
@@ -28,6 +30,7 @@ _EXPECTED = (
     "expected OTLP JSON lines or messages (plain, .gz or .zst), or a .parquet file from `mttp convert`"
 )
 
+_LEFT = "the rest of the file was not read"
 _TRUNCATED: tuple[Kind, str] = (
     "truncated_line",
     "the last line is cut short; what stands before it was read",
@@ -84,8 +87,15 @@ def read_blocks(
     held: list[Problem] = []
     others = _Others()
     is_recording = False
+    barren = 0
     for spans, faults in lines:
-        held += [_problem(file.path, fault) for fault in faults if not others.take(fault)]
+        wrong = [fault for fault in faults if not others.take(fault)]
+        barren = barren + 1 if wrong and not spans else 0
+        if barren == _BARREN:
+            wrong.append(
+                Fault("cut_stream", f"{_BARREN:,} lines in a row are broken; {_LEFT}", wrong[0].line)
+            )
+        held += [_problem(file.path, fault) for fault in wrong]
         is_recording = is_recording or spans is not None
         if is_recording:
             for problem in held:
@@ -93,7 +103,7 @@ def read_blocks(
             held.clear()
         if spans:
             yield spans
-        if len(held) >= _PATIENCE:
+        if len(held) >= _PATIENCE or barren == _BARREN:
             break
     note(file, others.faults(), problems)
     if not is_recording:

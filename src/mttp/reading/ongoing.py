@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from mttp.codec import outline, segments
+from mttp.gradings import Grading
+from mttp.reading.aggregate import Counts
 from mttp.reading.ended import Ended
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
 
-__all__ = ["Counts", "Ongoing"]
+__all__ = ["Ongoing"]
 
 
 class _Place(NamedTuple):
@@ -22,47 +24,46 @@ class _Place(NamedTuple):
     root: str
 
 
-class Counts:
-    """Tokens of policies and of called models, each given and sampled."""
-
-    __slots__ = ("_of", "call_tokens", "tokens")
-
-    def __init__(self) -> None:
-        self.tokens = [0, 0]
-        self.call_tokens = [0, 0]
-        self._of = {outline.CALL: self.call_tokens, names.STEP: self.tokens, names.STEPS: self.tokens}
-
-    def add(self, kind: str, attributes: Mapping[str, Any]) -> None:
-        """Count those of a span of that kind."""
-        counts = self._of.get(kind)
-        if counts is not None:
-            given, sampled = outline.counts(attributes)
-            counts[0] += given
-            counts[1] += sampled
-
-
 class Ongoing:
     """What the spans of the process that started it say, as they come in."""
 
-    __slots__ = ("ending", "env", "first", "grades", "scorings", "seen", "steps", "told")
+    __slots__ = (
+        "_gradings",
+        "ending",
+        "env",
+        "first",
+        "grades",
+        "run",
+        "scorings",
+        "seen",
+        "steps",
+        "task",
+        "told",
+    )
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
         self.steps: Counter[str | None] = Counter()
         """By agent."""
+        self.run = ""
         self.env = ""
+        self.task = ""
         self.first: _Place | None = None
         self.told: _Place | None = None
         self.ending: outline.Ending | None = None
-        self.scorings: list[outline.Scored] | None = None
-        self.grades: dict[str, dict[str, float]] | None = None
+        self.scorings: dict[tuple[str, str], outline.Scored] | None = None
+        """The last scoring by what was scored: its scope, and its span or the agent's id."""
+        self.grades: list[outline.Graded] | None = None
+        self._gradings: tuple[Grading, ...] = ()
 
     @classmethod
     def of_ended(cls, ended: Ended) -> Ongoing:
         """One that has come to its end."""
         episode = cls()
         episode.ending, episode.told = ended.ending, _Place(*ended.place)
-        episode.scorings = [ended.scoring] if ended.scoring else None
+        episode.run, episode._gradings = ended.ending.run, ended.gradings
+        if ended.scoring is not None:
+            episode.scorings = {("episode", episode.place.root): ended.scoring}
         return episode
 
     @property
@@ -82,10 +83,16 @@ class Ongoing:
 
     def scoring(self) -> outline.Scored | None:
         """The last scoring of the whole episode, with all its components."""
-        of_root = [scoring for scoring in self.scorings or () if scoring.parent == self.place.root]
-        last = max(of_root, key=lambda scoring: scoring.when, default=None)
-        grades = (self.grades or {}).get(last.span, {}) if last else {}
-        return last and last._replace(scores=last.scores | grades)
+        last = (self.scorings or {}).get(("episode", self.place.root))
+        return last and outline.with_grades(last, self.grades or ())
+
+    def gradings(self) -> tuple[Grading, ...]:
+        """Those of the last scoring of each step and agent."""
+        found = self._gradings
+        for (scope, _), scoring in (self.scorings or {}).items():
+            if scope != "episode":
+                found += outline.with_grades(scoring, self.grades or ()).gradings
+        return found
 
     def ended(self, trace_id: str, scope: Scope, counts: Counts, *, duplicates: int = 0) -> Ended:
         """All of it as one value, once its end was seen."""
@@ -96,9 +103,11 @@ class Ongoing:
             duplicates=duplicates,
             tokens=(counts.tokens[0], counts.tokens[1]),
             call_tokens=(counts.call_tokens[0], counts.call_tokens[1]),
+            faults=tuple(counts.faults.items()),
             place=(self.place.start, self.place.end, self.place.root),
             ending=self.ending,
             scoring=self.scoring(),
+            gradings=self.gradings(),
             scope=scope,
         )
 
@@ -109,6 +118,7 @@ class Ongoing:
         self.seen.add(record.span_id)
         if self.first is None or record.start_time < self.first.start:
             self.first = _Place(record.start_time, 0, record.parent_id)
+            self.run = outline.run(record)
         take = _TAKE.get(kind)
         if take is not None:
             take(self, record)
@@ -123,23 +133,25 @@ class Ongoing:
     def _start(self, record: SpanRecord) -> None:
         if self.ending is None:
             self.told = _Place(record.start_time, 0, record.parent_id)
-            self.env = outline.env(record)
+            self.env, self.task = outline.env(record), outline.task(record)
 
     def _step(self, record: SpanRecord) -> None:
         played = outline.played(record)
         self.steps[played.agent] += played.steps
 
     def _reward(self, record: SpanRecord) -> None:
-        if outline.scores_whole(record):
-            if self.scorings is None:
-                self.scorings = []
-            self.scorings.append(outline.scored(record))
+        if self.scorings is None:
+            self.scorings = {}
+        scoring = outline.scored(record)
+        scored = scoring.scope, scoring.parent if scoring.agent is None else scoring.agent
+        before = self.scorings.get(scored)
+        if before is None or scoring.when >= before.when:
+            self.scorings[scored] = scoring
 
     def _grade(self, record: SpanRecord) -> None:
-        if outline.scores_whole(record):
-            if self.grades is None:
-                self.grades = {}
-            self.grades.setdefault(record.parent_id, {}).update(outline.grade(record))
+        if self.grades is None:
+            self.grades = []
+        self.grades.append(outline.graded(record))
 
 
 _TAKE: dict[str, Callable[[Ongoing, SpanRecord], None]] = {

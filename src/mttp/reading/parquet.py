@@ -9,7 +9,7 @@ from typing import Any
 
 from mttp.errors import MissingExtra, ReadError
 from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_columns, to_columns
-from mttp.spans import SpanRecord
+from mttp.spans import COUNTED_LISTS, SpanRecord
 from mttp.wire.streams import Progress
 
 __all__ = ["notes", "read_blocks", "write"]
@@ -56,7 +56,11 @@ def read_blocks(
     file = _open(path)
     if not set(file.schema_arrow.names) >= SPAN.keys():
         raise ReadError(f"{path}: this Parquet file is not a recording; `mttp convert` makes those that are")
-    names = [field.name for field in file.schema_arrow if arrays or not _is_array(field.type)]
+    names = [
+        field.name
+        for field in file.schema_arrow
+        if arrays or field.name in COUNTED_LISTS or not _is_array(field.type)
+    ]
     share = path.stat().st_size / max(file.metadata.num_rows, 1)
     for batch in file.iter_batches(_BATCH_ROWS, columns=names):
         if progress is not None:

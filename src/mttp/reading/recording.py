@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from mttp.codec import annotations as annotation_codec
 from mttp.codec import episodes as episode_codec
@@ -19,8 +19,11 @@ from mttp.codec import updates as update_codec
 from mttp.episodes import Annotation, Call, Episode, Group, Run, Update, ordered
 from mttp.errors import ReadError
 from mttp.evaluations import Evaluation
+from mttp.reading import notebook
 from mttp.reading.call_times import timed
+from mttp.reading.duplicates import fuller, is_lossless, is_same
 from mttp.reading.evals import Part, merged, part
+from mttp.reading.filtering import Words, matches
 from mttp.reading.folding import fold, in_order
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
@@ -30,6 +33,7 @@ from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
+    from mttp.reading.summary import Summary
     from mttp.reading.tables import Tables
 
 __all__ = ["Recording", "read"]
@@ -77,16 +81,36 @@ class Recording:
         counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
         return f"<Recording of {counts}, from {_named([*map(str, self.sources), *self.stores])}>"
 
+    def _repr_html_(self) -> str:
+        """The recording as notebooks show it: a table of its first episodes."""
+        return notebook.table(repr(self)[1:-1], self.episodes)
+
+    @overload
+    def __getitem__(self, place: str | int) -> Episode: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Episode]: ...
+
+    def __getitem__(self, place: str | int | slice) -> Episode | list[Episode]:
+        """An episode by its id, or by the beginning of its trace id, or by its place, as in a list."""
+        return self.episode(place) if isinstance(place, str) else self.episodes[place]
+
     def episode(self, id_prefix: str) -> Episode:
-        """The episode whose trace id begins with `id_prefix`; raises ReadError unless there is just one."""
-        found = [episode for episode in self.episodes if episode.trace_id.startswith(id_prefix.lower())]
+        """
+        The episode whose own id is `id_prefix`, or whose trace id begins with it.
+
+        Raises ReadError unless there is just one.
+        """
+        found = [episode for episode in self.episodes if episode.id == id_prefix and id_prefix]
+        if not found:
+            found = [episode for episode in self.episodes if episode.trace_id.startswith(id_prefix.lower())]
         if len(found) == 1:
             return found[0]
+        shown = ", ".join(episode.trace_id for episode in (found or self.episodes)[:3])
+        shown += ", …" if len(found or self.episodes) > 3 else ""
         if not found:
-            raise ReadError(
-                f"no episode's trace id begins with {id_prefix!r}; there are {len(self)} episodes"
-            )
-        shown = ", ".join(episode.trace_id for episode in found[:3]) + (", …" if len(found) > 3 else "")
+            known = f"there are {len(self)} episodes: {shown}" if shown else "there are no episodes"
+            raise ReadError(f"no episode's trace id begins with {id_prefix!r}; {known}")
         raise ReadError(
             f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}"
         )
@@ -95,6 +119,91 @@ class Recording:
     def grading_usage(self) -> GradingUsage:
         """What graders' own calls of models came to, over all episodes; none of it is the policies'."""
         return GradingUsage.total(episode.grading_usage for episode in self.episodes)
+
+    def summary(self) -> Summary:
+        """
+        The figures of these episodes, as `summarize` has them of files.
+
+        It counts what values hold: a call outside of steps is known to `summarize` alone.
+        """
+        from mttp.reading.counting import counted
+        from mttp.reading.summary import summed
+
+        aggregate = counted(
+            self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations
+        )
+        return summed(
+            aggregate,
+            self.runs,
+            evals=len(self.evals),
+            problems=self.problems,
+            sources=self.sources,
+            duplicates=self.duplicates,
+        )
+
+    def filter(
+        self,
+        predicate: Callable[[Episode], object] | None = None,
+        *,
+        env: Words = None,
+        task: Words = None,
+        split: Words = None,
+        group: Words = None,
+        policy: Words = None,
+        run: Words = None,
+        spec: Words = None,
+        status: Words = None,
+        outcome: Words = None,
+        reward_status: Words = None,
+    ) -> Recording:
+        """
+        The recording of those episodes alone that are all that is asked: one word, or any of several.
+
+        `run` is a run's id or name, and `spec` the name of the reward spec that paid, or name@version.
+        `predicate` is called with each episode that is left.
+        Runs, groups, updates, annotations, evaluations and problems are those of these episodes.
+        """
+        asked = {
+            "env": env,
+            "task": task,
+            "split": split,
+            "group": group,
+            "policy": policy,
+            "run": run,
+            "spec": spec,
+            "status": status,
+            "outcome": outcome,
+            "reward_status": reward_status,
+        }
+        names = {run.id: run.name for run in self.runs}
+        kept = [episode for episode in self.episodes if matches(episode, asked, names)]
+        return self._of([episode for episode in kept if predicate is None or predicate(episode)])
+
+    def _of(self, episodes: list[Episode]) -> Recording:
+        """The part of the recording that is about these episodes; problems of no episode stay."""
+        traces = {episode.trace_id for episode in episodes}
+        runs = {episode.run_id for episode in episodes}
+        return replace(
+            self,
+            episodes=episodes,
+            runs=[run for run in self.runs if run.id in runs],
+            groups=[group for group in self.groups if not traces.isdisjoint(group.episodes)],
+            updates=[update for update in self.updates if update.run_id in runs],
+            annotations=[found for found in self.annotations if found.episode in traces],
+            evals=[found for found in self.evals if any(one.episode in traces for one in found.results)],
+            problems=[found for found in self.problems if not found.trace_id or found.trace_id in traces],
+        )
+
+    def to_pandas(self, table: str = "episodes", *, expand: Sequence[str] = ()) -> Any:
+        """
+        One of the tables as a pandas data frame; needs pandas and `mttp[study]`.
+
+        A map that `expand` names, such as `reward_components`, becomes a column for each of its keys, as
+        `reward_components.correct`; other maps are dicts.
+        """
+        from mttp.reading.frames import to_pandas
+
+        return to_pandas(self.tables, table, [expand] if isinstance(expand, str) else expand)
 
     @cached_property
     def tables(self) -> Tables:
@@ -157,7 +266,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _traces(scan: Scan) -> tuple[_Traces, int]:
-    """Spans by trace and span id, each once; how many came again."""
+    """Spans by trace and span id, of several copies the fullest; how many came again."""
     traces: _Traces = {}
     duplicates = 0
     for record in scan:
@@ -165,16 +274,21 @@ def _traces(scan: Scan) -> tuple[_Traces, int]:
         first = trace.setdefault(record.span_id, record)
         if first is not record:
             duplicates += 1
-            if not _is_same(first, record):
-                message = f"two different spans of trace {record.trace_id} have the id {record.span_id}: "
-                scan.add_problem(
-                    "conflicting_spans", f"{message}{first.name!r} was kept", trace_id=record.trace_id
-                )
+            trace[record.span_id] = _chosen(first, record, scan)
     return traces, duplicates
 
 
-def _is_same(first: SpanRecord, second: SpanRecord) -> bool:
-    return (first.name, first.start_time, first.end_time) == (second.name, second.start_time, second.end_time)
+def _chosen(first: SpanRecord, again: SpanRecord, scan: Scan) -> SpanRecord:
+    """Of two spans with one id the one that counts; what is lost by that is a problem."""
+    kept = fuller(first, again) if is_same(first, again) else first
+    where = f"of trace {first.trace_id} have the id {first.span_id}"
+    if not is_same(first, again):
+        message = f"two different spans {where}: {first.name!r} was kept"
+        scan.add_problem("conflicting_spans", message, trace_id=first.trace_id)
+    elif not is_lossless(kept, first if kept is again else again):
+        message = f"two copies {where}, and each has attributes that the other lacks: the fuller one was kept"
+        scan.add_problem("conflicting_spans", message, trace_id=first.trace_id)
+    return kept
 
 
 @dataclass(slots=True)

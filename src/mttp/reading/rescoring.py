@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isclose
 from typing import Any
 
-from mttp.episodes import Episode, Reward
+from mttp.episodes import Episode
 from mttp.rewards.agreement import agreement
 from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
@@ -31,13 +32,17 @@ class Rescored:
     recorded: float | None
     """What it was paid by the first spec as it is now, if it was."""
     before: float | None
-    """What the first spec pays; None where that is invalid."""
+    """What the first spec pays; None where it has no valid reward."""
     after: float | None
-    """What the second spec pays; None where that is invalid."""
+    """What the second spec pays; None where it has none."""
     verdict_before: str | None
     """pass or fail, by the first."""
     verdict_after: str | None
     """pass or fail, by the second."""
+    reasons_before: tuple[str, ...] = ()
+    """Why the first spec has no valid reward, `component: reason` each; empty where it has one."""
+    reasons_after: tuple[str, ...] = ()
+    """Why the second spec has none."""
 
     @property
     def changed(self) -> bool:
@@ -82,6 +87,10 @@ class Rescoring:
 
     episodes: tuple[Rescored, ...]
     """The episodes that could be scored."""
+    reasons_before: Mapping[str, int]
+    """Why the first spec has no valid reward, and for how many episodes; the most frequent reason first."""
+    reasons_after: Mapping[str, int]
+    """Why the second spec has none."""
     without_inputs: int
     """Episodes that recorded no inputs by name, where the specs do not score the episode itself."""
     reproduced: int
@@ -109,6 +118,8 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
     slices += [_slice(name, [one for one in scored if name in one.slices]) for name in names]
     return Rescoring(
         episodes=scored,
+        reasons_before=_counted(one.reasons_before for one in scored),
+        reasons_after=_counted(one.reasons_after for one in scored),
         without_inputs=len(found) - len(usable),
         reproduced=sum(one.recorded is not None and one.recorded == one.before for one in scored),
         slices=tuple(slices),
@@ -130,6 +141,10 @@ def sample(spec: RewardSpec, episode: Episode) -> Mapping[str, Any] | None:
     if not isinstance(episode.inputs, Mapping):
         return dict.fromkeys(names, episode) or None
     return {**dict.fromkeys(names, episode), **episode.inputs}
+
+
+def _counted(reasons: Iterable[tuple[str, ...]]) -> dict[str, int]:
+    return dict(Counter(reason for several in reasons for reason in several).most_common())
 
 
 def scored_again(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
@@ -156,17 +171,26 @@ def _rescored(episode: Episode, before: RewardResult, after: RewardResult, spec:
         trace_id=episode.trace_id,
         task=episode.task,
         slices=tuple(episode.slices),
-        recorded=_scored(paid) if is_same else None,
-        before=_scored(before),
-        after=_scored(after),
+        recorded=paid.value if is_same and paid.status == "ok" else None,
+        before=before.value if before.status == "ok" else None,
+        after=after.value if after.status == "ok" else None,
         verdict_before=before.verdict,
         verdict_after=after.verdict,
+        reasons_before=_reasons(before),
+        reasons_after=_reasons(after),
     )
 
 
-def _scored(result: RewardResult | Reward) -> float | None:
-    """The value that was scored; None for a floor that is paid in place of one."""
-    return result.value if result.status == "ok" else None
+def _reasons(result: RewardResult) -> tuple[str, ...]:
+    """Why a result is not valid: what each component without a value says, else what the result says."""
+    if result.status == "ok":
+        return ()
+    found = [
+        f"{name}: {grade.error or grade.status}"
+        for name, grade in result.components.items()
+        if grade.status != "ok"
+    ]
+    return tuple(found) or (result.error or result.status,)
 
 
 def _slice(name: str, scored: Sequence[Rescored]) -> Slice:

@@ -15,7 +15,7 @@ from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File, Recorded, Source, find, is_parquet
 from mttp.reading.stores import Store
 from mttp.semconv import SCHEMA_URL, VERSION
-from mttp.semconv import spans as names
+from mttp.semconv import attributes as a
 from mttp.spans import Scope, SpanRecord, without_arrays
 from mttp.wire.streams import Progress
 
@@ -136,7 +136,7 @@ class Scan:
                 if record.scope is not scope:
                     scope = record.scope
                     newer = newer or self._note_newer(scope.schema_url, item)
-                if record.name == names.GAP:
+                if record.name and a.GAP_SPANS in record.attributes:
                     self._note_gap(record, item)
                 yield record
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mttp.codec import outline
+from mttp.gradings import GraderHealth
+from mttp.reading.aggregate import Aggregate, Course, RunCounts
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.reading.tally import Missing, Tally
-from mttp.semconv import spans as names
 from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from mttp.episodes import Run
 
-__all__ = ["Component", "Labels", "Returns", "Summary", "summarize"]
+__all__ = ["Labels", "Returns", "Summary", "summarize", "summed"]
 
 
 class _Columns:
@@ -34,13 +36,23 @@ class _Columns:
         self._ordered: dict[str, NDArray[Any]] = {}
 
     def ordered(self, name: str) -> NDArray[Any]:
-        """A column in order of start."""
+        """A column in order of start, then trace id."""
         import numpy as np  # which takes as long as a summary of fifty megabytes
 
         if name not in self._ordered:
-            order = np.argsort(np.asarray(self.counted["start_times"]), kind="stable")
+            order = np.lexsort([np.asarray(self.counted[key]) for key in ("traces", "start_times")])
             self._ordered[name] = np.asarray(self.counted[name])[order]
         return self._ordered[name]
+
+    def of(self, name: str, code: int) -> _Columns:
+        """The rows in which a column holds `code`."""
+        rows = [row for row, found in enumerate(self.counted[name]) if found == code]
+        return _Columns(
+            {
+                key: array(column.typecode, (column[row] for row in rows))
+                for key, column in self.counted.items()
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,8 @@ class Returns:
 
     episodes: int
     """How many they are."""
+    count: int
+    """How many of their returns are finite numbers."""
     mean: float | None
     """The mean of those returns that are finite numbers; None where there are none."""
 
@@ -83,30 +97,22 @@ class Labels:
         for code, return_ in zip(columns[self._name], columns["returns"], strict=True):
             if math.isfinite(return_):
                 paid[self.words[code]].append(return_)
-        return {word: Returns(count, _mean(paid[word])) for word, count in self.counts().items()}
+        return {
+            word: Returns(count, len(paid[word]), _mean(paid[word])) for word, count in self.counts().items()
+        }
 
 
 def _mean(values: list[float]) -> float | None:
     return math.fsum(value / len(values) for value in values) if values else None
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
-    """One component of the episodes' rewards."""
-
-    count: int
-    """Episodes whose last scoring has a score for it."""
-    mean: float
-    """Its mean score."""
-    min: float
-    """Its lowest score."""
-    max: float
-    """Its highest score."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Summary:
-    """A recording's figures; arrays have one entry per episode, in order of start."""
+    """
+    A recording's figures; arrays have one entry per episode, in order of start.
+
+    `by_run` has the figures of each run; of several runs, those of the whole are totals.
+    """
 
     columns: _Columns
     """What the arrays are made of once they are asked for."""
@@ -118,8 +124,18 @@ class Summary:
     """The environment's id, empty where there is none."""
     specs: Labels
     """Name and version of the reward spec that paid, empty where there is none."""
-    components: dict[str, Component] = field(default_factory=dict)
-    """Components of the episodes' last scorings, by name."""
+    tasks: Labels
+    """The task's id, empty where there is none."""
+    graders: tuple[GraderHealth, ...] = ()
+    """
+    The health of each grader and component, by the last scoring of each episode, agent and step.
+
+    Scores that were stated apart from the recording count each, with the scope `late`.
+    """
+    unlisted_gradings: int = 0
+    """Gradings of further graders, which were too many to list."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """How many faults of each kind were recorded, most frequent first."""
     prompt_tokens: int = 0
     """Tokens that policies were given."""
     completion_tokens: int = 0
@@ -129,11 +145,23 @@ class Summary:
     call_output_tokens: int = 0
     """Tokens that called models wrote; but for the calls of graders."""
     runs: list[Run] = field(default_factory=list)
-    """The runs, in order of start; lists such as the installed packages are not read."""
+    """One per process of a run, in order of start; lists such as the installed packages are not read."""
+    by_run: dict[str, Summary] = field(default_factory=dict)
+    """The same figures of each run, by its id, in order of start."""
     groups: int = 0
     """How many groups there are."""
     updates: int = 0
     """How many updates."""
+    loss: Course | None = None
+    """The loss of the updates; None where none states a finite number."""
+    kl: Course | None = None
+    """The KL divergence of the updates."""
+    entropy: Course | None = None
+    """The entropy of the policy in the updates."""
+    cost_usd: float | None = None
+    """What the episodes cost together, in US dollars, as far as they state it."""
+    cost_count: int = 0
+    """How many episodes state what they cost."""
     annotations: int = 0
     """How many annotations."""
     evals: int = 0
@@ -144,6 +172,11 @@ class Summary:
     """The files that it was read from."""
     duplicates: int = 0
     """Spans of ours that were there more than once; each counts once."""
+
+    @property
+    def failed_gradings(self) -> int:
+        """Gradings with an error or an invalid result, and totals that include such a component."""
+        return sum(one.failed for one in self.graders)
 
     @property
     def start_times(self) -> NDArray[np.int64]:
@@ -200,35 +233,83 @@ def _note(missing: Missing, scan: Scan) -> None:
 
 
 def _summary(tally: Tally, scan: Scan) -> Summary:
-    words = {"statuses": tally.statuses, "outcomes": tally.outcomes, "envs": tally.envs, "specs": tally.specs}
-    columns = _Columns(
-        {
-            "start_times": tally.start_times,
-            "durations": tally.durations,
-            "returns": tally.returns,
-            "lengths": tally.lengths,
-            **{name: codes.column for name, codes in words.items()},
-        }
-    )
-    return Summary(
-        columns=columns,
-        **{name: Labels(name, tuple(codes.words), columns) for name, codes in words.items()},
-        components={
-            name: Component(seen.count, seen.mean, seen.min, seen.max)
-            for name, seen in sorted(tally.components.items())
-        },
-        prompt_tokens=tally.counts.tokens[0],
-        completion_tokens=tally.counts.tokens[1],
-        call_input_tokens=tally.counts.call_tokens[0],
-        call_output_tokens=tally.counts.call_tokens[1],
-        runs=_runs(tally, scan),
-        groups=len(tally.apart[names.GROUP]),
-        updates=len(tally.apart[names.UPDATE]),
-        annotations=len(tally.apart[names.ANNOTATE]),
+    runs = _runs(tally, scan)
+    return summed(
+        tally.aggregate,
+        runs,
         evals=len(tally.evals),
         problems=scan.problems,
         sources=scan.sources,
         duplicates=tally.duplicates,
+    )
+
+
+def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
+    """The summary of what was counted, with other `facts` about the whole."""
+    for run in runs:
+        counts = aggregate.of(run.id).counts
+        counts.merge((0, 0), (0, 0), Counter(map(outline.fault_kind, run.faults)).items())
+    columns = _Columns(
+        {
+            "traces": aggregate.traces,
+            "start_times": aggregate.start_times,
+            "durations": aggregate.durations,
+            "returns": aggregate.returns,
+            "lengths": aggregate.lengths,
+            **{name: codes.column for name, codes in aggregate.labels.items()},
+        }
+    )
+    total = RunCounts()
+    for counted in aggregate.runs.values():
+        total.merge(counted)
+    by_run = {}
+    codes = aggregate.labels["runs"].words
+    for id_ in _in_order(aggregate, runs):
+        of_run = columns if [*codes] == [id_] else columns.of("runs", codes.get(id_, len(codes)))
+        by_run[id_] = _of(aggregate, of_run, aggregate.runs[id_], [run for run in runs if run.id == id_])
+    return _of(aggregate, columns, total, list(runs), by_run=by_run, **facts)
+
+
+def _in_order(aggregate: Aggregate, runs: Sequence[Run]) -> list[str]:
+    """The runs' ids in order of start; a run without a span of its own starts with its first episode."""
+    starts: dict[str, int] = {}
+    words = [*aggregate.labels["runs"].words]
+    for code, start in zip(aggregate.labels["runs"].column, aggregate.start_times, strict=True):
+        starts[words[code]] = min(starts.get(words[code], start), start)
+    for run in runs:
+        start = run.start_time or 0
+        starts[run.id] = min(starts.get(run.id, start), start)
+    return sorted(aggregate.runs, key=lambda id_: (starts.get(id_, 0), id_))
+
+
+def _of(
+    aggregate: Aggregate, columns: _Columns, counted: RunCounts, runs: list[Run], **facts: Any
+) -> Summary:
+    counts = counted.counts
+    courses: dict[str, Any] = {**counted.courses()}
+    labels: dict[str, Any] = {
+        name: Labels(name, tuple(codes.words), columns)
+        for name, codes in aggregate.labels.items()
+        if name != "runs"
+    }
+    return Summary(
+        columns=columns,
+        **labels,
+        graders=counted.graders.health(),
+        unlisted_gradings=counted.graders.unlisted,
+        faults=dict(sorted(counts.faults.items(), key=lambda one: (-one[1], one[0]))),
+        prompt_tokens=counts.tokens[0],
+        completion_tokens=counts.tokens[1],
+        call_input_tokens=counts.call_tokens[0],
+        call_output_tokens=counts.call_tokens[1],
+        runs=runs,
+        groups=counted.groups,
+        updates=counted.updates,
+        **courses,
+        cost_usd=counted.cost_usd if counted.cost_count else None,
+        cost_count=counted.cost_count,
+        annotations=counted.annotations,
+        **facts,
     )
 
 

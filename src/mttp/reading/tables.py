@@ -16,10 +16,12 @@ from mttp.episodes import Agent, Annotation, Episode, Grade, Group, Reward, Toke
 from mttp.errors import MissingExtra
 from mttp.evaluations import Evaluation
 from mttp.reading.jsonable import to_json
+from mttp.scorings import INVALID_VALUE
 
 __all__ = [
     "AGENTS",
     "ANNOTATIONS",
+    "COMPONENTS",
     "EPISODES",
     "EVALS",
     "GRADES",
@@ -78,6 +80,7 @@ EPISODES: dict[str, str] = {
     "step_reward_sum": "double",
     "reward": "double",
     "reward_status": "string",
+    "reward_components": "map<string, double>",
     "discount": "double",
     "advantage": "double",
     "length": "int64",
@@ -95,7 +98,7 @@ EPISODES: dict[str, str] = {
     "discarded_by": "list<string>",
     **_NOTES,
 }
-"""Columns of `episodes` and their types; `reward` and `reward_status` are those of the episode's `reward`."""
+"""Columns of `episodes` and their types; the reward's three are those of the episode's `reward`."""
 
 _OF_EPISODE = {"trace_id": "string", "run_id": "string"}
 
@@ -172,6 +175,21 @@ REWARDS: dict[str, str] = {
     **_TIMES,
 }
 """Columns of `rewards` and their types; `step_index` is null for a scoring of the whole episode or agent."""
+
+COMPONENTS: dict[str, str] = {
+    **_OF_EPISODE,
+    "step_index": "int64",
+    "agent": "string",
+    "position": "int64",
+    "component": "string",
+    "value": "double",
+    "weight": "double",
+    "status": "string",
+    "error_type": "string",
+    "spec_name": "string",
+    "spec_version": "string",
+}
+"""Columns of `components` and their types."""
 
 GRADES: dict[str, str] = {
     **_OF_EPISODE,
@@ -348,6 +366,22 @@ _FIELDS = {"return": "return_"}
 class Tables:
     """A recording as `pyarrow.Table`s, each made when it is asked for."""
 
+    NAMES = (
+        "episodes",
+        "agents",
+        "steps",
+        "rewards",
+        "components",
+        "grades",
+        "tokens",
+        "groups",
+        "updates",
+        "annotations",
+        "preferences",
+        "evals",
+    )
+    """The tables that there are."""
+
     def __init__(
         self,
         episodes: Sequence[Episode],
@@ -392,6 +426,11 @@ class Tables:
         return _table(REWARDS, (cells for episode in self._episodes for cells in _rewards(episode)))
 
     @cached_property
+    def components(self) -> Any:
+        """One row per component of each scoring; the scoring's own value is in `rewards`, once."""
+        return _table(COMPONENTS, (cells for episode in self._episodes for cells in _components(episode)))
+
+    @cached_property
     def grades(self) -> Any:
         """One row per component of each scoring by a reward spec, those of included specs too."""
         return _table(GRADES, (cells for episode in self._episodes for cells in _grades(episode)))
@@ -432,8 +471,12 @@ def _cells(columns: Iterable[str], value: object) -> dict[str, Any]:
 
 
 def _episode(episode: Episode) -> _Cells:
-    cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name != "reward_status"}
-    paid = {"reward": episode.reward.value, "reward_status": episode.reward.status}
+    paid = {
+        "reward": episode.reward.value,
+        "reward_status": episode.reward.status,
+        "reward_components": episode.reward.components,
+    }
+    cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name not in paid}
     return cells | paid | {"scores": _numbers(episode.scores)}
 
 
@@ -485,6 +528,24 @@ def _of(episode: Episode) -> dict[str, Any]:
 def _rewards(episode: Episode) -> Iterator[_Cells]:
     for reward, place in _scorings(episode):
         yield _reward(reward) | _of(episode) | place
+
+
+def _components(episode: Episode) -> Iterator[_Cells]:
+    for reward, place in _scorings(episode):
+        of_scoring = _cells(("spec_name", "spec_version"), None) | _of(episode) | place
+        if reward.spec is not None:
+            of_scoring |= {"spec_name": reward.spec.name, "spec_version": reward.spec.version}
+        graded = {grade.name: grade.error_type for grade in reward.grades}
+        for name in dict.fromkeys([*reward.components, *reward.component_statuses]):
+            status = reward.component_statuses.get(name, "ok")
+            by_hand = INVALID_VALUE if status == "error" else None
+            yield of_scoring | {
+                "component": name,
+                "value": reward.components.get(name),
+                "weight": reward.weights.get(name),
+                "status": status,
+                "error_type": graded.get(name, by_hand),
+            }
 
 
 def _grades(episode: Episode) -> Iterator[_Cells]:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mttp.codec import outline
+from mttp.reading.aggregate import Counts
 from mttp.reading.ended import Ended, IsOpen
-from mttp.reading.ongoing import Counts, Ongoing
+from mttp.reading.ongoing import Ongoing
+from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import Scope
 from mttp.wire.otlp_json_decode import Block, as_record, scalars, span_id
@@ -59,8 +61,9 @@ def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended 
     episode, counts = Ongoing(), Counts()
     trace_id = ""
     for span in spans:
-        if span.name == names.STEP:
-            kind, attributes = names.STEP, scalars(span)
+        attributes = scalars(span) if span.name == names.STEP else None
+        if attributes is not None and a.SPAN_TYPE not in attributes:
+            kind = names.STEP
             episode.seen.add(span_id(span))
         else:
             record = as_record(span, scope)

@@ -19,6 +19,7 @@ from mttp.errors import ConfigureError, DecodeError, TransportError
 from mttp.messages import Line, Message
 from mttp.receiving.origins import Origin
 from mttp.spans import SpanRecord
+from mttp.transports.options import without_secrets
 
 __all__ = ["Receiver", "ReceiverStats", "receive"]
 
@@ -158,11 +159,11 @@ def receive(
     scheme, found, _ = url.partition("://")
     if not found or scheme not in ORIGINS:
         known = ", ".join(f"{name}://" for name in ORIGINS)
-        raise TransportError(f"can't receive at {url!r}; what can be received at is {known}")
+        raise TransportError(f"can't receive at {without_secrets(url)!r}; what can be received at is {known}")
     address, _, query = url.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True)) | options
     module = import_module(f"mttp.receiving.{ORIGINS[scheme]}")
     try:
         return Receiver(module.open(address, given), on_error=on_error, strict=strict)
     except TransportError as error:
-        raise TransportError(f"receiving at {url!r}: {error}") from error.__cause__
+        raise TransportError(f"receiving at {without_secrets(url)!r}: {error}") from error.__cause__

@@ -9,7 +9,7 @@ A handle that has nothing to record into is inert: it takes every call, does not
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from opentelemetry import context as otel_context
 
@@ -60,7 +60,7 @@ def current_trajectory() -> Trajectory:
     found = _opened(otel_context.get_value(TRAJECTORY_KEY))
     while isinstance(found, Trajectory) and found.ended:
         found = _opened(found.behind)
-    return found if isinstance(found, Trajectory) else inert()
+    return found if isinstance(found, Trajectory) and not _is_left_open(found) else inert()
 
 
 def current_episode() -> OpenEpisode:
@@ -73,7 +73,12 @@ def current_step() -> OpenStep:
     found = _opened(otel_context.get_value(STEP_KEY))
     while isinstance(found, OpenStep) and found.ended:
         found = _opened(found._outer)
-    return found if isinstance(found, OpenStep) else _INERT_STEP
+    return found if isinstance(found, OpenStep) and not _is_left_open(found.owner) else _INERT_STEP
+
+
+def _is_left_open(trajectory: Any) -> bool:
+    """Whether its session has closed without its end, as where Ctrl-C left its block."""
+    return bool(trajectory) and trajectory.segment.host.closed
 
 
 def _opened(found: object) -> object:

@@ -81,7 +81,7 @@ def _take_group(batch: Batch, given: object, faults: Faults) -> None:
         batch.update_indices |= {member.trace_id: member.update_index for member in given.members}
         given = given.value
     if not isinstance(given, Group):
-        batch.groups.setdefault(text(str(given), faults), None)
+        batch.groups.setdefault(text(given, faults), None)
         batch.members = None
     elif given.id:
         place = Target(trace_id=given.trace_id, span_id=given.span_id) if given.span_id else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from types import TracebackType
@@ -88,6 +88,18 @@ class Host(Protocol):
     origin: Origin
     steps: str
     """How steps are written, where an episode does not say: spans, packed or auto."""
+    root_name: str
+    """The name of an episode's root of which nothing was stated."""
+
+    def name_root(self, stated: Mapping[str, Any]) -> str:
+        """The name of an episode's root of which this was stated."""
+
+    environment_steps: str
+    """How an environment's are, where its episode does not say: spans, packed or auto."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is closed, so that nothing more is recorded."""
 
     @property
     def take(self) -> Callable[[LiveSpan | Several], None]:
@@ -334,10 +346,11 @@ class Measured(Handle):
         """The name as recorded; None where another name of the user's already became it."""
         key = name_key(name)
         self._raw_names = self._raw_names or {}
-        raw = self._raw_names.setdefault(f"{prefix}.{key}", str(name))
-        if raw == str(name) and key:
+        given = text(name, [])
+        raw = self._raw_names.setdefault(f"{prefix}.{key}", given)
+        if raw == given and key:
             return key
-        cast(LiveSpan, self._span).fault("name_collision", text(f"{name} and {raw}", []))
+        cast(LiveSpan, self._span).fault("name_collision", f"{given} and {raw}")
         return None
 
 

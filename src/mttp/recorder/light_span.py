@@ -43,7 +43,7 @@ class LightSpan(LiveSpan):
         given = None if start_time is None else self.checked(nanoseconds, start_time)
         self._start_time = self._clock.now() if given is None else given
         if self._origin.observers is not None:
-            self._origin.observers.started(self)
+            self._show_start(self._origin.observers)
 
     @property
     def scalars(self) -> dict[str, Any]:

@@ -56,8 +56,7 @@ class LiveRoot(LightSpan):
         self.is_plain = False
         self._scalars = self._end_time = self.block = None
         self.size = 0
-        if stated is not None:
-            self._name = codec.span_name(stated)
+        self._name = segment.host.root_name if stated is None else segment.host.name_root(stated)
         if ambient is not None and (context := ambient.get_span_context()).is_valid:
             self._links, self._is_light = [Link(context)], False
         if start_time is None and segment.origin.observers is None:
@@ -129,7 +128,7 @@ class LiveRoot(LightSpan):
         self._end_time = segment.offset + clock.monotonic()
         self.size = ROOT_BYTES if self._is_bare else ROOT_BYTES + weight(dict(self.stated))
         if segment.origin.observers is not None:
-            segment.origin.observers.ended(self)
+            self._show_end(segment.origin.observers)
         take = segment.host.take
         take(self)
 

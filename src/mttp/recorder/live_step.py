@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import INVALID_SPAN, Span, SpanContext
 from typing_extensions import Self
 
 from mttp import clock
-from mttp.codec import steps, stretches, tokens
+from mttp.codec import rewards, steps, stretches, tokens
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
 from mttp.recorder.light_span import LightSpan
@@ -66,6 +66,10 @@ class LiveStep(OpenStep, LightSpan):
     @block.setter
     def block(self, block: tokens.Block | None) -> None:
         self._block, self._kinds = block, None if block is None else tokens.WHOLE
+
+    def _above(self) -> Span:
+        span = getattr(self._owner, "span", INVALID_SPAN)
+        return span if span.get_span_context() == self._owner.at else super()._above()
 
     def _say(self) -> dict[str, Any]:
         return steps.plain(self._owner.base, self._index, self._reward)
@@ -148,7 +152,7 @@ class LiveStep(OpenStep, LightSpan):
     def _hand_on(self) -> None:
         self._owner.hand_on(self)
 
-    def reward(self, value: object, **scoring: Any) -> None:
+    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
         """As by any step."""
         if (
             type(value) is float

@@ -30,7 +30,7 @@ class OpenAgent(Trajectory):
         self._episode = episode
         self._id = id
         if episode:
-            name = text(f"{names.AGENT} {id}", [])
+            name = f"{names.AGENT} {text(id, [])}"
             self._span = self.segment.span(name, episode.at, start_time=start_time, place=self.place)
 
     @property

@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, SpanContext
 from mttp import ids
 from mttp.codec import content
 from mttp.codec import episodes as codec
-from mttp.codec.plain import Faults, scalar_text, text
+from mttp.codec.plain import Faults, scalar_text, text, unknown_arguments
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import SPAN_KEY, Host, current, detach, quiet
 from mttp.recorder.known import Known
@@ -21,10 +21,15 @@ from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.packing import MODES
 from mttp.recorder.segment import Segment
 from mttp.recorder.trajectory import UNSTATED
+from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "inert"]
 
+_AT_THE_END = frozenset(
+    {"policy_version_end", "discount", "advantage", "final_value", "cost_usd", "error_type", "error_message"}
+)
+"""What else a caller may state at the end."""
 _COMPLETED: Mapping[str, Any] = MappingProxyType({"status": "completed", "outcome": "unknown"})
 
 
@@ -56,7 +61,7 @@ class OpenEpisode(Known):
             Known.__init__(self, None)
             return
         faults: Faults = []
-        own_id = text(str(episode_id), faults) if episode_id else ""
+        own_id = text(episode_id, faults) if episode_id else ""
         segment = Segment(host, trace_id or ids.trace_id(), own_id)
         Known.__init__(self, segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
         ambient = None
@@ -119,7 +124,7 @@ class OpenEpisode(Known):
         if not self._takes("agent"):
             return None
         with self._lock:
-            key = cast(LiveSpan, self._span).checked(text, str(id))
+            key = cast(LiveSpan, self._span).checked(text, id)
             if key not in self._agents and not self._closing:
                 self._agents = {**self._agents, key: OpenAgent(self, key, start_time=start_time)}
             return self._agents.get(key)
@@ -154,6 +159,9 @@ class OpenEpisode(Known):
         `facts` may state `policy_version_end`, `discount`, `advantage`, `final_value` and `cost_usd`.
         """
         if self._takes("end"):
+            unknown = [name for name in facts if name not in _AT_THE_END]
+            cast(LiveSpan, self._span).note(unknown_arguments("end", unknown))
+            facts = {name: fact for name, fact in facts.items() if name in _AT_THE_END}
             self._finish(
                 terminated=terminated,
                 truncated=truncated,
@@ -221,13 +229,13 @@ class OpenEpisode(Known):
         assert span is not None
         if length is None:
             length = max([self._next_index, *(agent._next_index for agent in self._agents.values())])
-        closing = {"status": status, "outcome": outcome or "unknown", "length": length}
+        faults: Faults = []
+        closing = {"status": status, "outcome": codec.outcome(outcome, faults), "length": length}
         for name, value in facts.items():
             if value is not None:
                 closing[name] = value
         if error_type is not None:
             span.fail(error_type, error_message)
-        faults: Faults = []
         with self._lock:
             self._close()
             self._ending = closing
@@ -255,7 +263,9 @@ class OpenEpisode(Known):
             self._marked = True
             start = self._span.started
             marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
-            marker.values |= self._span.scalars.copy()
+            stated = self._span.scalars.copy()
+            stated.pop(a.SPAN_TYPE, None)  # the root's is not the marker's
+            marker.values |= stated
             marker.end(start)
 
 

@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import calls, content, rewards, steps, tokens
-from mttp.codec.plain import Faults, flag, text
+from mttp.codec.plain import Faults, flag
 from mttp.episodes import Call, Reward, Tokens
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import (
@@ -155,11 +155,12 @@ class OpenStep(Measured):
         span.forget(tokens.KEYS)
         span.values |= span.checked(tokens.encode, block)
 
-    def reward(self, value: object, **scoring: Any) -> None:
+    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
         """
         What this step pays; a value that is not a finite number is an error, and never a zero.
 
-        With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept.
+        With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept;
+        without a value their weighted sum is paid.
         """
         self._take_reward(value, scoring)
 
@@ -168,7 +169,7 @@ class OpenStep(Measured):
         if not self._takes("reward"):
             return
         span = cast(LiveSpan, self._span)
-        if scoring or rewards.stated(value) is not None:
+        if scoring or value is rewards.COMPUTED or rewards.stated(value) is not None:
             faults: Faults = []
             made = self.latest(rewards.make(value, faults, **scoring))
             self._score(made, faults, document_of(value))
@@ -258,7 +259,7 @@ class OpenStep(Measured):
     def _open_call(self, call: Call, kind: SpanKind, start_time: int | None = None) -> OpenCall | None:
         if not self._takes("a call"):
             return None
-        name = text(calls.span_name(str(call.operation), call.name), [])
+        name = calls.span_name(call.operation, call.name)
         span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]

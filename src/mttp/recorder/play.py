@@ -18,6 +18,7 @@ from mttp.recorder.handle import SPAN_KEY, Host, current
 from mttp.recorder.open_episode import OpenEpisode, inert
 from mttp.recorder.packing import PACKED
 from mttp.recorder.played import Played
+from mttp.semconv import attributes as a
 
 __all__ = ["Play", "Setting"]
 
@@ -35,10 +36,11 @@ class Setting:
         self.host = host
         self.facts = {**facts, "timing": "live"}
         self.said = codec.identity(host.run_id, "", faults, self.facts)
-        self.name = codec.span_name(self.said)
+        self.name = host.name_root(self.said)
         self.size = weight(self.said)
         is_settled = all(type(fact) in _SETTLED or fact == {} for fact in facts.values())
-        self._is_plain = is_settled and not faults and host.steps == PACKED
+        is_named = a.ENV_ID in self.said  # the roots of episodes that are written together are named by it
+        self._is_plain = is_settled and is_named and not faults and host.environment_steps == PACKED
 
     def play(self, start_time: int, seed: int | None, generator: State | str | None) -> Play | None:
         """Start an episode; None where it needs a handle: there is more to say, or somebody looks on."""
@@ -103,7 +105,13 @@ class Play:
         """A handle that nobody else knows of."""
         setting, block = self._setting, self._block
         facts = {**setting.facts, "seed": self._seed, "env_rng_sha256": self._generator}
-        episode = OpenEpisode(setting.host, facts, start_time=self._start_time, begun=self._index)
+        episode = OpenEpisode(
+            setting.host,
+            facts,
+            start_time=self._start_time,
+            steps=setting.host.environment_steps,
+            begun=self._index,
+        )
         if block is not None:
             episode.gather(block)
         return episode

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp.codec import rewards
-from mttp.codec.plain import Faults, count, flag, scalar_text
+from mttp.codec.plain import Faults, count, flag, scalar_text, unknown_arguments
 from mttp.episodes import Call, Reward, Spec
 from mttp.livespan import LiveSpan
 from mttp.numbering import given, numbers
@@ -243,7 +243,7 @@ class Trajectory(Measured):
     @quiet
     def reward(
         self,
-        value: object,
+        value: object = rewards.COMPUTED,
         *,
         components: Mapping[str, object] | None = None,
         weights: Mapping[str, object] | None = None,
@@ -266,14 +266,15 @@ class Trajectory(Measured):
         State what the whole is paid, and what that was made of.
 
         `value` is a number; None means that none is known (status missing, or what `status` says).
-        Whatever is not a finite number is an error, kept as text, and never a zero.
+        A value that is not a finite number is an error, kept as text, and never a zero.
+        Without `value` the total is the weighted sum of the components, each with weight 1 where no weights
+        are given. It is missing where a component has no valid value, or no weight beside others that have.
         The result of a reward spec, or an `mttp.Reward`, is the whole scoring.
         A value that differs from its components' weighted sum is recorded as given, and flagged.
         """
         if not self._takes("reward"):
             return
-        for name in unknown:
-            cast(LiveSpan, self._span).fault("argument_unknown", f"reward has no {name}")
+        cast(LiveSpan, self._span).note(unknown_arguments("reward", unknown))
         faults: Faults = []
         made = rewards.make(
             value,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.console import JustifyMethod
-from rich.table import Table
 from rich.text import Text
 
 from mttp.episodes import Episode, Run
 from mttp.reading.jsonable import jsonable
+from mttp.report.listing import Listing
 from mttp.report.words import NOTHING, duration, moment, number, printed
 
 __all__ = ["SORTS", "document", "episodes_table", "runs_table", "sorted_by"]
@@ -19,6 +18,7 @@ __all__ = ["SORTS", "document", "episodes_table", "runs_table", "sorted_by"]
 SORTS: dict[str, Callable[[Episode], float | None]] = {
     "start": lambda episode: episode.start_time,
     "return": lambda episode: episode.return_,
+    "reward": lambda episode: episode.reward.value,
     "length": lambda episode: episode.length,
     "duration": lambda episode: episode.duration,
 }
@@ -27,7 +27,6 @@ SORTS: dict[str, Callable[[Episode], float | None]] = {
 _STYLES = {"completed": "green", "error": "red", "aborted": "yellow", "unfinished": "yellow"}
 _ID_DIGITS = 8
 _NUMBERS = ("return", "steps", "duration")
-_SHRINKING = ("name", "env", "task", "revision")
 
 
 def sorted_by(episodes: Sequence[Episode], key: str, *, reverse: bool = False) -> list[Episode]:
@@ -50,22 +49,28 @@ def document(episode: Episode) -> dict[str, Any]:
     return found | {"duration": episode.duration, "scores": jsonable(episode.scores)}
 
 
-def runs_table(runs: Sequence[Run], *, limit: int | None) -> Table:
+def runs_table(runs: Sequence[Run], *, limit: int | None) -> Listing:
     """One row per run."""
     rows = [
         {
             "run": printed(run.id),
-            "name": printed(run.name or NOTHING, shrinks=True),
+            "name": printed(run.name or NOTHING),
             "kind": printed(run.kind),
             "status": _status(run.status or "unfinished"),
             "started": printed(moment(run.start_time)),
             "duration": printed(duration(_seconds(run))),
             "seed": printed(NOTHING if run.seed is None else str(run.seed)),
-            "revision": printed(_revision(run), shrinks=True),
+            "revision": printed(_revision(run)),
         }
         for run in runs[:limit]
     ]
-    return _table(rows, left_out=len(runs) - len(rows), optional={"kind": "train"})
+    return Listing(
+        rows=rows,
+        important=("run", "name", "status", "started", "duration", "kind", "seed", "revision"),
+        right=_NUMBERS,
+        nothing={"kind": "train"},
+        notes=_left_out(len(runs) - len(rows)),
+    )
 
 
 def _seconds(run: Run) -> float | None:
@@ -76,16 +81,16 @@ def _revision(run: Run) -> str:
     return NOTHING if run.revision is None else run.revision[:10] + (" dirty" if run.dirty else "")
 
 
-def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Table:
-    """One row per episode; ids are as short as they can be and still be told apart, times likewise."""
+def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Listing:
+    """One row per episode; an id has as many digits as tell it from the others."""
     shown = episodes[:limit]
     digits = _digits([episode.trace_id for episode in episodes])
     rows = [
         {
             "episode": printed(episode.trace_id[:digits]),
             "started": printed(started),
-            "env": printed(episode.env or NOTHING, shrinks=True),
-            "task": printed(episode.task or NOTHING, shrinks=True),
+            "env": printed(episode.env or NOTHING),
+            "task": printed(episode.task or NOTHING),
             "status": _status(episode.status),
             "outcome": printed(episode.outcome),
             "return": printed(number(episode.return_)),
@@ -94,7 +99,14 @@ def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Table:
         }
         for episode, started in zip(shown, _moments(shown), strict=True)
     ]
-    return _table(rows, left_out=len(episodes) - len(rows), optional={"task": NOTHING, "outcome": "unknown"})
+    return Listing(
+        rows=rows,
+        important=("episode", "task", "return", "status", "outcome", "steps", "env", "duration", "started"),
+        right=_NUMBERS,
+        spare=("duration", "started"),
+        nothing={"outcome": "unknown"},
+        notes=_left_out(len(episodes) - len(rows)),
+    )
 
 
 def _moments(episodes: Sequence[Episode]) -> list[str]:
@@ -112,21 +124,8 @@ def _digits(ids: Sequence[str]) -> int:
     return digits
 
 
-def _table(rows: Sequence[Mapping[str, Text]], *, left_out: int, optional: Mapping[str, str]) -> Table:
-    """The rows; a column that says the same as if it weren't there, in every row, isn't there."""
-    caption = Text(f"… and {left_out:,} more; --limit 0 shows all") if left_out else None
-    table = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
-    names = [
-        name
-        for name in (rows[0] if rows else ())
-        if name not in optional or any(row[name].plain != optional[name] for row in rows)
-    ]
-    for name in names:
-        justify: JustifyMethod = "right" if name in _NUMBERS else "left"
-        table.add_column(printed(name, shrinks=True), justify=justify, no_wrap=name not in _SHRINKING)
-    for row in rows:
-        table.add_row(*(row[name] for name in names))
-    return table
+def _left_out(number: int) -> list[str]:
+    return [f"… and {number:,} more; --limit 0 shows all"] if number else []
 
 
 def _status(status: str) -> Text:

@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import JustifyMethod
-from rich.table import Table
 from rich.text import Text
 
 from mttp.estimates import PassEstimate, TimeQuantiles, t_interval
 from mttp.evaluations import DELTA_INTERVAL, OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.gradings import GraderHealth
 from mttp.reading.jsonable import jsonable
 from mttp.report.figures import SHARE_INTERVAL, share_interval
+from mttp.report.graders import documents
+from mttp.report.listing import Listing
 from mttp.report.words import NOTHING, count, duration, moment, number, printed, shares
 
-__all__ = ["details", "document", "evals_table", "headline", "slices_table", "tasks_table"]
+__all__ = [
+    "details",
+    "document",
+    "evals_table",
+    "grader_documents",
+    "headline",
+    "slices_table",
+    "tasks_table",
+]
 
 _STYLES = {"completed": "green", "error": "red", "errored": "red"}
 _STYLES |= dict.fromkeys(("aborted", "unfinished", "timed_out"), "yellow")
 _RIGHT = {"tasks", "sample", *OUTCOMES, "pending", "score", "baseline", "mean", "delta", "duration"}
-_SHRINKING = {"suite", "run", "spec", "task", "error"}
+_IMPORTANT = (
+    *("evaluation", "slice", "suite", "run", "tasks", "scored", "mean", "delta", "errored", "pass rate"),
+    *("status", "abstained", "timed_out", "skipped", "pending", "spec", "started"),
+)
+_IMPORTANT_OF_TASK = ("task", "sample", "outcome", "score", "passed", "delta", "error", "baseline", "episode")
 _ID_DIGITS = 8
 CLUSTERED_INTERVAL = "Student t, 95 %, clustered by task"
 """How the interval of a pass rate is made where tasks have several samples."""
 
 
-def document(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> dict[str, Any]:
+def document(
+    evaluation: Evaluation, *, graders: Sequence[GraderHealth] = (), sizes: Sequence[int] = ()
+) -> dict[str, Any]:
     """
-    An evaluation as an object of plain data: its summary, that of each slice, and the results that count.
+    An evaluation as plain data: its summary, that of each slice, its graders, and the results that count.
 
     `sizes` says for which k pass@k and pass^k are estimated.
     """
     found: dict[str, Any] = jsonable(evaluation)
     found["summary"] = _summary(evaluation.summary(sizes=sizes))
     found["slices"] = {name: _summary(of) for name, of in evaluation.by_slice(sizes=sizes).items()}
+    found["graders"] = grader_documents(evaluation, graders)
     return found | {"results": jsonable(list(evaluation.latest().values()))}
+
+
+def grader_documents(evaluation: Evaluation, graders: Sequence[GraderHealth]) -> list[dict[str, Any]]:
+    """The graders of the evaluation's episodes as plain data."""
+    episodes = {result.episode for result in evaluation.latest().values() if result.episode}
+    return documents(graders, len(episodes))
 
 
 def _summary(summary: EvalSummary) -> dict[str, Any]:
@@ -72,11 +94,13 @@ def _rate_interval(summary: EvalSummary) -> tuple[tuple[float, float] | None, st
     return found and (max(found[0], 0.0), min(found[1], 1.0)), CLUSTERED_INTERVAL
 
 
-def evals_table(evals: Sequence[Evaluation]) -> Table:
+def evals_table(evals: Sequence[Evaluation]) -> Listing:
     """One row per evaluation: how many tasks came to which end, and the figures of those scored."""
-    rows = [_row(evaluation, evaluation.summary()) for evaluation in evals]
-    notes = {"pass rate": f"pass rate: {_rate_methods(evals)}, of the tasks scored"}
-    return _table(rows, notes=notes)
+    summaries = [evaluation.summary() for evaluation in evals]
+    rows = [_row(evaluation, summary) for evaluation, summary in zip(evals, summaries, strict=True)]
+    is_judged = any(summary.pass_rate is not None for summary in summaries)
+    notes = [f"pass rate: {_rate_methods(evals)}, of the tasks scored"] if is_judged else []
+    return Listing(rows=rows, important=_IMPORTANT, right=_RIGHT, notes=notes)
 
 
 def _row(evaluation: Evaluation, summary: EvalSummary) -> dict[str, Text]:
@@ -84,8 +108,8 @@ def _row(evaluation: Evaluation, summary: EvalSummary) -> dict[str, Text]:
     row = {
         "evaluation": printed(evaluation.id[:_ID_DIGITS]),
         "suite": printed(" ".join(filter(None, (evaluation.suite, evaluation.suite_version)))),
-        "run": printed(evaluation.run_name or evaluation.run_id or NOTHING, shrinks=True),
-        "spec": printed(" ".join(filter(None, (spec.name, spec.version))) if spec else NOTHING, shrinks=True),
+        "run": printed(evaluation.run_name or evaluation.run_id or NOTHING),
+        "spec": printed(" ".join(filter(None, (spec.name, spec.version))) if spec else NOTHING),
         "status": printed(evaluation.status, style=_STYLES.get(evaluation.status, "")),
         "started": printed(moment(evaluation.start_time)),
         "tasks": printed(number(summary.tasks)),
@@ -139,7 +163,7 @@ def _delta(delta: float | None) -> Text:
     return printed(f"{delta:+.4g} {'▲' if delta > 0 else '▼' if delta < 0 else '='}")
 
 
-def tasks_table(evaluation: Evaluation) -> Table:
+def tasks_table(evaluation: Evaluation) -> Listing:
     """One row per task, with the result that counts; those that have none come last."""
     latest = evaluation.latest()
     rows = [_task(result, evaluation) for result in latest.values()]
@@ -149,7 +173,7 @@ def tasks_table(evaluation: Evaluation) -> Table:
         for sample in range(evaluation.samples)
         if (task, sample) not in latest
     ]
-    return _table(rows, notes={})
+    return Listing(rows=rows, important=_IMPORTANT_OF_TASK, right=_RIGHT)
 
 
 def _sample(sample: int, evaluation: Evaluation) -> Text:
@@ -160,7 +184,7 @@ def _sample(sample: int, evaluation: Evaluation) -> Text:
 def _task(result: TaskResult, evaluation: Evaluation) -> dict[str, Text]:
     verdict = {None: NOTHING, True: "pass", False: "fail"}[result.passed]
     return {
-        "task": printed(result.task, shrinks=True),
+        "task": printed(result.task),
         "sample": _sample(result.sample, evaluation),
         "outcome": printed(result.outcome, style=_STYLES.get(result.outcome, "")),
         "score": printed(number(result.score)),
@@ -169,26 +193,8 @@ def _task(result: TaskResult, evaluation: Evaluation) -> dict[str, Text]:
         "delta": _delta(result.delta),
         "duration": printed(duration(result.duration)),
         "episode": printed(result.episode[:_ID_DIGITS] or NOTHING),
-        "error": printed(result.error or NOTHING, shrinks=True),
+        "error": printed(result.error or NOTHING),
     }
-
-
-def _table(rows: Sequence[Mapping[str, Text]], *, notes: Mapping[str, str]) -> Table:
-    """The rows; a column that says nothing in any of them isn't there."""
-    nothing = printed(NOTHING)
-    names = [
-        name
-        for name in (rows[0] if rows else ())
-        if any(row.get(name, nothing).plain != NOTHING for row in rows)
-    ]
-    caption = Text("; ".join(note for name, note in notes.items() if name in names)) or None
-    table = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
-    for name in names:
-        justify: JustifyMethod = "right" if name in _RIGHT else "left"
-        table.add_column(printed(name.replace("_", " ")), justify=justify, no_wrap=name not in _SHRINKING)
-    for row in rows:
-        table.add_row(*(row.get(name, nothing) for name in names))
-    return table
 
 
 def headline(evaluation: Evaluation) -> Text:
@@ -232,14 +238,15 @@ def _time_line(name: str, found: TimeQuantiles | None) -> list[str]:
     return [f"{name}: median {duration(found.median)}, 95th percentile {duration(found.p95)}, of {calls}"]
 
 
-def slices_table(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> Table | None:
+def slices_table(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> Listing | None:
     """One row per slice of the tasks; None where there are no slices."""
     found = evaluation.by_slice(sizes=sizes)
-    return _table([_slice(name, summary) for name, summary in found.items()], notes={}) if found else None
+    rows = [_slice(name, summary) for name, summary in found.items()]
+    return Listing(rows=rows, important=_IMPORTANT, right=_RIGHT) if rows else None
 
 
 def _slice(name: str, summary: EvalSummary) -> dict[str, Text]:
-    row = {"slice": printed(name, shrinks=True), "tasks": printed(number(summary.tasks))}
+    row = {"slice": printed(name), "tasks": printed(number(summary.tasks))}
     for outcome in (*OUTCOMES, "pending"):
         row[outcome] = printed(number(getattr(summary, outcome) or None))
     last = summary.pass_estimates[-1:]

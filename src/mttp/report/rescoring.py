@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from mttp.reading.jsonable import jsonable
 from mttp.reading.rescoring import Rescored, Rescoring
-from mttp.report.words import NOTHING, count, number, printed
+from mttp.report.words import NOTHING, count, number, printed, shortened
 
 __all__ = ["document", "render"]
 
@@ -23,6 +24,8 @@ def document(found: Rescoring) -> dict[str, Any]:
     return {
         **{one.name: jsonable(one) for one in found.slices[:1]},
         "slices": [jsonable(one) for one in found.slices[1:]],
+        "reasons_before": dict(found.reasons_before),
+        "reasons_after": dict(found.reasons_after),
         "without_inputs": found.without_inputs,
         "reproduced": found.reproduced,
         "episodes": [jsonable(one) for one in found.episodes if one.changed or one.flipped],
@@ -37,9 +40,24 @@ def render(found: Rescoring) -> RenderableType:
         parts += [Text(), _episodes(changed[:_MOST])]
     if len(changed) > _MOST:
         parts.append(Text(f"… and {len(changed) - _MOST:,} more; --json has all"))
+    why = {"A": found.reasons_before, "B": found.reasons_after}
+    if found.reasons_before == found.reasons_after:
+        why = {"A and B": found.reasons_before}
+    for which, reasons in why.items():
+        if reasons:
+            parts += [Text(), *_why(which, reasons)]
     if found.without_inputs:
         parts += [Text(), Text(f"{count(found.without_inputs, 'episode')} recorded no inputs by name")]
     return Group(*parts)
+
+
+def _why(which: str, reasons: Mapping[str, int]) -> Iterator[Text]:
+    """Why a spec has no valid reward for some episodes."""
+    yield Text(f"invalid by {which}:")
+    for reason, episodes in list(reasons.items())[:_MOST]:
+        yield printed(f"  {count(episodes, 'episode')}: {shortened(reason)}")
+    if len(reasons) > _MOST:
+        yield Text(f"  … and {len(reasons) - _MOST:,} more reasons; --json has all")
 
 
 def _size(one: Rescored) -> tuple[bool, float]:

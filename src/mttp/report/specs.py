@@ -108,7 +108,7 @@ def render(spec: RewardSpec) -> RenderableType:
     for name in ("share", "weight", "range"):
         table.add_column(name, justify="right")
     for name in ("gates", "code", "from"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     _add_rows(table, said["components"], "")
     parts: list[RenderableType] = [Text(f"{spec.name} {spec.version}", style="bold"), facts, Text(), table]
     if spec.code_gaps:

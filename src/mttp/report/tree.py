@@ -12,9 +12,12 @@ from rich.tree import Tree
 from mttp.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.evaluations import TaskResult
 from mttp.reading.jsonable import to_json
+from mttp.report.chat import Message, message_lines, messages, new_messages, speaker
 from mttp.report.words import count, duration, moment, number, printed, shortened
 
 __all__ = ["tree"]
+
+_TEXT_LIMIT = 400
 
 _IDENTITY = (
     "run_id",
@@ -35,27 +38,234 @@ _OF_AGENT = ("name", "policy", "policy_version_start", "policy_version_end", "ad
 _OF_STEP = ("trained_reward", "value_estimate", "return_target", "advantage", "logprob", "reward_raw")
 
 
-def tree(episode: Episode, *, limit: int | None = None) -> Tree:
-    """The episode with its first `limit` steps."""
-    root = Tree(_headline(episode))
-    root.add(_pairs({"started": moment(episode.start_time)} | _identity(episode)))
-    for name, content in (("inputs", episode.inputs), ("final observation", episode.final_observation)):
-        _add_content(root, name, content)
-    _add_own(root, episode)
-    for reward in episode.rewards:
-        _add_reward(root, reward)
-    for agent in episode.agents:
-        _add_agent(root, agent)
-    for annotation in episode.annotations:
-        _add_annotation(root, annotation, episode)
-    for result in episode.results:
-        _add_result(root, result)
-    for step in episode.steps[:limit]:
-        _add_step(root, step)
-    more = len(episode.steps) - len(episode.steps[:limit])
-    if more:
-        root.add(printed(f"… and {more:,} more steps; --limit 0 shows all"))
-    return root
+def tree(episode: Episode, *, limit: int | None = None, full: bool = False) -> Tree:
+    """The episode with its first `limit` steps; with `full`, no text is shortened."""
+    return _Drawing(text_limit=None if full else _TEXT_LIMIT).episode(episode, limit)
+
+
+class _Drawing:
+    """One episode on its way to a tree."""
+
+    def __init__(self, *, text_limit: int | None) -> None:
+        self._text_limit = text_limit
+        self._conversations: dict[str | None, list[Message]] = {}
+        """The messages so far, by agent."""
+
+    def episode(self, episode: Episode, limit: int | None) -> Tree:
+        """The whole tree."""
+        root = Tree(_headline(episode))
+        root.add(_pairs({"started": moment(episode.start_time)} | self._identity(episode)))
+        self._add_content(root, "inputs", episode.inputs)
+        self._add_own(root, episode)
+        for reward in episode.rewards:
+            self._add_reward(root, reward)
+        for agent in episode.agents:
+            self._add_agent(root, agent)
+        for annotation in episode.annotations:
+            self._add_annotation(root, annotation, episode)
+        for result in episode.results:
+            self._add_result(root, result)
+        is_paid_by_step = any(step.reward_status != "missing" for step in episode.steps)
+        for step in episode.steps[:limit]:
+            self._add_step(root, step, is_paid_by_step=is_paid_by_step)
+        more = len(episode.steps) - len(episode.steps[:limit])
+        if more:
+            root.add(printed(f"… and {more:,} more steps; --limit 0 shows all"))
+        self._add_content(root, "final observation", episode.final_observation)
+        return root
+
+    def _identity(self, episode: Episode) -> dict[str, str]:
+        lists = {
+            "slices": episode.slices,
+            "consumed by": episode.consumed_by,
+            "discarded": episode.discarded_by,
+        }
+        known = {name: ", ".join(map(str, items)) for name, items in lists.items() if items}
+        return self._stated(episode, _IDENTITY) | known
+
+    def _stated(self, value: Episode | Agent | Step, names: Iterable[str]) -> dict[str, str]:
+        """What is known of these, by name as people read it."""
+        named = {name.replace("_", " "): getattr(value, name) for name in names}
+        return {
+            name: found if isinstance(found, str) else self._brief(found)
+            for name, found in named.items()
+            if found is not None
+        }
+
+    def _add_agent(self, root: Tree, agent: Agent) -> None:
+        words = [name for name in ("terminated", "truncated") if getattr(agent, name)]
+        words += [f"return {number(agent.return_)}", count(agent.length, "step")]
+        branch = root.add(_titled(f"agent {agent.id}", words))
+        if known := self._stated(agent, _OF_AGENT):
+            branch.add(_pairs(known))
+        for reward in agent.rewards:
+            self._add_reward(branch, reward)
+        self._add_own(branch, agent)
+
+    def _add_step(self, root: Tree, step: Step, *, is_paid_by_step: bool) -> None:
+        before = self._conversations.setdefault(step.agent, [])
+        seen, said = messages(step.observation), messages(step.action)
+        new = new_messages(seen or [], before)
+        words = _step_reward(step) if is_paid_by_step else []
+        words.append(duration(_seconds(step)))
+        words += [name for name in ("terminated", "truncated") if getattr(step, name)]
+        if seen and len(new) < len(seen):
+            words.append(f"after {count(len(seen) - len(new), 'earlier message')}")
+        of_agent = "" if step.agent is None else f" of {step.agent}"
+        branch = root.add(_titled(f"step {step.index}{of_agent}", words))
+        if seen is None:
+            self._add_content(branch, "observation", step.observation)
+        for message in new:
+            self._add_message(branch, message)
+        if said is None:
+            self._add_content(branch, "assistant" if seen else "action", step.action)
+        for message in said or []:
+            self._add_message(branch, message)
+        self._conversations[step.agent] = [*(seen or before), *(said or [])]
+        if known := self._stated(step, _OF_STEP):
+            branch.add(_pairs(known))
+        if step.tokens is not None:
+            branch.add(printed("tokens  " + ", ".join(_token_words(step.tokens))))
+        for reward in step.rewards:
+            self._add_reward(branch, reward)
+        for annotation in step.annotations:
+            self._add_annotation(branch, annotation)
+        for call in step.calls:
+            self._add_call(branch, call)
+        self._add_own(branch, step)
+
+    def _add_message(self, parent: Tree, message: Message) -> None:
+        """A message: who speaks, then what is said."""
+        self._add_text(parent, speaker(message), "\n".join(message_lines(message)))
+
+    def _add_text(self, parent: Tree, name: str, text: str) -> None:
+        """A text under its name; of several lines, each on its own."""
+        gap = "\n" if "\n" in text else "  "
+        said = printed(gap + self._short(text), style="not bold", lines=True)
+        parent.add(printed(name, style="bold").append_text(said))
+
+    def _add_result(self, root: Tree, result: TaskResult) -> None:
+        """What it showed in an evaluation."""
+        facts = {name: getattr(result, name) for name in ("score", "baseline_score", "delta")}
+        words = [
+            f"{name.replace('_', ' ')} {number(fact)}" for name, fact in facts.items() if fact is not None
+        ]
+        words += [] if result.passed is None else ["passed" if result.passed else "failed"]
+        words += [] if result.error is None else [self._short(result.error)]
+        sample = f", sample {result.sample}" if result.sample else ""
+        root.add(_titled(f"result of task {result.task}{sample}", [result.outcome.replace("_", " "), *words]))
+
+    def _add_annotation(self, parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:
+        """What was stated later, by whom and when."""
+        if annotation.reward is not None:
+            said = _paid(annotation.reward)
+        elif annotation.rejected:
+            is_chosen = episode is None or annotation.episode == episode.trace_id
+            others = annotation.rejected if is_chosen else (annotation.episode,)
+            said = ("to " if is_chosen else "of ") + ", ".join(other[:8] for other in others)
+        else:
+            said = self._brief(annotation.value)
+        by = "" if annotation.by is None else f" by {annotation.by}"
+        words = [said + by, *([annotation.explanation] if annotation.explanation else [])]
+        if annotation.reward is not None and annotation.reward.label:
+            words.insert(1, annotation.reward.label)
+        text = f"{annotation.key}  {', '.join(map(self._short, words))}  {moment(annotation.start_time)}"
+        parent.add(printed(text, style="magenta"))
+
+    def _add_reward(self, parent: Tree, reward: Reward) -> None:
+        words = [_paid(reward)]
+        if reward.spec is not None:
+            words.append(f"by {reward.spec.name} {reward.spec.version or ''}".rstrip())
+        words += [text for text in (reward.grader, reward.verdict, reward.label) if text]
+        if reward.mismatch:
+            words.append("differs from the weighted sum")
+        branch = parent.add(printed("reward  " + ", ".join(words), style="cyan"))
+        for grade in reward.grades:
+            self._add_grade(branch, grade)
+        graded = {grade.name for grade in reward.grades}
+        for name, score in reward.components.items():
+            if name in graded:
+                continue
+            weight = f" x {number(reward.weights[name])}" if name in reward.weights else ""
+            branch.add(printed(f"{name}  {number(score)}{weight}"))
+        for name, status in reward.component_statuses.items():
+            if name not in graded:
+                branch.add(printed(f"{name}  {status}", style="yellow"))
+        for name, text in (("error", reward.error), ("why", reward.explanation)):
+            if text:
+                branch.add(printed(f"{name}  {self._short(text)}"))
+        if reward.failed_checks:
+            branch.add(printed("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
+
+    def _add_grade(self, parent: Tree, grade: Grade) -> None:
+        """A component as its spec graded it."""
+        words = [grade.status if grade.value is None else number(grade.value)]
+        if grade.weight is not None and grade.value is not None:
+            words[0] += f" x {number(grade.weight)}"
+        words += [word for word in (grade.verdict, grade.label, "late" if grade.late else "") if word]
+        if grade.clipped:
+            words.append("clipped")
+        style = "" if grade.status == "ok" else "yellow"
+        branch = parent.add(printed(f"{grade.name}  {', '.join(words)}", style=style))
+        for name, text in (("error", grade.error), ("why", grade.explanation)):
+            if text:
+                branch.add(printed(f"{name}  {self._short(text)}"))
+        for part in grade.parts:
+            self._add_grade(branch, part)
+
+    def _add_call(self, parent: Tree, call: Call) -> None:
+        words = [duration(_seconds(call))]
+        if call.input_tokens is not None or call.output_tokens is not None:
+            words.append(f"{number(call.input_tokens)} tokens in, {number(call.output_tokens)} out")
+        words += list(call.finish_reasons)
+        branch = parent.add(printed(f"{call.operation} {call.name or ''}".rstrip() + "  " + ", ".join(words)))
+        if call.parameters:
+            branch.add(_pairs({name: self._brief(value) for name, value in call.parameters.items()}))
+        self._add_content(branch, "arguments", call.arguments)
+        self._add_content(branch, "result", call.result)
+        self._add_error(branch, call)
+
+    def _add_own(self, parent: Tree, value: Episode | Agent | Step) -> None:
+        """The user's own facts, then what went wrong."""
+        for name in ("metrics", "metadata", "extra"):
+            if items := getattr(value, name):
+                parent.add(_pairs({name: ""} | {key: self._brief(item) for key, item in items.items()}))
+        self._add_error(parent, value)
+        for name in ("faults", "omissions"):
+            for text in getattr(value, name, ()):
+                parent.add(printed(f"{name.removesuffix('s')}  {self._short(text)}", style="yellow"))
+
+    def _add_error(self, parent: Tree, value: Episode | Agent | Step | Call) -> None:
+        if value.error_type is not None:
+            text = f"error  {value.error_type}: {value.error_message or ''}"
+            parent.add(printed(self._short(text.removesuffix(": ")), style="red"))
+
+    def _add_content(self, parent: Tree, name: str, content: Any) -> None:
+        if (chat := messages(content)) is not None:
+            for message in chat:
+                self._add_message(parent, message)
+        elif isinstance(content, str) and "\n" in content:
+            self._add_text(parent, name, content)
+        elif content is not None:
+            parent.add(printed(f"{name}  {self._brief(content)}"))
+
+    def _brief(self, content: Any) -> str:
+        """Content on one line: an array with its shape, text as it is, the rest as JSON."""
+        if isinstance(content, np.ndarray):
+            values = np.array2string(
+                content.ravel(), threshold=8, edgeitems=3, precision=4, max_line_width=10**6
+            )
+            return (
+                values
+                if content.ndim == 1 and content.size <= 8
+                else f"{values} {content.dtype} {content.shape}"
+            )
+        if isinstance(content, float):
+            return number(content)
+        return self._short(content if isinstance(content, str) else to_json(content))
+
+    def _short(self, text: str) -> str:
+        return shortened(text, self._text_limit, hint="--full shows all")
 
 
 def _headline(episode: Episode) -> Text:
@@ -67,54 +277,6 @@ def _headline(episode: Episode) -> Text:
 
 def _titled(title: str, words: Iterable[str]) -> Text:
     return printed(title, style="bold").append_text(printed("  " + ", ".join(words), style="not bold"))
-
-
-def _identity(episode: Episode) -> dict[str, str]:
-    lists = {"slices": episode.slices, "consumed by": episode.consumed_by, "discarded": episode.discarded_by}
-    known = {name: ", ".join(map(str, items)) for name, items in lists.items() if items}
-    return _stated(episode, _IDENTITY) | known
-
-
-def _stated(value: Episode | Agent | Step, names: Iterable[str]) -> dict[str, str]:
-    """What is known of these, by name as people read it."""
-    named = {name.replace("_", " "): getattr(value, name) for name in names}
-    return {
-        name: found if isinstance(found, str) else _brief(found)
-        for name, found in named.items()
-        if found is not None
-    }
-
-
-def _add_agent(root: Tree, agent: Agent) -> None:
-    words = [name for name in ("terminated", "truncated") if getattr(agent, name)]
-    words += [f"return {number(agent.return_)}", count(agent.length, "step")]
-    branch = root.add(_titled(f"agent {agent.id}", words))
-    if known := _stated(agent, _OF_AGENT):
-        branch.add(_pairs(known))
-    for reward in agent.rewards:
-        _add_reward(branch, reward)
-    _add_own(branch, agent)
-
-
-def _add_step(root: Tree, step: Step) -> None:
-    paid = number(step.reward) if step.reward_status == "ok" else step.reward_status
-    words = [f"reward {paid}", duration(_seconds(step))]
-    words += [name for name in ("terminated", "truncated") if getattr(step, name)]
-    of_agent = "" if step.agent is None else f" of {step.agent}"
-    branch = root.add(_titled(f"step {step.index}{of_agent}", words))
-    for name in ("observation", "action"):
-        _add_content(branch, name, getattr(step, name))
-    if known := _stated(step, _OF_STEP):
-        branch.add(_pairs(known))
-    if step.tokens is not None:
-        branch.add(printed("tokens  " + ", ".join(_token_words(step.tokens))))
-    for reward in step.rewards:
-        _add_reward(branch, reward)
-    for annotation in step.annotations:
-        _add_annotation(branch, annotation)
-    for call in step.calls:
-        _add_call(branch, call)
-    _add_own(branch, step)
 
 
 def _token_words(tokens: Tokens) -> Iterator[str]:
@@ -134,126 +296,19 @@ def _token_words(tokens: Tokens) -> Iterator[str]:
         yield f"left out: {tokens.omitted_reason}"
 
 
-def _add_result(root: Tree, result: TaskResult) -> None:
-    """What it showed in an evaluation."""
-    facts = {name: getattr(result, name) for name in ("score", "baseline_score", "delta")}
-    words = [f"{name.replace('_', ' ')} {number(fact)}" for name, fact in facts.items() if fact is not None]
-    words += [] if result.passed is None else ["passed" if result.passed else "failed"]
-    words += [] if result.error is None else [shortened(result.error)]
-    sample = f", sample {result.sample}" if result.sample else ""
-    root.add(_titled(f"result of task {result.task}{sample}", [result.outcome.replace("_", " "), *words]))
-
-
-def _add_annotation(parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:
-    """What was stated later, by whom and when."""
-    if annotation.reward is not None:
-        said = _paid(annotation.reward)
-    elif annotation.rejected:
-        is_chosen = episode is None or annotation.episode == episode.trace_id
-        others = annotation.rejected if is_chosen else (annotation.episode,)
-        said = ("to " if is_chosen else "of ") + ", ".join(other[:8] for other in others)
-    else:
-        said = _brief(annotation.value)
-    by = "" if annotation.by is None else f" by {annotation.by}"
-    words = [said + by, *([annotation.explanation] if annotation.explanation else [])]
-    if annotation.reward is not None and annotation.reward.label:
-        words.insert(1, annotation.reward.label)
-    text = f"{annotation.key}  {', '.join(map(shortened, words))}  {moment(annotation.start_time)}"
-    parent.add(printed(text, style="magenta"))
+def _step_reward(step: Step) -> list[str]:
+    """What a step paid, in an episode that pays by step."""
+    if step.reward_status == "missing":
+        return ["no reward"]
+    return [f"reward {number(step.reward) if step.reward_status == 'ok' else step.reward_status}"]
 
 
 def _paid(reward: Reward) -> str:
-    return number(reward.value) if reward.status == "ok" else f"{reward.status} {reward.raw or ''}".rstrip()
-
-
-def _add_reward(parent: Tree, reward: Reward) -> None:
-    words = [_paid(reward)]
-    if reward.spec is not None:
-        words.append(f"by {reward.spec.name} {reward.spec.version or ''}".rstrip())
-    words += [text for text in (reward.grader, reward.verdict, reward.label) if text]
-    if reward.mismatch:
-        words.append("differs from the weighted sum")
-    branch = parent.add(printed("reward  " + ", ".join(words), style="cyan"))
-    for grade in reward.grades:
-        _add_grade(branch, grade)
-    graded = {grade.name for grade in reward.grades}
-    for name, score in reward.components.items():
-        if name in graded:
-            continue
-        weight = f" x {number(reward.weights[name])}" if name in reward.weights else ""
-        branch.add(printed(f"{name}  {number(score)}{weight}"))
-    for name, status in reward.component_statuses.items():
-        if name not in graded:
-            branch.add(printed(f"{name}  {status}", style="yellow"))
-    for name, text in (("error", reward.error), ("why", reward.explanation)):
-        if text:
-            branch.add(printed(f"{name}  {shortened(text)}"))
-    if reward.failed_checks:
-        branch.add(printed("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
-
-
-def _add_grade(parent: Tree, grade: Grade) -> None:
-    """A component as its spec graded it."""
-    words = [grade.status if grade.value is None else number(grade.value)]
-    if grade.weight is not None and grade.value is not None:
-        words[0] += f" x {number(grade.weight)}"
-    words += [word for word in (grade.verdict, grade.label, "late" if grade.late else "") if word]
-    if grade.clipped:
-        words.append("clipped")
-    style = "" if grade.status == "ok" else "yellow"
-    branch = parent.add(printed(f"{grade.name}  {', '.join(words)}", style=style))
-    for name, text in (("error", grade.error), ("why", grade.explanation)):
-        if text:
-            branch.add(printed(f"{name}  {shortened(text)}"))
-    for part in grade.parts:
-        _add_grade(branch, part)
-
-
-def _add_call(parent: Tree, call: Call) -> None:
-    words = [duration(_seconds(call))]
-    if call.input_tokens is not None or call.output_tokens is not None:
-        words.append(f"{number(call.input_tokens)} tokens in, {number(call.output_tokens)} out")
-    words += list(call.finish_reasons)
-    branch = parent.add(printed(f"{call.operation} {call.name or ''}".rstrip() + "  " + ", ".join(words)))
-    if call.parameters:
-        branch.add(_pairs({name: _brief(value) for name, value in call.parameters.items()}))
-    _add_content(branch, "arguments", call.arguments)
-    _add_content(branch, "result", call.result)
-    _add_error(branch, call)
-
-
-def _add_own(parent: Tree, value: Episode | Agent | Step) -> None:
-    """The user's own facts, then what went wrong."""
-    for name in ("metrics", "metadata", "extra"):
-        if items := getattr(value, name):
-            parent.add(_pairs({name: ""} | {key: _brief(item) for key, item in items.items()}))
-    _add_error(parent, value)
-    for name in ("faults", "omissions"):
-        for text in getattr(value, name, ()):
-            parent.add(printed(f"{name.removesuffix('s')}  {shortened(text)}", style="yellow"))
-
-
-def _add_error(parent: Tree, value: Episode | Agent | Step | Call) -> None:
-    if value.error_type is not None:
-        text = f"error  {value.error_type}: {value.error_message or ''}"
-        parent.add(printed(shortened(text.removesuffix(": ")), style="red"))
-
-
-def _add_content(parent: Tree, name: str, content: Any) -> None:
-    if content is not None:
-        parent.add(printed(f"{name}  {_brief(content)}"))
-
-
-def _brief(content: Any) -> str:
-    """Content on one line: an array with its shape, text as it is, the rest as JSON."""
-    if isinstance(content, np.ndarray):
-        values = np.array2string(content.ravel(), threshold=8, edgeitems=3, precision=4, max_line_width=10**6)
-        return (
-            values if content.ndim == 1 and content.size <= 8 else f"{values} {content.dtype} {content.shape}"
-        )
-    if isinstance(content, float):
-        return number(content)
-    return shortened(content if isinstance(content, str) else to_json(content))
+    if reward.status == "ok":
+        return number(reward.value)
+    if reward.value is not None:
+        return f"{number(reward.value)} ({reward.status})"
+    return f"{reward.status} {reward.raw or ''}".rstrip()
 
 
 def _pairs(pairs: dict[str, str]) -> Text:

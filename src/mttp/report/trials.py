@@ -116,8 +116,9 @@ def _table(trial: Trial) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "case", "kind"):
         table.add_column(name, no_wrap=True)
-    for name in ("reward", *names, "time"):
-        table.add_column(printed(name), justify="right")
+    for name in ("reward", *names):
+        table.add_column(printed(name), justify="right", overflow="fold")
+    table.add_column("time", justify="right", no_wrap=True)
     for outcome in trial.outcomes:
         table.add_row(
             Text("ok") if outcome.passed else Text("FAILED", style="red"),

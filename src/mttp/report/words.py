@@ -16,15 +16,18 @@ __all__ = [
     "duration",
     "moment",
     "number",
+    "of",
     "printed",
     "shares",
     "shortened",
+    "visible",
 ]
 
 NOTHING = "-"
 """What stands where nothing is known."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that act instead of being shown: control codes, marks of direction, halves of a character."""
 _VISIBLE = {"\n": "⏎", "\t": " ", "\r": ""}
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
@@ -65,31 +68,48 @@ def moment(time: int | None) -> str:
     return datetime.fromtimestamp(time // 1_000_000_000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def of(items: int, whole: int) -> str:
+    """`n = 30` where it is all of them, else `25 of 30`."""
+    return f"n = {items:,}" if items == whole else f"{items:,} of {whole:,}"
+
+
 def shares(counts: Mapping[str, int]) -> str:
     """`success 746, failure 699`."""
     return ", ".join(f"{word or 'none'} {items:,}" for word, items in counts.items()) or NOTHING
 
 
-def shortened(text: str, limit: int = 200) -> str:
-    """At most `limit` characters, and how many more there are."""
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+def shortened(text: str, limit: int | None = 200, *, hint: str = "") -> str:
+    """At most `limit` characters, and how many more there are; all of them without a limit."""
+    if limit is None or len(text) <= limit:
+        return text
+    more = f"{len(text) - limit:,} more characters" + (f"; {hint}" if hint else "")
+    return f"{text[:limit]}… ({more})"
 
 
-def printed(text: object, *, style: str = "", shrinks: bool = False) -> Text:
+def visible(text: object, *, lines: bool = False) -> str:
+    """Recorded text without characters that act on a terminal; with `lines`, its line breaks stay."""
+    if lines:
+        return "\n".join(visible(line) for line in str(text).split("\n"))
+    return _CONTROL.sub(_escaped, str(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return _VISIBLE.get(found[0], f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+def printed(text: object, *, style: str = "", lines: bool = False) -> Text:
     """
     Recorded text as it may be printed: neither markup nor control characters of it have any effect.
 
-    One that `shrinks` loses its end where a column is too narrow.
+    With `lines`, its line breaks stay.
     """
-    visible = _CONTROL.sub(lambda found: _VISIBLE.get(found[0], f"\\x{ord(found[0]):02x}"), str(text))
-    if shrinks:
-        return Text(visible, style=style, no_wrap=True, overflow="ellipsis")
-    return Text(visible, style=style)
+    return Text(visible(text, lines=lines), style=style)
 
 
 def cell(text: str) -> str:
     """Recorded text on one line, with nothing in it that would end its cell or be markup."""
-    visible = printed(text).plain.replace("\\", "\\\\")
+    shown = visible(text).replace("\\", "\\\\")
     for mark in "|<>*[]":
-        visible = visible.replace(mark, f"\\{mark}")
-    return visible
+        shown = shown.replace(mark, f"\\{mark}")
+    return shown

@@ -17,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from mttp.rewards.versions import full
+
 __all__ = [
     "FORMAT",
     "Better",
@@ -64,7 +66,11 @@ def _is_mapping(kind: str, other: str) -> Discriminator:
 
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
-_Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")]
+_Version = Annotated[
+    str,
+    StringConstraints(pattern=r"^\d+\.\d+(\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?$"),
+    AfterValidator(full),
+]
 _Target = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$")]
 _Number = Annotated[float, Strict()]
 _Flag = Annotated[bool, Strict()]
@@ -253,7 +259,7 @@ class Document(_Part):
     mttp: Literal["reward-spec/1"] = FORMAT
     name: _Name
     version: _Version
-    """Semantic version; see `mttp spec diff` for the bump that a change deserves."""
+    """Semantic version, where 1.2 is 1.2.0; see `mttp spec diff` for the bump that a change deserves."""
     description: str = ""
     inputs: dict[_InputName, _Input] = Field(default_factory=dict)
     """Type by name of what a sample has; see `InputType`."""

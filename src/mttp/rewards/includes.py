@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mttp.errors import SpecError
 from mttp.rewards.document import Include
 from mttp.rewards.loading import nearest
 from mttp.rewards.source import read
-from mttp.rewards.versions import Constraint, constraint, version
+from mttp.rewards.versions import Constraint, constraint, full, version
 
 __all__ = ["GROUP", "Candidate", "choose", "refuse_version"]
 
@@ -128,7 +128,16 @@ def _specs_in(directory: Path) -> list[Path]:
 def _candidate(path: Path) -> Candidate:
     data = read(path).data
     said = data if isinstance(data, dict) else {}
-    return Candidate(path, str(said.get("name", "")), str(said.get("version", "")))
+    return Candidate(path, str(said.get("name", "")), _stated_version(said))
+
+
+def _stated_version(said: Mapping[str, Any]) -> str:
+    """The version with its three numbers; as it is written where it is none, which loading refuses."""
+    written = str(said.get("version", ""))
+    try:
+        return full(written)
+    except ValueError:
+        return written
 
 
 def _known(folder: Path | None) -> Iterable[str]:

@@ -80,7 +80,12 @@ def _fault(detail: Any, source: Source) -> SpecError:
         return source.error(
             f"unknown {place[-1]} {detail['input']!r}{nearest(str(detail['input']), known)}", *place
         )
-    reason = f"{_where(place)} is {_written(detail['input'], place, source)}: {_wanted(detail)}"
+    written = _written(detail["input"], place, source)
+    if place == ("version",) and type(detail["input"]) in (int, float):
+        two = written if "." in written else f"{written}.0"
+        advice = f'write {two}.0 or "{two}"'
+        return source.error(f"`version` is {written}, which is a number in YAML; {advice}", *place)
+    reason = f"{_where(place)} is {written}: {_wanted(detail)}"
     return source.error(reason + _hint(detail["input"], kind, place, source), *place)
 
 
@@ -125,7 +130,7 @@ def _wanted(detail: Any) -> str:
 _MAPPING = re.compile(r"a valid dictionary( or instance of \w+)?")
 _PATTERNS: Final[Mapping[str, str]] = {
     r"^[A-Za-z0-9]": "a name begins with a letter or digit; letters, digits, dots, - and _ follow",
-    r"^\d+\.\d+": "a version has three numbers, such as 1.2.0",
+    r"^\d+\.\d+": "a version has two or three numbers, such as 1.2.0",
     r"^[^\W\d]\w*(\.": "it names `module:function`, such as graders:math_reward",
     r"^[^\W\d]\w*$": "an input has the name of a Python argument",
     r"^(string|": "it should be string, number, integer, boolean, array, object or any, with ? if optional",

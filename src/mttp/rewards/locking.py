@@ -12,13 +12,25 @@ from typing import Any, Final, Literal, TypeAlias
 from mttp.errors import SpecError
 from mttp.rewards.paying import Identified
 
-__all__ = ["Change", "Lock", "Locked", "changes", "lock_path", "locked", "read_lock", "warn", "write_lock"]
+__all__ = [
+    "Change",
+    "Lock",
+    "Locked",
+    "changes",
+    "lock_path",
+    "locked",
+    "read_lock",
+    "silence",
+    "warn",
+    "write_lock",
+]
 
 FORMAT: Final = "reward-lock/1"
 """What a lock says under `mttp`."""
 
 _log = logging.getLogger("mttp")
 _warned: set[tuple[str, str, str]] = set()
+_is_silent = False
 
 _ChangeKind: TypeAlias = Literal["code", "spec", "stale"]
 
@@ -125,9 +137,15 @@ def changes(lock: Lock, spec: Identified) -> Iterator[Change]:
             )
 
 
+def silence() -> None:
+    """Leave warnings to the process that started this one."""
+    global _is_silent
+    _is_silent = True
+
+
 def warn(spec: Identified) -> None:
     """Say once that a spec changed under its version, where it has a lock."""
-    if spec.path is None or (lock := read_lock(spec.path)) is None:
+    if _is_silent or spec.path is None or (lock := read_lock(spec.path)) is None:
         return
     key = (str(spec.path), spec.sha256, spec.code_sha256)
     changed = [change for change in changes(lock, spec) if change.kind != "stale"]

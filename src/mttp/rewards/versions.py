@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import total_ordering
 
-__all__ = ["Constraint", "Version", "constraint", "version"]
+__all__ = ["Constraint", "Version", "constraint", "full", "version"]
 
-_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?)?")
 _PART = re.compile(r"(\^|~|>=|<=|==|=|>|<)?\s*(\d+)(?:\.(\d+)(?:\.(\d+)(?:-([0-9A-Za-z.-]+))?)?)?")
 
 
@@ -52,12 +52,21 @@ class Constraint:
 
 
 def version(text: str) -> Version:
-    """The version that `text` is; raises ValueError."""
+    """The version that `text` is, such as 1.2.0, or 1.2 for the same; raises ValueError."""
+    major, minor, patch, early = _matched(text).groups()
+    return Version((int(major), int(minor), int(patch or 0)), tuple(early.split(".")) if early else ())
+
+
+def full(text: str) -> str:
+    """A version with all of its three numbers; raises ValueError."""
+    return text if _matched(text)[3] else f"{text}.0"
+
+
+def _matched(text: str) -> re.Match[str]:
     found = _VERSION.fullmatch(text)
     if not found:
-        raise ValueError(f"{text!r} is no version of three numbers, such as 1.2.0")
-    major, minor, patch, early = found.groups()
-    return Version((int(major), int(minor), int(patch)), tuple(early.split(".")) if early else ())
+        raise ValueError(f"{text!r} is no version of two or three numbers, such as 1.2.0")
+    return found
 
 
 def constraint(text: str) -> Constraint:

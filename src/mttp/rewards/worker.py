@@ -12,6 +12,7 @@ import threading
 from dataclasses import replace
 from typing import IO, Any
 
+from mttp.rewards import locking
 from mttp.rewards.calling import Caller
 from mttp.rewards.frames import read_frame, write_frame
 from mttp.rewards.plan import Plan
@@ -51,6 +52,7 @@ def _receive(requests: IO[bytes], incoming: queue.SimpleQueue[bytes]) -> None:
 
 def _callers(location: str, sha256: str | None, code_sha256: str | None) -> dict[str, Caller]:
     """The components by name; whoever asks has loaded the same spec, and trusted it."""
+    locking.silence()  # the process that scores has warned of it
     plan: Plan = RewardSpec.load(location, trust=True).plan
     if (plan.identity.sha256, plan.identity.code_sha256) != (sha256, code_sha256):
         raise ValueError("the spec or its code has changed since it was loaded; load it again")

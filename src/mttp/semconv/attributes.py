@@ -11,6 +11,9 @@ ACTION_DTYPE: Final = "mttp.action.dtype"
 ACTION_SHAPE: Final = "mttp.action.shape"
 """Shape of the action; empty for a scalar."""
 
+ACTION_STRUCTURE: Final = "mttp.action.structure"
+"""What the flat array of the action is made of, as JSON, where it is a mapping, a tuple or a list."""
+
 ACTION_VALUE: Final = "mttp.action.value"
 """What the policy did."""
 
@@ -97,6 +100,11 @@ EPISODE_FINAL_OBSERVATION_DTYPE: Final = "mttp.episode.final_observation.dtype"
 
 EPISODE_FINAL_OBSERVATION_SHAPE: Final = "mttp.episode.final_observation.shape"
 """Shape of the final observation; empty for a scalar."""
+
+EPISODE_FINAL_OBSERVATION_STRUCTURE: Final = "mttp.episode.final_observation.structure"
+"""
+What the flat array of the final observation is made of, as JSON, where it is a mapping, a tuple or a list.
+"""
 
 EPISODE_FINAL_OBSERVATION_VALUE: Final = "mttp.episode.final_observation.value"
 """What the environment showed after the last action."""
@@ -296,6 +304,9 @@ OBSERVATION_DTYPE: Final = "mttp.observation.dtype"
 OBSERVATION_SHAPE: Final = "mttp.observation.shape"
 """Shape of the observation; empty for a scalar."""
 
+OBSERVATION_STRUCTURE: Final = "mttp.observation.structure"
+"""What the flat array of the observation is made of, as JSON, where it is a mapping, a tuple or a list."""
+
 OBSERVATION_VALUE: Final = "mttp.observation.value"
 """What the policy saw before it acted."""
 
@@ -432,6 +443,9 @@ SEGMENT_ID: Final = "mttp.segment.id"
 
 SEGMENT_SPAN_COUNT: Final = "mttp.segment.span_count"
 """Number of spans in that part, its closing span included."""
+
+SPAN_TYPE: Final = "mttp.span.type"
+"""Type of a span of this convention whose name does not say it."""
 
 SPEC_CODE_COVERAGE: Final = "mttp.spec.code_coverage"
 """How much of the code `mttp.spec.code_sha256` covers."""

@@ -8,6 +8,7 @@ from typing import Final
 ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.action.dtype": "string",
     "mttp.action.shape": "int[]",
+    "mttp.action.structure": "string",
     "mttp.action.value": "any",
     "mttp.advantage": "double",
     "mttp.agent.id": "string",
@@ -37,6 +38,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.episode.discount": "double",
     "mttp.episode.final_observation.dtype": "string",
     "mttp.episode.final_observation.shape": "int[]",
+    "mttp.episode.final_observation.structure": "string",
     "mttp.episode.final_observation.value": "any",
     "mttp.episode.final_value": "double",
     "mttp.episode.id": "string",
@@ -97,6 +99,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.message.rest": "any",
     "mttp.observation.dtype": "string",
     "mttp.observation.shape": "int[]",
+    "mttp.observation.structure": "string",
     "mttp.observation.value": "any",
     "mttp.omissions": "string[]",
     "mttp.optimizer.name": "string",
@@ -137,6 +140,7 @@ ATTRIBUTE_TYPES: Final[dict[str, str]] = {
     "mttp.run.world_size": "int",
     "mttp.segment.id": "string",
     "mttp.segment.span_count": "int",
+    "mttp.span.type": "string",
     "mttp.spec.code_coverage": "string",
     "mttp.spec.code_sha256": "string",
     "mttp.spec.documents": "string[]",
@@ -280,9 +284,12 @@ TEMPLATE_TYPES: Final[dict[str, str]] = {
 
 CONTENT: Final[frozenset[str]] = frozenset(
     {
+        "mttp.action.structure",
         "mttp.action.value",
+        "mttp.episode.final_observation.structure",
         "mttp.episode.final_observation.value",
         "mttp.inputs.json",
+        "mttp.observation.structure",
         "mttp.observation.value",
         "mttp.reward.evidence",
         "mttp.run.config.json",

@@ -224,6 +224,70 @@ class RunStatus:
     """An exception ended the run."""
 
 
+class SpanType:
+    """`mttp.span.type`: Type of a span of this convention whose name does not say it."""
+
+    RUN: Final = "run"
+    """A run's root."""
+
+    RUN_START: Final = "run.start"
+    """The start marker of a run."""
+
+    EPISODE: Final = "episode"
+    """An episode's root."""
+
+    EPISODE_START: Final = "episode.start"
+    """The start marker of an episode."""
+
+    SEGMENT: Final = "segment"
+    """One process's part of an episode."""
+
+    SEGMENT_START: Final = "segment.start"
+    """The start marker of such a part."""
+
+    STEP: Final = "step"
+    """A step."""
+
+    STEPS: Final = "steps"
+    """Steps in columns."""
+
+    AGENT: Final = "agent"
+    """An agent's part in an episode."""
+
+    CALL: Final = "call"
+    """A call of a model or a tool."""
+
+    REWARD: Final = "reward"
+    """A scoring."""
+
+    GRADE: Final = "grade"
+    """One component of a scoring."""
+
+    GROUP: Final = "group"
+    """A group of episodes."""
+
+    UPDATE: Final = "update"
+    """An update of the policy."""
+
+    UPDATE_LINKS: Final = "update.links"
+    """A marker that joins an update to what it learned from."""
+
+    ANNOTATE: Final = "annotate"
+    """A fact that was learned later."""
+
+    EVAL_RUN: Final = "eval.run"
+    """An evaluation."""
+
+    EVAL_RUN_START: Final = "eval.run.start"
+    """The start marker of an evaluation."""
+
+    EVAL_RESULT: Final = "eval.result"
+    """The result of one task."""
+
+    GAP: Final = "gap"
+    """What a transport lost."""
+
+
 class SpecCodeCoverage:
     """`mttp.spec.code_coverage`: How much of the code `mttp.spec.code_sha256` covers."""
 

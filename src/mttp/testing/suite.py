@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp import configuration, ids, transports
 from mttp.apart import Apart
+from mttp.codec import kinds
 from mttp.errors import MttpError
 from mttp.lane import Transport
 from mttp.livespan import LiveSpan
@@ -138,7 +139,7 @@ class _Labelling:
         self._inner.shutdown()
 
     def _labelled(self, span: ReadableSpan) -> ReadableSpan:
-        if not isinstance(span, LiveSpan) or not (_is_root(span) or span.name == names.EPISODE_START):
+        if not isinstance(span, LiveSpan) or _type(span) not in (names.EPISODE, names.EPISODE_START):
             return span
         labelled = copy.copy(span)  # the test's own sessions have no label
         labelled.values = {**span.values, a.TEST_CASE_NAME: self.test}
@@ -157,4 +158,8 @@ def _is_counted(span: ReadableSpan) -> bool:
 
 
 def _is_root(span: ReadableSpan) -> TypeGuard[LiveSpan]:
-    return isinstance(span, LiveSpan) and span.parent is None and span.name.split()[0] == names.EPISODE
+    return isinstance(span, LiveSpan) and span.parent is None and _type(span) == names.EPISODE
+
+
+def _type(span: LiveSpan) -> str:
+    return kinds.of(span.name, span.values, is_root=span.parent is None)

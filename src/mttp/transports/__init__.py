@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 
 from mttp.errors import TransportError
 from mttp.lane import Transport
+from mttp.transports.options import without_secrets
 
 __all__ = ["RECEIVERS", "SCHEMES", "open"]
 
@@ -56,13 +57,12 @@ def open(url: str, **options: object) -> Transport:
     elif not colon:
         raise TransportError(f"transport {url!r} has no scheme; for a file write 'file://{url}'")
     if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise TransportError(f"transport {url!r}: unknown scheme {scheme!r}; known are {known}")
+        known, shown = ", ".join(f"{name}://" for name in SCHEMES), without_secrets(url)
+        raise TransportError(f"transport {shown!r}: unknown scheme {scheme!r}; known are {known}")
     address, _, query = url.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True)) | options
     factory: Callable[..., Transport] = import_module(SCHEMES[scheme]).open
     try:
         return factory(address, given)
     except TransportError as error:
-        shown = address if "headers" in query else url  # which may be secret
-        raise TransportError(f"transport {shown!r}: {error}") from error.__cause__
+        raise TransportError(f"transport {without_secrets(url)!r}: {error}") from error.__cause__

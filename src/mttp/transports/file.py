@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +41,10 @@ _log = logging.getLogger("mttp")
 Buffer: TypeAlias = bytes | bytearray
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+LOCK_SECONDS = 5.0
+"""A file that another process has locked for so long is left for the next part."""
+_UNKNOWN = -1
+"""Where the file ended after this process's last segment, before there is one."""
 _CHECKED_BYTES = 64 * 1024 * 1024
 """A compressed file that is larger is not read to see whether it ends cleanly: the next part is used."""
 
@@ -58,7 +63,7 @@ def _zstandard() -> Callable[[Buffer], Buffer]:
         import zstandard
     except ImportError as error:
         raise MissingExtra(package="zstandard", extra="zstd", purpose="writing .zst") from error
-    compress: Callable[[Buffer], Buffer] = zstandard.ZstdCompressor().compress
+    compress: Callable[[Buffer], Buffer] = zstandard.ZstdCompressor(write_checksum=True).compress
     return compress
 
 
@@ -68,12 +73,15 @@ class FileTransport(SpanExporter):
 
     With `max_bytes` a file that has reached it is followed by the next part: a.jsonl, a.1.jsonl, a.2.jsonl.
     `fsync` is "never" (what is written survives the process, not the power) or "segment".
+    `mode` is the permissions of a file that is made; one that is there keeps its own.
     Raises TransportError where the file can't be opened.
     """
 
     name = "file"
     takes_several = False
     """Whether a session may give it what stands for several spans: who derives from it expects spans."""
+    takes_columns = True
+    """Whether the steps of environments are packed from the start, unless the session says otherwise."""
 
     def __init__(
         self,
@@ -83,10 +91,12 @@ class FileTransport(SpanExporter):
         max_bytes: int | None = None,
         fsync: str = "never",
         suffix: str = ".jsonl",
+        mode: int = 0o644,
     ) -> None:
         self._max_bytes = max_bytes
         self._fsync = fsync == "segment"
         self._suffix = suffix
+        self._mode = mode
         self._fd: int | None = None
         try:
             self.path = Path(path).expanduser().absolute()
@@ -117,7 +127,9 @@ class FileTransport(SpanExporter):
         """Append whole lines; raises OSError likewise."""
         if data:
             with self._lock:
-                self._append(self._ready(), self._compress(data))
+                segment = self._compress(data)
+                while not self._append(self._ready(), segment):
+                    self._move_on()
 
     def shutdown(self) -> None:
         """Close the file."""
@@ -187,13 +199,17 @@ class FileTransport(SpanExporter):
         self._current = self._part(self._number)
         is_new = not self._current.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-        self._fd = os.open(self._current, flags, 0o644)
+        self._fd = os.open(self._current, flags, self._mode)
         self._opened = os.fstat(self._fd)
+        self._end = self._opened.st_size if self._is_compressed else _UNKNOWN
         if self._fsync and is_new:
             _sync_directory(self._current.parent)
-        if not self._is_compressed:
-            self._end_torn_line(self._fd)
         return self._fd
+
+    def _move_on(self) -> None:
+        """Have the next part written to."""
+        self._close()
+        self._number += 1
 
     def _is_usable(self, part: Path) -> bool:
         """Whether more may be appended: not to a full part, nor to a compressed one that is cut."""
@@ -212,18 +228,31 @@ class FileTransport(SpanExporter):
 
     # Writing.
 
-    def _end_torn_line(self, fd: int) -> None:
-        """After a crash the file may end within a line: go on on a new one."""
-        with _locked(fd):
-            size = os.fstat(fd).st_size
-            if size:
-                os.lseek(fd, -1, os.SEEK_END)
-                if os.read(fd, 1) != b"\n":
-                    os.write(fd, b"\n")
+    def _is_torn(self, fd: int) -> bool:
+        """Whether the file ends within a line or a frame, as a writer leaves it that died."""
+        size = os.fstat(fd).st_size
+        if size in (0, self._end):
+            return False
+        if self._is_compressed:
+            since = self._end if size > self._end else 0
+            return size - since > _CHECKED_BYTES or not ends_cleanly(self._current, start=since)
+        os.lseek(fd, -1, os.SEEK_END)
+        return os.read(fd, 1) != b"\n"
 
-    def _append(self, fd: int, data: Buffer) -> None:
-        """Write all of `data`, or leave nothing of it."""
-        with _locked(fd):
+    def _append(self, fd: int, data: Buffer) -> bool:
+        """Write all of `data`, or leave nothing of it; False where this part can't be written to any more."""
+        with _locked(fd) as is_locked:
+            if not is_locked:
+                _log.warning(
+                    "mttp: another process has locked %s for %g s; recording goes on in the next part",
+                    self._current,
+                    LOCK_SECONDS,
+                )
+                return False
+            if self._is_torn(fd):
+                if self._is_compressed:
+                    return False
+                os.write(fd, b"\n")
             rest = memoryview(data)
             try:
                 while rest:
@@ -233,6 +262,8 @@ class FileTransport(SpanExporter):
             except BaseException:
                 self._withdraw(fd, len(data) - len(rest))
                 raise
+            self._end = os.lseek(fd, 0, os.SEEK_CUR)
+            return True
 
     def _withdraw(self, fd: int, written: int) -> None:
         """Take back what was written of a segment; where that can't be done, look anew how the file ends."""
@@ -255,18 +286,37 @@ def _compression(path: Path) -> tuple[Callable[[Buffer], Buffer], bool]:
 
 
 @contextmanager
-def _locked(fd: int) -> Iterator[None]:
-    """Nobody else who asks may append meanwhile; a file that can't be locked is written all the same."""
+def _locked(fd: int) -> Iterator[bool]:
+    """
+    Nobody else who asks may append within the block; False where another process keeps the lock for too long.
+
+    On a file system without locks the file is written all the same.
+    """
     if fcntl is None:
-        yield
+        yield True
         return
-    with suppress(OSError):
-        fcntl.lockf(fd, fcntl.LOCK_EX)
     try:
-        yield
+        yield _lock(fd)
     finally:
         with suppress(OSError):
             fcntl.lockf(fd, fcntl.LOCK_UN)
+
+
+def _lock(fd: int) -> bool:
+    """Wait for the lock, `LOCK_SECONDS` at most."""
+    end, pause = time.monotonic() + LOCK_SECONDS, 0.0005
+    while True:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: another process has it
+            if time.monotonic() > end:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        except OSError:
+            return True
+        else:
+            return True
 
 
 def _sync_directory(directory: Path) -> None:
@@ -279,12 +329,12 @@ def _sync_directory(directory: Path) -> None:
             os.close(fd)
 
 
-def open(address: str, options: Mapping[str, object]) -> FileTransport:
-    """A file, or a directory where the path ends in a slash or names one."""
+def open(address: str, options: Mapping[str, object], *, mode: int = 0o644) -> FileTransport:
+    """A file, or a directory where the path ends in a slash or names one; `mode` is that of new files."""
     path = unquote(path_of(address))
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
     parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
-    transport = FileTransport(path, directory=path.endswith("/"), **parsed)
+    transport = FileTransport(path, directory=path.endswith("/"), mode=mode, **parsed)
     transport.takes_several = True
     return transport

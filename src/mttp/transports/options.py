@@ -23,9 +23,14 @@ __all__ = [
     "seconds",
     "take",
     "text",
+    "without_secrets",
 ]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_LOCAL = ("memory", "file", "mttp+file", "mttp+stdio", "chan")
+"""Schemes of addresses that need no credentials."""
+_SECRET = re.compile(r"h[a-z]*d[a-z]*r|auth|token|pass|secret|cred|api|=[^&]*=", re.IGNORECASE)
+"""What options look like that may hold credentials, misspelt ones included."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 
@@ -33,6 +38,18 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 def path_of(address: str) -> str:
     """What follows an address's scheme."""
     return address.partition("://")[2]
+
+
+def without_secrets(address: str) -> str:
+    """An address as an error may show it: without credentials, and without options that may hold any."""
+    place, _, query = address.partition("?")
+    scheme, _, rest = place.partition("://")
+    if scheme in _LOCAL:
+        return address
+    authority, slash, path = rest.partition("/")
+    if "@" in authority:
+        place = f"{scheme}://…@{authority.rpartition('@')[2]}{slash}{path}"
+    return place if not query or _SECRET.search(query) else f"{place}?{query}"
 
 
 def take(options: Mapping[str, object], **known: Callable[[Any], object]) -> dict[str, Any]:

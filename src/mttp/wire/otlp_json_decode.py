@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from mttp.errors import ReadError
-from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
+from mttp.spans import COUNTED_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire import otlp_json_messages as messages
 from mttp.wire.otlp_json_arrays import PLACE, Place, cut, hollowed, numbers
 
@@ -55,6 +55,7 @@ _ONE = msgspec.json.Decoder(messages.Span)
 _ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
 _ARRAY = msgspec.json.Decoder(messages.Array)
 _TEXT = msgspec.json.Decoder(str)
+_MAYBE_ARRAY = msgspec.json.Decoder(messages.Array | None)
 _ATTRIBUTES = msgspec.json.Decoder(list[messages.KeyValue])
 _SCALAR_ATTRIBUTES = msgspec.json.Decoder(list[messages.ScalarKeyValue])
 
@@ -76,7 +77,8 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
     """
     The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
 
-    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out; so are events and links.
+    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `COUNTED_LISTS`;
+    so are events and links.
     `shorten` is for such spans only.
     Raises LineError when any part of the line that is not left out is wrong.
     """
@@ -116,7 +118,7 @@ def span_id(span: messages.ScalarSpan) -> str:
 
 
 def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
-    """Those of its attributes that are scalars."""
+    """Those of its attributes that are scalars, and the `COUNTED_LISTS`."""
     return _scalars(span.attributes)
 
 
@@ -312,6 +314,8 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
             found[pair.key] = int(value.int_value)
         elif value.bool_value is not None:
             found[pair.key] = value.bool_value
+        elif pair.key in COUNTED_LISTS and (array := _MAYBE_ARRAY.decode(value.array_value or b"null")):
+            found[pair.key] = _array(array, _NOTHING_CUT)
     return found
 
 

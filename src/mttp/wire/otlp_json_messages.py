@@ -19,6 +19,7 @@ __all__ = [
     "Link",
     "Scalar",
     "ScalarKeyValue",
+    "ScalarOrText",
     "ScalarSpan",
     "Scope",
     "ScopeSpans",
@@ -39,7 +40,7 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
 
 
 class Scalar(_Message):
-    """A value of which only scalars are wanted: the rest is skipped where it stands."""
+    """A value that is a scalar."""
 
     string_value: str | None = None
     bool_value: bool | None = None
@@ -47,11 +48,17 @@ class Scalar(_Message):
     double_value: float | str | None = None
 
 
+class ScalarOrText(Scalar):
+    """A value that is wanted if it is a scalar; an array is kept as text, and the rest is skipped."""
+
+    array_value: msgspec.Raw = msgspec.Raw()
+
+
 class ScalarKeyValue(_Message):
-    """An attribute, likewise."""
+    """An attribute whose value is wanted if it is a scalar, and as text if it is an array."""
 
     key: str = ""
-    value: Scalar | None = None
+    value: ScalarOrText | None = None
 
 
 class Value(Scalar):

@@ -25,7 +25,14 @@ _File: TypeAlias = "BufferedReader[FileIO]"
 
 _BUFFER = 1 << 20
 _PIECE = 1 << 18
-_COMPRESSED_PIECE = 1 << 13  # what a piece becomes is held in memory at once
+_COMPRESSED_PIECE = {"gzip": 1 << 13, "zstd": 1 << 10}
+"""
+Bytes read at once, since what they become is held in memory.
+
+At most that is 1,032 times as much of gzip; of zstd a block of 4 bytes becomes 128 KiB.
+"""
+_PLAUSIBLE_RATIO, _ALWAYS_READ = 1000, 1 << 30
+"""A file may become so many times as long, or so many bytes; recordings become 5 to 50 times as long."""
 _LONGEST_LINE = 1 << 28
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -118,9 +125,9 @@ def shares(path: str | os.PathLike[str], size: int) -> list[Share]:
     return [Share(start, end) for start, end in pairwise((*ends, whole.end)) if start < max(total, 1)]
 
 
-def ends_cleanly(path: str | os.PathLike[str]) -> bool:
+def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
     """
-    Whether more can be appended to the file.
+    Whether more can be appended to the file, looking at what begins at the byte `start`.
 
     Its last line must have a newline, and its last gzip member or zstd frame be whole.
     An empty or absent file ends cleanly.
@@ -130,6 +137,9 @@ def ends_cleanly(path: str | os.PathLike[str]) -> bool:
         return True
     last = b""
     with BufferedReader(FileIO(path)) as file:
+        file.seek(start)
+        if start and _compression(file) is None:
+            return False
         for chunk in _chunks(path, file, None):
             if isinstance(chunk, str):
                 return False
@@ -165,6 +175,11 @@ def _split(chunks: Iterator[bytes | str]) -> Iterator[Line | Cut]:
         if isinstance(chunk, str):
             yield Cut(number, b"".join(rest), chunk)
             return
+        if (
+            not rest and chunk.isspace() and chunk.endswith(b"\n")
+        ):  # a file may have a thousand million of these
+            number += chunk.count(b"\n")
+            continue
         *whole, last = chunk.split(b"\n")
         for content in whole:
             if rest:
@@ -205,8 +220,25 @@ def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[byte
     kind = _compression(file)
     if kind is None:
         return _pieces(file, _PIECE, progress)
-    pieces = _pieces(file, _COMPRESSED_PIECE, progress)
-    return _decompressed(pieces, kind, _gzip if kind == "gzip" else _zstd(path))
+    most = max(_PLAUSIBLE_RATIO * os.fstat(file.fileno()).st_size, _ALWAYS_READ)
+    pieces = _pieces(file, _COMPRESSED_PIECE[kind], progress)
+    return _limited(_decompressed(pieces, kind, _gzip if kind == "gzip" else _zstd(path)), most)
+
+
+def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
+    """The chunks in pieces of a bounded size, up to so many bytes."""
+    taken = 0
+    for chunk in chunks:
+        if isinstance(chunk, str):
+            yield chunk
+            return
+        for start in range(0, len(chunk), _BUFFER):
+            if taken >= most:
+                yield f"it becomes over {_PLAUSIBLE_RATIO} times as long as it is, which no recording does"
+                return
+            piece = chunk[start : start + _BUFFER]
+            taken += len(piece)
+            yield piece
 
 
 def _pieces(file: _File, size: int, progress: Progress | None) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from mttp.clock import Clock, monotonic, offset
 from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
+from mttp.codec.structures import Flattened
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.options import Options
@@ -141,14 +142,8 @@ class Lane:
         session: Session,
         observation: Any,
         options: Options,
-        *,
-        is_quick: bool,
     ) -> None:
-        """
-        For episodes of that session whose first observation is like this one.
-
-        `is_quick` says that observations need but a copy.
-        """
+        """For episodes of that session whose first observation is like this one."""
         self._owner = owner
         self._source = source
         self._session = session
@@ -156,12 +151,12 @@ class Lane:
         self._options = options
         self._kind = _kind(observation, options.max_bytes)
         self._form = _form(self._kind, options.max_bytes)
-        usual: tuple[Any, Any] = self._kind if is_quick and self._kind else _NONE
+        usual: tuple[Any, Any] = self._kind if options.observations and self._kind else _NONE
         self._dtype, self._shape = usual
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
-        self._quick_scalars = _AT_ONCE if is_quick and is_number else frozenset()
+        self._quick_scalars = _AT_ONCE if options.observations and is_number else frozenset()
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
-        nbytes = observation.nbytes if self._kind else 1
+        nbytes = observation.nbytes if self._kind or isinstance(observation, Flattened) else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
         self._nearly = self._most - 1
         self._variable = _variable()

@@ -45,15 +45,7 @@ class Several:
         }
         self._over = [False] * count
         self._chosen = list(range(count))
-        self._tracks = [
-            Track(
-                options,
-                partial(facts.of_member, vector, index),
-                observation_space=getattr(vector, "single_observation_space", None),
-                action_space=getattr(vector, "single_action_space", None),
-            )
-            for index in range(count)
-        ]
+        self._tracks = [Track(options, partial(facts.of_member, vector, index)) for index in range(count)]
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""

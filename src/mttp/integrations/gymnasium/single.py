@@ -35,8 +35,6 @@ class Single:
         self._track = Track(
             options,
             partial(facts.of_env, env),
-            observation_space=getattr(env, "observation_space", None),
-            action_space=getattr(env, "action_space", None),
             lane=partial(_lane, self._source),
         )
 
@@ -113,6 +111,6 @@ class Single:
 
 
 def _lane(source: Source, track: Track, play: Play, observation: Any, faults: Faults, *, at: int) -> Lane:
-    lane = Lane(track, source, track.session, observation, track.options, is_quick=track.is_quick)
+    lane = Lane(track, source, track.session, observation, track.options)
     lane.begin(play, observation, faults, at=at)
     return lane

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from mttp import configuration
 from mttp.codec.plain import Faults, Written, to_json
-from mttp.integrations.gymnasium import infos
-from mttp.integrations.gymnasium.spaces import Reader
+from mttp.integrations.gymnasium import infos, spaces
 from mttp.integrations.options import Options
 from mttp.livespan import LiveSpan
 from mttp.recorder import OpenEpisode, OpenStep, Play, Setting, inert_episode
@@ -66,8 +65,6 @@ class Track:
         options: Options,
         identity: Callable[[Faults], dict[str, Any]],
         *,
-        observation_space: Any,
-        action_space: Any,
         lane: MakeLane | None = None,
     ) -> None:
         self.closing: Mapping[str, Any] = {}
@@ -77,7 +74,6 @@ class Track:
         self._known: dict[str, Any] | None = None
         self._setting: tuple[object, Setting] | None = None
         """What all its episodes say, and in which share of a session."""
-        self._spaces = observation_space, action_space
         self._start: dict[str, Any] | None = None
         self._shown: _Shown | None = None
         self._open: _Open | None = None
@@ -97,9 +93,6 @@ class Track:
         if self.lane is not None:
             self._shown = _Shown(self.lane.shown, [], self.lane.at)
             self._leave_lane()
-        self._observations, self._actions = (
-            Reader(space, max_bytes=options.max_bytes) for space in self._spaces
-        )
 
     @property
     def episode(self) -> OpenEpisode:
@@ -139,11 +132,13 @@ class Track:
 
     def keep(self, observation: Any, faults: Faults) -> Any:
         """An observation as it is recorded, safe from later changes; None where none is to be."""
-        return self._observations.keep(observation, faults) if self._options.observations else None
+        options = self._options
+        return spaces.keep(observation, faults, max_bytes=options.max_bytes) if options.observations else None
 
     def keep_action(self, action: Any, faults: Faults) -> Any:
         """Likewise an action."""
-        return self._actions.keep(action, faults) if self._options.actions else None
+        options = self._options
+        return spaces.keep(action, faults, max_bytes=options.max_bytes) if options.actions else None
 
     def act(self, action: Any) -> None:
         """A step is about to be taken: by the lane, where there is one then."""
@@ -162,7 +157,7 @@ class Track:
             self.lane = self._make_lane(self, self._open.play, shown.value, shown.faults, at=shown.at)
         if self.lane is None:
             faults = self._shown.faults
-            given = self._actions.read(action, faults) if self._options.actions else None
+            given = action if self._options.actions else None
             self.enter(self._shown.value, given, faults, at=self._shown.at)
 
     @property
@@ -175,11 +170,6 @@ class Track:
     def options(self) -> Options:
         """What the user decided."""
         return self._options
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether an observation needs but a copy."""
-        return self._options.observations and self._observations.as_it_is
 
     @property
     def lives(self) -> bool:
@@ -208,8 +198,8 @@ class Track:
         plain = self._make_lane is not None and not faults and not metadata and start.keys() <= _OF_PLAYS
         play = self._played(session, start) if plain else None
         if play is None:
-            facts = {**self._known, **self._options.identity(), **start, "metadata": metadata}
-            episode = session.episode(**facts)
+            facts = {**self._known, **self._options.identity(), "steps": session.environment_steps}
+            episode = session.episode(**{**facts, **start, "metadata": metadata})
             if not episode:
                 return None
             _note(episode, faults)
@@ -255,7 +245,7 @@ class Track:
             return
         self.over = True
         if observation is not MISSING and self._options.observations:
-            self._show_last(opened.episode, observation)
+            opened.episode.final_observation(observation, max_bytes=self._options.max_bytes)
         opened.episode.end(
             terminated=bool(terminated),
             truncated=bool(truncated),
@@ -264,12 +254,6 @@ class Track:
             **self.closing,
         )
         self.forget()
-
-    def _show_last(self, episode: OpenEpisode, observation: Any) -> None:
-        faults: Faults = []
-        found = self._observations.read(observation, faults)
-        episode.final_observation(found, max_bytes=self._options.max_bytes)
-        _note(episode, faults)
 
     def conclude(self, info: Any, final: Any, *, at: int) -> bool:
         """End an episode that has no handle; False where it has one, or more is to be said."""

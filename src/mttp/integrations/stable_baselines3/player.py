@@ -80,8 +80,6 @@ class Player:
             Track(
                 self._options,
                 environments.identity(vector, index),
-                observation_space=model.observation_space,
-                action_space=model.action_space,
                 lane=partial(Strip, max_bytes=self._options.max_bytes),
             )
             for index in range(vector.num_envs)

@@ -55,5 +55,5 @@ class FileOutlet:
 
 
 def open(address: str, options: Mapping[str, object]) -> FileOutlet:
-    """A file, or a directory; its options are those of `file://`."""
-    return FileOutlet(file.open(address.removeprefix("mttp+"), options))
+    """A file, or a directory; its options are those of `file://`. What is made is for its owner alone."""
+    return FileOutlet(file.open(address.removeprefix("mttp+"), options, mode=0o600))

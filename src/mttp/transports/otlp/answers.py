@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mttp.wire.replies import MESSAGE_CHARACTERS
+from mttp.wire.replies import MESSAGE_CHARACTERS, one_line
 
 __all__ = ["Answer", "Sender", "partly"]
 
@@ -19,11 +19,14 @@ class Answer:
     cause: str = ""
     """In a word: http_503, grpc_unavailable, connection, timeout, tls, …"""
     message: str = ""
-    """In the receiver's words or the system's, with what may be wrong."""
+    """In the receiver's words or the system's, with what may be wrong; no control characters."""
     retry_after: float | None = None
     """Seconds for which nothing should be sent, where the receiver said so."""
     rejected: int = 0
     """Spans that the receiver did not take although it took the request."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", one_line(self.message))
 
 
 class Sender(Protocol):

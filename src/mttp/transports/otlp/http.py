@@ -15,6 +15,7 @@ from typing import Any
 
 import requests
 import urllib3
+from google.protobuf.json_format import Parse, ParseError
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 from opentelemetry.exporter.otlp.proto.http import Compression, trace_exporter
@@ -31,7 +32,8 @@ __all__ = ["HttpSender"]
 
 _AGAIN = frozenset({429, 502, 503, 504})
 _TOO_LARGE = 413
-_BODY_BYTES = 1 << 16
+_BODY_BYTES = 4 << 20
+"""What is read of an answer: a message of any length may follow the number of spans that were rejected."""
 _ADVICE = {
     400: "does it take OTLP protobuf there? and where it wants TLS, write https://",
     401: "give credentials as headers",
@@ -228,12 +230,25 @@ def _advice(status: int, location: str) -> str:
 
 
 def _taken(kind: str, body: bytes, spans: int) -> Answer:
-    """Whatever the body of a success holds, the request was taken."""
+    """
+    The request was taken, but for the spans that the body says were rejected.
+
+    A body is taken for protobuf unless it is said to be JSON; one that is neither says nothing.
+    """
     try:
-        found = ExportTraceServiceResponse.FromString(body if "protobuf" in kind else b"").partial_success
-    except DecodeError:
+        found = _response(kind, body).partial_success
+    except (DecodeError, ParseError):
         return Answer(verdict="taken")
     return partly(found.rejected_spans, spans, found.error_message)
+
+
+def _response(kind: str, body: bytes) -> ExportTraceServiceResponse:
+    response = ExportTraceServiceResponse()
+    if "json" in kind:
+        Parse(body or b"{}", response, ignore_unknown_fields=True)
+    else:
+        response.ParseFromString(body)
+    return response
 
 
 def _words(kind: str, body: bytes) -> str:

@@ -1,0 +1,63 @@
+"""What a span says went wrong: faults that the recorder noted, and gradings that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mttp.checking.findings import Issue
+from mttp.codec import kinds, outline
+from mttp.gradings import Grading
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.spans import SpanRecord
+
+__all__ = ["issues"]
+
+_REPEATED = (names.REWARD, names.GRADE)
+"""Spans whose faults are also on the span of what was scored."""
+
+
+def issues(record: SpanRecord) -> Iterator[Issue]:
+    """Each fault and each failed grading that a span of ours states."""
+    word = kinds.kind(record)
+    if word not in _REPEATED:
+        yield from _faults(record)
+    if word == names.REWARD:
+        gradings = outline.scored(record).gradings
+        yield from _failed(record, gradings[:1] if a.SPEC_NAME in record.attributes else gradings)
+    elif word == names.GRADE:
+        grading = outline.graded(record).grading
+        yield from _failed(record, [grading._replace(grader=grading.component, component="")])
+    elif word == names.ANNOTATE:
+        _, scoring = outline.statement(record)
+        yield from _failed(record, scoring.gradings if scoring is not None else ())
+
+
+def _faults(record: SpanRecord) -> Iterator[Issue]:
+    stated = record.attributes.get(a.FAULTS)
+    texts = stated if isinstance(stated, (list, tuple)) else ()
+    for fault in texts:
+        yield _fault(outline.fault_kind(fault), fault)
+    for kind in outline.faults({key: value for key, value in record.attributes.items() if key != a.FAULTS}):
+        yield _fault(kind, None)
+
+
+def _fault(kind: str, value: object) -> Issue:
+    message = f"A fault of kind '{kind}' was recorded."
+    return Issue("recorded_fault", "improvement", message, a.FAULTS, value)
+
+
+def _failed(record: SpanRecord, gradings: tuple[Grading, ...] | list[Grading]) -> Iterator[Issue]:
+    found = record.attributes
+    for grading in gradings:
+        named = f"'{grading.grader or 'reward'}'"
+        if grading.component:
+            named = f"component '{grading.component}' of {named}"
+        if grading.status == "partial":
+            message = f"The total of {named} includes a component that failed."
+            value = found.get(a.REWARD_VALUE)
+            yield Issue("total_includes_failed_component", "improvement", message, a.REWARD_STATUS, value)
+        elif grading.status == "error":
+            message = f"The grading by {named} failed: {grading.error_type or 'error'}."
+            value = None if grading.component else found.get(a.REWARD_ERROR, found.get(a.REWARD_RAW))
+            yield Issue("grading_failed", "improvement", message, a.REWARD_STATUS, value)

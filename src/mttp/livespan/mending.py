@@ -1,0 +1,182 @@
+"""What callers of OpenTelemetry's API give a span, as types that can be written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+
+from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
+from mttp.codec.profiles import arrays
+
+__all__ = ["as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
+
+_EXACT = frozenset({str, bool, int, float, bytes, type(None)})
+_T = TypeVar("_T")
+_TRACE_IDS, _SPAN_IDS, _COUNTS = range(2**128), range(2**64), range(2**32)
+
+
+def pairs(what: str, given: object, faults: Faults) -> list[tuple[str, Any]]:
+    """
+    The items of a mapping, a name that is no text as what it prints as.
+
+    A name that is empty, or prints as nothing of its own, is left out.
+    """
+    if given is None:
+        return []
+    try:
+        items = list(given.items())  # type: ignore[attr-defined]  # what is no mapping raises
+    except Exception:
+        faults.append(f"{what}_invalid: {scalar_text(given):.80} maps no names")
+        return []
+    named = [(_name(key, faults), value) for key, value in items]
+    return [(name, value) for name, value in named if name]
+
+
+def _name(key: object, faults: Faults) -> str:
+    if isinstance(key, str) and key:
+        return text(key, faults)
+    try:
+        printed = str(key) if key and _prints(type(key)) else ""
+    except Exception:  # whatever a foreign object raises when it is looked at
+        printed = ""
+    if not printed:
+        faults.append(f"attributes_refused: {scalar_text(key):.80} is no name")
+    return text(printed, faults)
+
+
+def _prints(kind: Any) -> bool:
+    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+
+
+def frozen(attributes: object, faults: Faults) -> dict[str, Any]:
+    """Attributes of an event or a link: plain, and sequences that nobody can change."""
+    kept = {name: plain(value, faults) for name, value in pairs("attributes", attributes, faults)}
+    return {name: as_tuple(value) for name, value in arrays(kept).items()}
+
+
+def as_tuple(value: Any) -> Any:
+    """A list as OpenTelemetry has sequences; anything else as it is."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+
+def is_context(context: object) -> bool:
+    """Whether it is a span's context whose ids can be written."""
+    return (
+        isinstance(context, SpanContext) and context.trace_id in _TRACE_IDS and context.span_id in _SPAN_IDS
+    )
+
+
+def mended(span: ReadableSpan, faults: Faults) -> dict[str, Any]:
+    """
+    What another library's span says, in the types of OpenTelemetry's API; what was wrong is said in `faults`.
+
+    The SDK keeps what it is given, and whoever exports the span would raise at it.
+    """
+    ended = _time("end", span.end_time, time.time_ns(), faults)
+    return {
+        "name": _string("name", span.name, faults),
+        "kind": _one_of(SpanKind, "kind", span.kind, SpanKind.INTERNAL, faults),
+        "status": _status(span.status, faults),
+        "start_time": _time("start", span.start_time, ended, faults),
+        "end_time": ended,
+        "attributes": _attributes(span.attributes, faults),
+        "events": [_event(event, ended, faults) for event in span.events],
+        "links": [_link(link, faults) for link in span.links if _is_link(link, faults)],
+    }
+
+
+def left_out(count: int) -> int:
+    """A count of what was left out; the SDK's is below zero after some malformed calls."""
+    return min(max(count, 0), _COUNTS[-1])
+
+
+def _wrong(what: str, given: object, faults: Faults) -> None:
+    faults.append(f"span_invalid: {what} {scalar_text(given):.80}")
+
+
+def _string(what: str, given: object, faults: Faults) -> str:
+    if not isinstance(given, str):
+        _wrong(what, given, faults)
+    return text(given, faults)
+
+
+def _one_of(kind: type[_T], what: str, given: object, otherwise: _T, faults: Faults) -> _T:
+    if isinstance(given, kind):
+        return given
+    _wrong(what, given, faults)
+    return otherwise
+
+
+def _time(what: str, given: object, otherwise: int, faults: Faults) -> int:
+    if type(given) is int and 0 <= given < 2**63:
+        return given
+    _wrong(what, given, faults)
+    found = nanoseconds(given, [])
+    return otherwise if found is None else found
+
+
+def _status(given: Status, faults: Faults) -> Status:
+    if isinstance(given.status_code, StatusCode):
+        return given
+    _wrong("status", given.status_code, faults)
+    return Status(StatusCode.UNSET)
+
+
+def _attributes(given: object, faults: Faults) -> Mapping[str, Any]:
+    """As they are where the SDK has looked at them, which it does of nearly all."""
+    if isinstance(given, Mapping) and all(
+        type(key) is str and type(value) in _EXACT for key, value in given.items()
+    ):
+        return dict(given)
+    return frozen(given, faults)
+
+
+def _event(event: Event, otherwise: int, faults: Faults) -> Event:
+    when = _time("event's time", event.timestamp, otherwise, faults)
+    return _Event(
+        _string("event", event.name, faults),
+        _attributes(event.attributes, faults),
+        when,
+        dropped=left_out(event.dropped_attributes),
+    )
+
+
+def _link(link: Link, faults: Faults) -> Link:
+    return _Link(
+        link.context, _attributes(link.attributes, faults), dropped=left_out(link.dropped_attributes)
+    )
+
+
+def _is_link(link: Link, faults: Faults) -> bool:
+    if is_context(link.context):
+        return True
+    _wrong("link", link.context, faults)
+    return False
+
+
+class _Event(Event):
+    """An event that says how many attributes its library left out."""
+
+    def __init__(self, name: str, attributes: Mapping[str, Any], timestamp: int, *, dropped: int) -> None:
+        super().__init__(name, attributes, timestamp)
+        self._dropped = dropped
+
+    @property
+    def dropped_attributes(self) -> int:
+        return self._dropped
+
+
+class _Link(Link):
+    """Likewise a link."""
+
+    def __init__(self, context: SpanContext, attributes: Mapping[str, Any], *, dropped: int) -> None:
+        super().__init__(context, attributes)
+        self._dropped = dropped
+
+    @property
+    def dropped_attributes(self) -> int:
+        return self._dropped

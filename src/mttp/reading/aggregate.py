@@ -1,0 +1,235 @@
+"""A recording's figures as they grow: a row for each episode, and what is counted for each run."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mttp.codec import outline
+from mttp.gradings import OTHER, GraderTally, Grading
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["Aggregate", "Codes", "Counts", "Course", "Row", "RunCounts"]
+
+_MAX_KINDS = 100
+"""Different kinds of faults that are listed; further ones are counted as `_OTHER`."""
+
+
+class Codes:
+    """A column of words as numbers: there are few different ones."""
+
+    __slots__ = ("column", "words")
+
+    def __init__(self) -> None:
+        self.column = array("I")
+        self.words: dict[str, int] = {}
+
+    def append(self, word: str) -> None:
+        """Add a row."""
+        self.column.append(self.words.setdefault(word, len(self.words)))
+
+    def replace(self, row: int, word: str) -> None:
+        """Change a row."""
+        self.column[row] = self.words.setdefault(word, len(self.words))
+
+
+class Counts:
+    """Tokens of policies and of called models, each given and sampled; and faults by kind."""
+
+    __slots__ = ("call_tokens", "faults", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = [0, 0]
+        self.call_tokens = [0, 0]
+        self.faults: dict[str, int] = {}
+
+    def add(self, kind: str, attributes: Mapping[str, Any]) -> None:
+        """Count those of a span of that kind."""
+        if kind in _TAKES_TOKENS:
+            counts = self.call_tokens if kind == outline.CALL else self.tokens
+            given, sampled = outline.counts(attributes)
+            counts[0] += given
+            counts[1] += sampled
+        if (a.FAULTS in attributes or kind == names.STEPS) and kind in _STATES_FAULTS:
+            for fault in outline.faults(attributes):
+                self.faults[fault] = self.faults.get(fault, 0) + 1
+
+    def merge(
+        self, tokens: Sequence[int], call_tokens: Sequence[int], faults: Iterable[tuple[str, int]]
+    ) -> None:
+        """Count what others counted."""
+        for own, (given, sampled) in ((self.tokens, tokens), (self.call_tokens, call_tokens)):
+            own[0] += given
+            own[1] += sampled
+        for kind, count in faults:
+            listed = kind if kind in self.faults or len(self.faults) < _MAX_KINDS else OTHER
+            self.faults[listed] = self.faults.get(listed, 0) + count
+
+
+_TAKES_TOKENS = frozenset({outline.CALL, names.STEP, names.STEPS})
+_STATES_FAULTS = frozenset(
+    {names.EPISODE, names.SEGMENT, names.AGENT, names.STEP, names.STEPS, names.GROUP, names.UPDATE}
+    | {names.ANNOTATE}
+)
+"""
+Spans whose faults are counted one by one.
+
+The faults of a scoring are also on the span of what was scored.
+Those of a run are counted once, at the end.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a number went over the updates of a run."""
+
+    count: int
+    """How many updates state it as a finite number."""
+    first: float
+    """The first of these numbers."""
+    last: float
+    """The last of them."""
+    mean: float
+    """Their mean."""
+
+
+class _Course:
+    """Such a number so far; updates may come in any order."""
+
+    __slots__ = ("count", "first", "last", "mean")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.first: tuple[tuple[int, str], float] | None = None
+        self.last: tuple[tuple[int, str], float] | None = None
+
+    def add(self, order: tuple[int, str], value: float | None) -> None:
+        if value is None or not math.isfinite(value):
+            return
+        self._take(1, value, (order, value), (order, value))
+
+    def merge(self, other: _Course) -> None:
+        if other.first is not None and other.last is not None:
+            self._take(other.count, other.mean, other.first, other.last)
+
+    def _take(
+        self,
+        count: int,
+        mean: float,
+        first: tuple[tuple[int, str], float],
+        last: tuple[tuple[int, str], float],
+    ) -> None:
+        self.count += count
+        share = count / self.count
+        self.mean = self.mean * (1 - share) + mean * share
+        self.first = first if self.first is None else min(self.first, first)
+        self.last = last if self.last is None else max(self.last, last)
+
+    def value(self) -> Course | None:
+        if self.first is None or self.last is None:
+            return None
+        return Course(self.count, self.first[1], self.last[1], self.mean)
+
+
+class RunCounts:
+    """What is counted for one run, beside its episodes' rows."""
+
+    def __init__(self) -> None:
+        self.graders = GraderTally()
+        self.counts = Counts()
+        self.cost_usd = 0.0
+        self.cost_count = 0
+        self.groups = self.updates = self.annotations = 0
+        self._courses = {name: _Course() for name in ("loss", "kl", "entropy")}
+
+    def grade(self, gradings: Iterable[Grading]) -> None:
+        """Count gradings."""
+        for grading in gradings:
+            self.graders.add(grading)
+
+    def update(self, updated: outline.Updated) -> None:
+        """Count an update."""
+        self.updates += 1
+        for name, course in self._courses.items():
+            course.add(updated.order, getattr(updated, name))
+
+    def pay(self, cost_usd: float | None) -> None:
+        """Count what an episode cost, if that is known."""
+        if cost_usd is not None and math.isfinite(cost_usd):
+            self.cost_usd += cost_usd
+            self.cost_count += 1
+
+    def merge(self, other: RunCounts) -> None:
+        """Count what another run counted."""
+        self.graders.merge(other.graders)
+        counts = other.counts
+        self.counts.merge(counts.tokens, counts.call_tokens, counts.faults.items())
+        for name in ("cost_usd", "cost_count", "groups", "updates", "annotations"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, course in self._courses.items():
+            course.merge(other._courses[name])
+
+    def courses(self) -> dict[str, Course | None]:
+        """Loss, KL and entropy of the updates, None where none states it."""
+        return {name: course.value() for name, course in self._courses.items()}
+
+
+class Row(NamedTuple):
+    """One episode's figures."""
+
+    run: str
+    trace_id: str
+    start_time: int
+    duration: float
+    return_: float
+    length: int
+    status: str
+    outcome: str
+    env: str
+    spec: str
+    task: str
+
+
+class Aggregate:
+    """The columns of all episodes, and the counts of each run."""
+
+    def __init__(self) -> None:
+        self.traces = array("Q")
+        """The first 16 digits of the trace ids, which order episodes that started at one time."""
+        self.start_times = array("q")
+        self.durations = array("d")
+        self.returns = array("d")
+        self.lengths = array("q")
+        self.labels = {name: Codes() for name in ("runs", "statuses", "outcomes", "envs", "specs", "tasks")}
+        self.runs: dict[str, RunCounts] = {}
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    def of(self, run: str) -> RunCounts:
+        """What is counted for a run."""
+        found = self.runs.get(run)
+        if found is None:
+            found = self.runs[run] = RunCounts()
+        return found
+
+    def run_of(self, row: int) -> RunCounts:
+        """What is counted for the run of that row."""
+        codes = self.labels["runs"]
+        return self.of(list(codes.words)[codes.column[row]])
+
+    def add(self, row: Row) -> None:
+        """Add an episode."""
+        self.traces.append(int(row.trace_id[:16] or "0", 16))
+        self.start_times.append(row.start_time)
+        self.durations.append(row.duration)
+        self.returns.append(row.return_)
+        self.lengths.append(row.length)
+        words = row.run, row.status, row.outcome, row.env, row.spec, row.task
+        for codes, word in zip(self.labels.values(), words, strict=True):
+            codes.append(word)

@@ -1,0 +1,50 @@
+"""A recording as HTML, as notebooks show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from mttp.episodes import Episode
+
+__all__ = ["table"]
+
+MAX_ROWS = 50
+"""Episodes that are shown."""
+_COLUMNS = ("episode", "env", "task", "status", "outcome", "return", "reward status", "steps", "seconds")
+
+
+def table(title: str, episodes: Sequence[Episode]) -> str:
+    """An HTML table of the first episodes, under a title that is text."""
+    shown = episodes[:MAX_ROWS]
+    more = f"<p>{len(shown)} of {len(episodes)} episodes are shown.</p>" if len(shown) < len(episodes) else ""
+    body = "".join(_row("td", _cells(episode)) for episode in shown)
+    return (
+        f"<div><p>{escape(title)}</p>"
+        f"<table><thead>{_row('th', _COLUMNS)}</thead><tbody>{body}</tbody></table>{more}</div>"
+    )
+
+
+def _row(tag: str, cells: Iterable[object]) -> str:
+    written = "".join(f"<{tag}>{escape(_text(cell))}</{tag}>" for cell in cells)
+    return f"<tr>{written}</tr>"
+
+
+def _cells(episode: Episode) -> tuple[object, ...]:
+    return (
+        episode.trace_id[:8],
+        episode.env,
+        episode.task,
+        episode.status,
+        episode.outcome,
+        episode.return_,
+        episode.reward.status,
+        episode.step_count,
+        episode.duration,
+    )
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,101 @@
+"""Copies of one span that are not equally full."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from reading.traces import episode, write
+from typer.testing import CliRunner
+
+import mttp
+from mttp.cli.app import app
+from mttp.reading.duplicates import fuller
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
+from mttp.testing import OtlpReceiver, assert_same
+
+
+def record(address: Any, **options: Any) -> None:
+    """An episode with content on its root, its step and its scoring."""
+    with mttp.configure(address, **options), mttp.episode(inputs={"answer": "72"}) as made:
+        with made.step() as step:
+            step.observation("hello")
+            step.action([1.0, 2.0])
+            step.reward(1.0)
+        made.reward(1.0, explanation="because")
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["content last", "content first"])
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_a_push_without_content_and_one_with_it_read_as_the_one_with_it(first: bool, steps: str) -> None:
+    """
+    In whichever order the copies come: the fuller one counts.
+    """
+    record("file://a.jsonl", steps=steps)
+    with OtlpReceiver() as receiver:
+        for content in (first, not first):
+            more = ["--content"] if content else []
+            result = CliRunner().invoke(app, ["push", "a.jsonl", "--to", receiver.http_address, *more])
+            assert 0 == result.exit_code, result.output
+        found = mttp.read(receiver)
+
+    (expected,) = mttp.read("a.jsonl")
+    (actual,) = found
+    assert_same(expected, actual, ignore=["span_count", "omissions"])
+    assert ("hello", [1.0, 2.0], ()) == (
+        actual.steps[0].observation,
+        actual.steps[0].action,
+        actual.steps[0].omissions,
+    )
+    assert ("because", {"answer": "72"}) == (actual.reward.explanation, actual.inputs)
+    assert (True, []) == (found.duplicates > 0, found.problems)
+
+
+def test_two_files_of_one_session_read_as_the_one_with_content() -> None:
+    """
+    Where one of the routes may not have it.
+    """
+    record([mttp.Route("file://runs/a.jsonl", content=False), "file://runs/b.jsonl"])
+
+    (found,) = mttp.read("runs/")
+    assert ("hello", ()) == (found.steps[0].observation, found.steps[0].omissions)
+
+
+def test_equal_copies_are_no_problem() -> None:
+    """
+    As after a send that was tried again.
+    """
+    spans = episode(0)
+    found = mttp.read(write("a.jsonl", [*spans, *spans]))
+
+    assert (1, len(spans), []) == (len(found), found.duplicates, found.problems)
+
+
+def test_copies_that_each_lack_something_are_a_problem() -> None:
+    """
+    The fuller one is kept, and nothing is put together of both.
+    """
+    spans = episode(0)
+    step = next(span for span in spans if span.name == "step")
+    one = replace(step, attributes={**step.attributes, a.OBSERVATION_VALUE: "seen"})
+    other = replace(step, attributes={**step.attributes, a.ACTION_VALUE: "done", a.STEP_LOGPROB: -1.0})
+    found = mttp.read(write("a.jsonl", [span for span in spans if span is not step] + [one, other]))
+
+    kept = next(
+        found_step for found_step in found[0].steps if found_step.index == step.attributes[a.STEP_INDEX]
+    )
+    assert (None, "done") == (kept.observation, kept.action)
+    assert ["conflicting_spans"] == [problem.kind for problem in found.problems]
+    assert "each has attributes that the other lacks" in str(found.problems[0])
+
+
+def test_of_copies_with_the_same_attributes_the_one_with_less_left_out_counts() -> None:
+    """
+    A text that a store has cut is there, and shorter.
+    """
+    whole = SpanRecord(trace_id="1", span_id="2", name="step", attributes={a.OBSERVATION_VALUE: "hello"})
+    cut = replace(whole, attributes={a.OBSERVATION_VALUE: "he", a.OMISSIONS: ["cut"]})
+
+    assert whole is fuller(cut, whole) is fuller(whole, cut)
