@@ -113,7 +113,9 @@ def test_discrete_values_are_plain_integers(session: mttp.Session) -> None:
 
 @pytest.mark.parametrize("steps", ["spans", "packed", "auto"])
 @pytest.mark.parametrize("to", ["memory", "file", "collector"])
-@pytest.mark.parametrize("make", [DictEnv, lambda: gymnasium.make("Blackjack-v1"), Nested], ids=str)
+@pytest.mark.parametrize(
+    "make", [DictEnv, lambda: gymnasium.make("Blackjack-v1"), Nested], ids=["dict", "tuple", "nested"]
+)
 def test_dicts_and_tuples_read_back_as_they_were(make: Any, to: str, steps: str, tmp_path: Path) -> None:
     """
     Nested ones too, with the dtypes and shapes of their arrays; members of Discrete spaces are integers.

@@ -181,7 +181,6 @@ class _Ignoring(SpanProcessor):
         (["file://a.jsonl", "http://localhost:9"], [], 6),
         ("file://a.jsonl", [_Ignoring()], 6),
     ],
-    ids=str,
 )
 @pytest.mark.parametrize("vector", [False, True], ids=["one", "vector"])
 def test_by_default_steps_are_packed_where_only_files_take_them(
