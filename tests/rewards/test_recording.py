@@ -42,7 +42,14 @@ def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     names = [record.name for record in session.records() if not record.name.startswith("run")]
     (found,) = mttp.read(session).episodes
     assert sorted(names) == sorted(
-        ["episode", "reward gsm8k", "grade math", "grade format", "grade language", "grade no-tool-abuse"]
+        [
+            "episode test",
+            "reward gsm8k",
+            "grade math",
+            "grade format",
+            "grade language",
+            "grade no-tool-abuse",
+        ]
     )
     assert (1.0, "episode", 1) == (found.return_, found.return_basis, len(found.rewards))
     assert result.span_id == found.reward.span_id
@@ -327,7 +334,7 @@ def test_what_is_recorded_passes_the_check(tmp_path, gsm8k):
         made.score()
         ep.reward(gsm8k.score(RIGHT))
 
-    assert [] == list(mttp.check(tmp_path / "a.jsonl"))
+    assert {"grading_failed"} == {found.id for found in mttp.check(tmp_path / "a.jsonl")}
 
 
 def test_a_recording_of_rewards_can_be_recorded_again(session, gsm8k):
