@@ -167,10 +167,10 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
         step._record_scoring(*_checked(_timed(reward, span.started, end)))
     for call in value.calls:
         _call(step, _timed(call, span.started, end))
-    if value.reward is not None:
+    if value.reward is not None and value.reward_status == "ok":
         step.reward(value.reward)
     elif value.reward_status != "missing":
-        step._set_reward(Reward(status=value.reward_status, raw=value.reward_raw))
+        step._set_reward(Reward(value=value.reward, status=value.reward_status, raw=value.reward_raw))
     step.record(
         trained_reward=value.trained_reward,
         value_estimate=value.value_estimate,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from mttp.scorings import Grade, Reward, Spec
+from mttp.scorings import Grade, GradingUsage, Reward, Spec
 from mttp.values import Value
 
 if TYPE_CHECKING:
@@ -566,6 +566,14 @@ class Episode(Value):
     def scores(self) -> dict[str, Reward]:
         """The winning scoring by grader, late ones included; "" is a late one whose grader is not known."""
         return _scores(self.rewards, [found for found in self.annotations if not found.on_step])
+
+    @property
+    def grading_usage(self) -> GradingUsage:
+        """What graders' own calls of models came to, in all its scorings, late ones included."""
+        scorings = [*self.rewards, *(found for step in self.steps for found in step.rewards)]
+        scorings += [found for agent in self.agents for found in agent.rewards]
+        scorings += [found.reward for found in self.annotations if found.reward is not None]
+        return GradingUsage.total(scoring.usage for scoring in scorings)
 
 
 def _word(said: str) -> str:

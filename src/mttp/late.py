@@ -263,8 +263,9 @@ def _record(
     span.values |= span.checked(codec.encode, annotation)
     for grade in rewards.grades(annotation.reward) if annotation.reward else ():
         _grade(session, grade, span.identity, start)
-    for call in annotation.reward.calls if annotation.reward else ():
-        _call(session, call, span.identity, start)
+    if annotation.reward is not None:
+        for call in annotation.reward.calls:
+            _call(session, call, span.identity, start, rewards.grader(annotation.reward))
     span.end(start)
 
 
@@ -276,15 +277,15 @@ def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> N
     for part in grade.parts:
         _grade(session, part, span.identity, start)
     for call in grade.calls:
-        _call(session, call, span.identity, began)
+        _call(session, call, span.identity, began, grades.grader(grade))
     span.end(began if grade.end_time is None else grade.end_time)
 
 
-def _call(session: Session, call: Call, parent: SpanContext, start: int) -> None:
-    """Record a call that a component made."""
+def _call(session: Session, call: Call, parent: SpanContext, start: int, grader: str) -> None:
+    """Record a call that a grader made."""
     name = call_codec.span_name(call.operation, call.name)
     began = start if call.start_time is None else call.start_time
-    values = {a.RUN_ID: session.run_id}
+    values = {a.RUN_ID: session.run_id, a.GRADER_NAME: grader}
     span = session._share.span(name, values=values, parent=parent, start=began, kind=span_kind(call))
     OpenCall(session._share, span, call).conclude()
 

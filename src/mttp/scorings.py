@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from mttp.values import Value
@@ -11,7 +12,7 @@ from mttp.values import Value
 if TYPE_CHECKING:
     from mttp.episodes import Call
 
-__all__ = ["INVALID_VALUE", "MISSING_INPUT", "OUT_OF_RANGE", "Grade", "Reward", "Spec"]
+__all__ = ["INVALID_VALUE", "MISSING_INPUT", "OUT_OF_RANGE", "Grade", "GradingUsage", "Reward", "Spec"]
 
 INVALID_VALUE: Final = "invalid_value"
 """Error type of a result that is not a finite number."""
@@ -35,6 +36,49 @@ class Spec(Value):
     """Digest of the code that the spec uses."""
     code_coverage: str | None = None
     """How much of that code the digest covers: full, partial or opaque."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GradingUsage(Value):
+    """What graders' own calls of models came to; none of it is the policy's."""
+
+    calls: int = 0
+    """How many calls were recorded."""
+    input_tokens: int = 0
+    """Tokens that the models read, of the calls that say so."""
+    output_tokens: int = 0
+    """Tokens that the models wrote, of the calls that say so."""
+    duration: float = 0.0
+    """Seconds that the calls took, added up."""
+    cost: float | None = None
+    """Sum of what graders state as `cost` in their evidence, in their currency; None where none does."""
+
+    @classmethod
+    def total(cls, found: Iterable[GradingUsage]) -> GradingUsage:
+        """Several as one."""
+        parts = list(found)
+        costs = [one.cost for one in parts if one.cost is not None]
+        return cls(
+            calls=sum(one.calls for one in parts),
+            input_tokens=sum(one.input_tokens for one in parts),
+            output_tokens=sum(one.output_tokens for one in parts),
+            duration=fsum(one.duration for one in parts),
+            cost=fsum(costs) if costs else None,
+        )
+
+    @classmethod
+    def of(cls, calls: Iterable[Call], evidence: object = None) -> GradingUsage:
+        """What these calls came to, with the cost that the evidence states."""
+        made = list(calls)
+        cost = evidence.get("cost") if isinstance(evidence, Mapping) else None
+        known = isinstance(cost, (int, float)) and not isinstance(cost, bool) and isfinite(cost)
+        return cls(
+            calls=len(made),
+            input_tokens=sum(call.input_tokens or 0 for call in made),
+            output_tokens=sum(call.output_tokens or 0 for call in made),
+            duration=fsum(((call.end_time or 0) - (call.start_time or 0)) / 1e9 for call in made),
+            cost=float(cost) if known else None,  # type: ignore[arg-type]  # it is a number then
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -90,6 +134,12 @@ class Grade(Value):
     def duration(self) -> float:
         """Seconds that its calls took."""
         return ((self.end_time or 0) - (self.start_time or 0)) / 1e9
+
+    @property
+    def usage(self) -> GradingUsage:
+        """What its own calls of models came to, those of its parts included."""
+        own = GradingUsage.of(self.calls, self.evidence)
+        return GradingUsage.total([own, *(part.usage for part in self.parts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -148,6 +198,11 @@ class Reward(Value):
     """When scoring began."""
     end_time: int | None = field(default=None, compare=False)
     """When scoring ended."""
+
+    @property
+    def usage(self) -> GradingUsage:
+        """What the calls of models that were made for it came to, those of its grades included."""
+        return GradingUsage.total([GradingUsage.of(self.calls), *(grade.usage for grade in self.grades)])
 
     def __post_init__(self) -> None:
         if self.value is not None and self.status == "missing":

@@ -6,11 +6,20 @@ NaN equals NaN, arrays compare by dtype, shape and content, and neither span ids
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar
 
-__all__ = ["Value", "differences", "same"]
+__all__ = ["Value", "differences", "is_masked", "same"]
+
+
+def is_masked(value: object) -> bool:
+    """Whether a value is one masked element of numpy's, which is missing although a number lies below it."""
+    ma: Any = sys.modules.get("numpy.ma")
+    if ma is None or not isinstance(value, ma.MaskedArray):
+        return False
+    return value.size == 1 and bool(ma.getmaskarray(value).all())
 
 
 def same(left: object, right: object) -> bool:

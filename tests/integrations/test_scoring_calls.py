@@ -410,3 +410,41 @@ def test_the_official_instrumentation_s_call_is_the_grade_s(session: mttp.Sessio
         official.uninstrument()
 
     assert (0, 1) == (len(only(session).steps), len(only(session).reward.grades[0].calls))
+
+
+def test_what_judges_use_is_summed_apart_from_the_policy(session: mttp.Session, client: Any) -> None:
+    """
+    Calls, tokens and seconds of graders are the episode's and the recording's, late scores included.
+    """
+    judging = mttp.RewardSpec(
+        name="judged",
+        version="1.0.0",
+        components=[
+            {"name": "taste", "kind": "judge", "use": lambda completion: asked(client), "repeats": 2}
+        ],
+        combine="weighted_sum",
+    )
+    with mttp.episode() as ep:
+        plays(client)
+        ep.reward(judging.score(SAMPLE))
+    mttp.score(ep, judging.score_batch([SAMPLE])[0])
+
+    recording = mttp.read(session)
+    (episode,) = recording.episodes
+    policys = [call for step in episode.steps for call in step.calls]
+    one = policys[0]
+    used = episode.grading_usage
+    assert (1, 4) == (len(policys), used.calls)
+    assert (4 * one.input_tokens, 4 * one.output_tokens) == (used.input_tokens, used.output_tokens)
+    assert used.duration == pytest.approx(
+        sum(
+            (call.end_time - call.start_time) / 1e9
+            for reward in (episode.reward, episode.annotations[0].reward)
+            for grade in reward.grades
+            for call in grade.calls
+        )
+    )
+    assert (2, used) == (episode.reward.usage.calls, recording.grading_usage)
+    summary = mttp.summarize(session)
+    assert (one.input_tokens, one.output_tokens) == (summary.call_input_tokens, summary.call_output_tokens)
+    assert [] == [found.message for found in mttp.check(session).all if "grader" in found.message]

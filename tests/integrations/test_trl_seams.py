@@ -162,6 +162,23 @@ def test_a_spec_is_one_function_among_others(session: mttp.Session) -> None:
     assert ["exact", "clean"] == [part.name for part in grade.parts]
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_floor_that_a_spec_pays_is_no_score(session: mttp.Session, alone: bool) -> None:
+    """
+    TRL is paid the floor, the status stays beside it, and a group's statistics leave it out.
+    """
+    paying = spec(on_invalid="floor", floor=-1.0).for_trl()
+    teacher = trainer(paying) if alone else trainer(paying, short, weights=[1.0, 0.0])
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    floored = by_row(session)[1].reward
+    assert (-1.0, "error" if alone else "partial") == (floored.value, floored.status)
+    assert "error" == floored.component_statuses["exact" if alone else "sums"]
+    assert [1, 1] == [group.valid_count for group in mttp.read(session).groups]
+
+
 def test_groups_have_the_trainers_advantages(session: mttp.Session) -> None:
     """
     Each prompt's completions are a group, whose id is that of no other batch's.

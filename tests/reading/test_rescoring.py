@@ -93,6 +93,24 @@ def test_an_invalid_reward_is_counted_as_one():
     )
 
 
+def test_recorded_episodes_are_scored_themselves():
+    """
+    Where an input is an episode, one needs no recorded inputs.
+    """
+    spec = mttp.RewardSpec(
+        name="brevity",
+        version="1.0.0",
+        inputs={"episode": "episode"},
+        components=[
+            {"name": "short", "kind": "rubric", "use": lambda episode: 1.0 - episode.length, "version": "1"}
+        ],
+        combine="weighted_sum",
+    )
+    found = rescore(recorded(load()), spec, spec)
+
+    assert (5, 0, {1.0}) == (len(found.episodes), found.without_inputs, {one.after for one in found.episodes})
+
+
 def test_why_a_reward_is_invalid_is_said():
     """
     By component and for how many episodes, the most frequent reason first.

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from rewards.made import answering, raising, spec
+from rewards.made import answering, component, raising, spec
 
 import mttp
 from mttp.rewards.scores import failed, read
@@ -227,3 +227,189 @@ def test_a_failure_has_a_type():
     types = [failed(TimeoutError()).error_type, read(float("inf")).error_type]
 
     assert ["TimeoutError", "invalid_value"] == types
+
+
+LABELS = {"malformed": -1, "wrong": 0, "right": 1}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["wrong", mttp.Score("wrong"), ("wrong", "why"), {"value": "wrong", "explanation": "why"}],
+)
+def test_a_label_is_worth_what_the_spec_says(answer):
+    """
+    The range is that of the values; the label stays beside the value.
+    """
+    made = answering(answer, values=LABELS)
+    grade = made.score().components["it"]
+
+    assert (0.0, "wrong", (-1.0, 1.0)) == (grade.value, grade.label, grade.range)
+    assert (-1.0, 1.0) == made.range
+
+
+@pytest.mark.parametrize("answer", ["wrnog", 1.0, True, 0])
+def test_what_is_no_label_is_an_error(answer):
+    """
+    A misspelt one is worth nothing that anybody stated.
+    """
+    grade = answering(answer, values=LABELS).score().components["it"]
+
+    assert (None, "error", "invalid_value") == (grade.value, grade.status, grade.error_type)
+    assert "malformed, wrong, right" in grade.error
+
+
+def test_a_verifier_of_labels_passes_with_the_best():
+    """
+    None abstains all the same.
+    """
+    verdicts = [
+        answering(answer, kind="verifier", values=LABELS).score().verdict
+        for answer in ("right", "wrong", None)
+    ]
+
+    assert ["pass", "fail", None] == verdicts
+
+
+CRITERIA = {"clear": 0.5, "deep": 0.3, "kind": 0.2}
+
+
+def test_one_call_answers_several_criteria():
+    """
+    Each is a grade below the component's, with its reasons, weight and contribution; their mean is the value.
+    """
+    calls = []
+
+    def judge(answer):
+        calls.append(answer)
+        return {
+            "clear": 1.0,
+            "deep": (0.5, "so so"),
+            "kind": mttp.Score(0.0, explanation="rude"),
+            "model": "m",
+        }
+
+    made = answering(judge, kind="judge", criteria=CRITERIA, range=(0, 1), weight=2.0)
+    result = made.score(answer="a")
+    grade = result.components["it"]
+
+    assert (["a"], pytest.approx(0.65), pytest.approx(1.3)) == (calls, grade.value, result.value)
+    assert [("clear", 1.0, 0.5, None), ("deep", 0.5, 0.3, "so so"), ("kind", 0.0, 0.2, "rude")] == [
+        (part.name, part.value, part.weight, part.explanation) for part in grade.parts
+    ]
+    assert pytest.approx(grade.value) == sum(part.contribution for part in grade.parts)
+    assert {"model": "m"} == grade.evidence
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [
+        ({"clear": 1.0, "deep": float("nan"), "kind": 1.0}, "error", "deep: returned nan"),
+        ({"clear": 1.0, "deep": 1.0}, "error", "kind: the answer has no such criterion"),
+        ({"clear": 1.0, "deep": None, "kind": 1.0}, "abstained", None),
+        (0.5, "error", "clear: returned 0.5, expected a mapping by criterion"),
+        (None, "abstained", None),
+        ({"clear": 2.0, "deep": 1.0, "kind": 1.0}, "error", "clear: 2.0 is beyond its range [0.0, 1.0]"),
+    ],
+)
+def test_one_criterion_without_a_value_leaves_none(answer, status, said):
+    """
+    The mean of the others would be no answer to what was asked; their grades are there all the same.
+    """
+    grade = answering(answer, kind="judge", criteria=CRITERIA, range=(0, 1)).score().components["it"]
+
+    assert (None, status, said) == (grade.value, grade.status, grade.error)
+    assert ["clear", "deep", "kind"] == [part.name for part in grade.parts]
+
+
+def test_criteria_may_be_a_list_of_labels_that_are_repeated():
+    """
+    A list weighs all alike; repeats are of each criterion.
+    """
+    answers = iter([{"a": "right", "b": "wrong"}, {"a": "wrong", "b": "wrong"}])
+    made = answering(lambda: next(answers), criteria=["a", "b"], values=LABELS, repeats=2)
+    grade = made.score().components["it"]
+
+    assert (0.25, [(1.0, 0.0), (0.0, 0.0)]) == (grade.value, [part.repeats for part in grade.parts])
+    assert {"a": 1.0, "b": 1.0} == made.to_dict()["components"][0]["criteria"]
+
+
+def test_a_check_of_several_criteria_names_the_one_that_failed():
+    """
+    By its path, as one of an included spec.
+    """
+    made = answering({"no_leak": False, "polite": True}, kind="check", criteria=["no_leak", "polite"])
+
+    assert ("it", "it.no_leak") == made.score().failed_checks
+
+
+def test_criteria_are_recorded_as_parts(session):
+    """
+    And read back with their weights.
+    """
+    made = answering({"clear": 1.0, "deep": 0.5, "kind": 0.0}, kind="judge", criteria=CRITERIA)
+    with mttp.episode() as ep:
+        ep.reward(made.score())
+
+    (grade,) = mttp.read(session).episodes[0].reward.grades
+    assert {("clear", 1.0, 0.5), ("deep", 0.5, 0.3), ("kind", 0.0, 0.2)} == {
+        (part.name, part.value, part.weight) for part in grade.parts
+    }
+
+
+def test_a_recorded_episode_is_an_input(session):
+    """
+    A component looks at its path; anything else in its place is refused.
+    """
+    for actions in ((1, 2), (1, 9)):
+        with mttp.episode() as ep:
+            for action in actions:
+                with ep.step() as step:
+                    step.action(action)
+
+    def no_leap(episode):
+        return all(step.action < 5 for step in episode.steps)
+
+    made = spec(component("no_leap", "check", no_leap), inputs={"episode": "episode"})
+    found = mttp.read(session).episodes
+
+    assert [1.0, 0.0] == [made.score(episode=one).value for one in found]
+    assert "the spec says episode" in made.score(episode="e").error
+
+
+def test_a_stated_cost_is_that_of_all_calls():
+    """
+    Repeats add up; what one call for many costs is counted once.
+    """
+    priced = {"value": 1.0, "cost": 0.25}
+    repeated = answering(lambda: dict(priced), kind="judge", repeats=3).score()
+    batch = answering(lambda answers: {"scores": [1.0, 0.0], "cost": 0.5}, arity="batch")
+    pairs = answering(lambda answers: dict(priced), kind="judge", relative="pairwise")
+    group = [{"answer": one} for one in "abc"]
+
+    assert 0.75 == repeated.components["it"].usage.cost
+    assert [0.5, None] == [one.components["it"].usage.cost for one in batch.score_batch(group[:2])]
+    assert 0.75 == sum(one.components["it"].usage.cost or 0.0 for one in pairs.rank(group).results)
+    assert None is answering({"value": 1.0, "cost": "much"}).score().components["it"].usage.cost
+
+
+def test_an_episodes_grading_cost_is_read_back(session):
+    """
+    It is the sum of what its graders state, in parts too.
+    """
+    inner = mttp.RewardSpec(
+        name="inner",
+        version="1.0.0",
+        components=[component("it", "judge", {"value": 1.0, "cost": 0.25})],
+        combine="weighted_sum",
+    )
+    made = spec(
+        component("taste", "judge", {"value": 1.0, "cost": 0.5}),
+        include=[{"spec": inner, "as": "style", "version": "1.0.0"}],
+    )
+    with mttp.episode() as ep:
+        ep.reward(made.score())
+
+    assert (0.75, 0) == (
+        mttp.read(session).grading_usage.cost,
+        mttp.read(session).episodes[0].grading_usage.calls,
+    )

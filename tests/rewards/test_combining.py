@@ -15,6 +15,7 @@ from mttp.episodes import Grade, Spec
 from mttp.rewards.combining import combine, threshold
 from mttp.rewards.document import Entry
 from mttp.rewards.plan import Component, Plan
+from mttp.rewards.spec import RewardSpec
 
 COMBINES = ("gated", "weighted_sum", "product", "minimum", "lexicographic")
 
@@ -189,7 +190,7 @@ def test_the_users_own_function_combines():
 
 def test_what_errs_may_be_skipped_or_give_the_floor():
     """
-    Both have to be stated; the weights of the others stay as they are.
+    Both have to be stated; what is left weighs as much as all, and a floor keeps the status beside it.
     """
     parts = (
         component("math", "verifier", 1.0, weight=0.5, range=(0, 1)),
@@ -197,7 +198,7 @@ def test_what_errs_may_be_skipped_or_give_the_floor():
     )
     invalid, skipped, floored = (spec(*parts, on_invalid=how).score() for how in ("invalid", "skip", "floor"))
 
-    assert [(None, "error"), (0.5, "ok"), (0.0, "ok")] == [
+    assert [(None, "error"), (1.0, "ok"), (0.0, "error")] == [
         (one.value, one.status) for one in (invalid, skipped, floored)
     ]
     assert {"style: ValueError: no"} == {one.error for one in (invalid, skipped, floored)}
@@ -257,16 +258,16 @@ def test_only_checks_pay_all_or_nothing():
 
 def test_an_included_spec_is_a_component():
     """
-    Its reward is the value, its grades are the parts; its own gates gate its own part.
+    Its reward is the value, its grades are the parts.
     """
-    inner = spec(component("words", "rubric", 0.5, range=(0, 1)), component("polite", "check", False))
+    inner = spec(component("words", "rubric", 0.5, range=(0, 1)), component("polite", "check", True))
     made = spec(
         component("math", "verifier", 1.0, weight=0.5, range=(0, 1)),
         include=[{"spec": inner, "as": "style", "weight": 0.5, "version": "1.0.0"}],
     )
     result = made.score()
 
-    assert (0.5, "pass", ()) == (result.value, result.verdict, result.failed_checks)
+    assert (0.75, "pass", ()) == (result.value, result.verdict, result.failed_checks)
     assert ["words", "polite"] == [part.name for part in result.components["style"].parts]
 
 
@@ -280,7 +281,188 @@ def test_an_included_spec_may_gate_as_a_check():
         include=[{"spec": inner, "as": "manners", "kind": "check", "version": "1.0.0"}],
     )
 
-    assert (0.0, ("manners",)) == (made.score().value, made.score().failed_checks)
+    assert (0.0, ("manners", "manners.polite")) == (made.score().value, made.score().failed_checks)
+
+
+@pytest.mark.parametrize("how", [*COMBINES, lambda values, weights: 1.0])
+def test_a_failed_check_of_an_included_spec_gates(how):
+    """
+    However the outer spec combines and however little the include weighs: one that leaks is paid the floor.
+    """
+    inner = spec(component("calm", "rubric", 1.0, range=(0, 1)), component("no_leak", "check", False))
+    made = spec(
+        component("math", "verifier", 1.0, weight=0.8, range=(0, 1), priority=1),
+        include=[{"spec": inner, "as": "safety", "weight": 0.2, "version": "1.0.0", "priority": 2}],
+        combine=how,
+        floor=-1.0,
+    )
+    result = made.score()
+
+    assert (-1.0, "ok", "fail", ("safety.no_leak",)) == (
+        result.value,
+        result.status,
+        result.verdict,
+        result.failed_checks,
+    )
+
+
+def test_a_failed_check_gates_through_every_level_of_includes():
+    """
+    It is named by its whole path.
+    """
+    made = spec(component("no_leak", "check", False))
+    for name in ("deep", "middle", "outer"):
+        made = RewardSpec(
+            name=name,
+            version="1.0.0",
+            components=[component("good", "rubric", 1.0, range=(0, 1))],
+            include=[{"spec": made, "as": name, "version": "1.0.0"}],
+        )
+
+    assert (0.0, ("outer.middle.deep.no_leak",)) == (made.score().value, made.score().failed_checks)
+
+
+@pytest.mark.parametrize("answer", [None, float("nan"), raising(ValueError("no"))])
+@pytest.mark.parametrize("inner_policy", ["invalid", "floor", "skip"])
+def test_an_include_whose_check_has_no_verdict_is_not_skipped(answer, inner_policy):
+    """
+    Nobody knows whether the constraint holds, whatever the included spec pays where it stands alone.
+    """
+    inner = spec(
+        component("calm", "rubric", 1.0, range=(0, 1)),
+        component("no_leak", "check", answer),
+        on_invalid=inner_policy,
+    )
+    made = spec(
+        component("math", "verifier", 1.0, range=(0, 1)),
+        include=[{"spec": inner, "as": "safety", "version": "1.0.0"}],
+        on_invalid="skip",
+    )
+
+    assert None is made.score().value
+
+
+def test_a_verifier_does_not_hide_a_check():
+    """
+    Both failed, and the result says so.
+    """
+    made = spec(
+        component("math", "verifier", 0.0, range=(0, 1)), component("clean", "check", False), combine="gated"
+    )
+
+    assert ("fail", ("clean",)) == (made.score().verdict, made.score().failed_checks)
+
+
+def test_what_is_skipped_is_in_neither_sum_nor_weights():
+    """
+    An abstention is no zero: what is left is worth what all was, and contributions add up to it.
+    """
+    made = spec(
+        component("math", "verifier", 1.0, weight=0.5, range=(0, 1)),
+        component("style", "judge", 0.5, weight=0.3, range=(0, 1)),
+        component("taste", "judge", None, weight=0.2, range=(0, 1)),
+        component("long", "penalty", 0.1),
+        on_invalid="skip",
+    )
+    result = made.score()
+
+    assert (pytest.approx((0.5 + 0.15) / 0.8 - 0.1), "ok") == (result.value, result.status)
+    assert pytest.approx(result.value) == sum(
+        grade.contribution for grade in result.components.values() if grade.contribution is not None
+    )
+    assert None is result.components["taste"].contribution
+
+
+def test_what_is_left_of_no_weight_gives_no_reward():
+    """
+    There is nothing that could be worth what all was.
+    """
+    made = spec(
+        component("one", "rubric", 1.0, weight=0.0), component("other", "rubric", None), on_invalid="skip"
+    )
+
+    assert (None, "error") == (made.score().value, made.score().status)
+
+
+@pytest.mark.parametrize("how", ["gated", "product", "minimum", "lexicographic", lambda values, weights: 1.0])
+@pytest.mark.parametrize("answer", [None, float("nan"), raising(ValueError("no"))])
+def test_a_verifier_that_decides_is_not_skipped(how, answer):
+    """
+    The reward would say that the task was done where nobody knows.
+    """
+    made = spec(
+        component("math", "verifier", answer, range=(0, 1), priority=1),
+        component("style", "rubric", 1.0, range=(0, 1), priority=2),
+        combine=how,
+        on_invalid="skip",
+    )
+
+    assert None is made.score().value
+
+
+def test_under_lexicographic_nothing_is_skipped():
+    """
+    Whether what comes after counts hangs on what comes before.
+    """
+    made = spec(
+        component("safe", "rubric", None, range=(0, 1), priority=1),
+        component("neat", "rubric", 1.0, range=(0, 1), priority=2),
+        combine="lexicographic",
+        on_invalid="skip",
+    )
+
+    assert (None, "abstained") == (made.score().value, made.score().status)
+
+
+def test_a_penalty_that_raises_is_not_free():
+    """
+    One that abstains has nothing to take off.
+    """
+    values = {
+        answer: spec(
+            component("math", "verifier", 1.0), component("long", "penalty", answer), on_invalid="skip"
+        )
+        .score()
+        .value
+        for answer in (None, float("nan"))
+    }
+
+    assert [1.0, None] == list(values.values())
+
+
+def test_the_floor_keeps_the_status_beside_it():
+    """
+    By which it is known for no score.
+    """
+    found = [
+        spec(component("it", "rubric", answer, range=(0, 1)), on_invalid="floor").score()
+        for answer in (None, float("nan"), raising(KeyError("x")))
+    ]
+    lacking = spec(component("it", "rubric", 1.0), inputs={"answer": "string"}, on_invalid="floor").score()
+
+    assert [(0.0, "abstained", None), (0.0, "error", "invalid_value"), (0.0, "error", "KeyError")] == [
+        (one.value, one.status, one.error_type) for one in found
+    ]
+    assert (0.0, "error", "missing_input") == (lacking.value, lacking.status, lacking.error_type)
+
+
+def test_the_floor_of_an_include_is_no_score_of_the_whole():
+    """
+    What the included spec pays where it stands alone does not count as if it had scored.
+    """
+    inner = spec(component("style", "judge", None, range=(0, 1)), on_invalid="floor", floor=1.0)
+    made = spec(
+        component("math", "verifier", 1.0, range=(0, 1)),
+        include=[{"spec": inner, "as": "style", "kind": "verifier", "version": "1.0.0"}],
+    )
+    result = made.score()
+
+    assert (None, "abstained", None) == (result.value, result.status, result.verdict)
+    assert (1.0, "abstained", None) == (
+        result.components["style"].value,
+        result.components["style"].status,
+        result.components["style"].verdict,
+    )
 
 
 # Properties.

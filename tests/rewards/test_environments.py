@@ -123,7 +123,6 @@ RELATIVE = (NeedsGroup, "best compares episodes")
     ("given", "error", "said"),
     [
         ({"on_invalid": "invalid"}, SpecError, "state on_invalid: floor"),
-        ({"more": {"name": "end", "kind": "rubric", "use": far, "version": "1"}}, SpecError, "of one scope"),
         (
             {"more": {"name": "judge", "kind": "judge", "use": far, "relative": True, "scope": "step"}},
             NeedsGroup,
@@ -142,3 +141,49 @@ def test_what_can_not_pay_steps_is_refused(given: dict[str, Any], error: type[Ex
 
     with pytest.raises(error, match=said):
         walk.for_gymnasium(Walk())
+
+
+def test_steps_and_ends_are_paid_by_one_spec(session: mttp.Session) -> None:
+    """
+    The last step is paid both; a bound holds for each episode, and a broken check for its end.
+    """
+    paying = mttp.RewardSpec(
+        name="walk",
+        version="1.0.0",
+        combine="weighted_sum",
+        on_invalid="floor",
+        step_total=(0, 0.25),
+        components=[
+            {"name": "far", "kind": "shaping", "use": far, "range": [0, 1], "scope": "step"},
+            {"name": "no_leap", "kind": "check", "use": no_leap, "scope": "step"},
+            {"name": "reached", "kind": "verifier", "use": reached, "range": [0, 1]},
+        ],
+    )
+    env = paying.for_gymnasium(Walk())
+    mttp.instrument(env)
+
+    walked, leapt = play(env, 1, 2, 3), play(env, 4, 2)
+
+    found = mttp.read(session).episodes
+    assert [0.1, 0.15, 1.0] == pytest.approx(walked)
+    assert [0.0, 0.25] == pytest.approx(leapt)
+    assert [pytest.approx(1.25), pytest.approx(0.25)] == [episode.return_ for episode in found]
+    assert {"far", "no_leap", "reached"} == set(found[0].steps[-1].rewards[0].components)
+    assert [1, 1, 1] == [len(step.rewards) for step in found[0].steps]
+    assert ("no_leap",) == found[1].steps[-1].rewards[0].failed_checks
+
+
+def test_a_step_that_errs_keeps_its_status_beside_the_floor(session: mttp.Session) -> None:
+    """
+    In what a trainer is told and in what is recorded.
+    """
+    env = spec(far).for_gymnasium(Walk())
+    mttp.instrument(env)
+    env.reset()
+    infos = [env.step(action)[-1][RESULT] for action in (1, 4, 4)]
+
+    (episode,) = mttp.read(session).episodes
+    assert [("ok", 0.1), ("ok", 0.5), ("error", 0.0)] == [(one.status, one.value) for one in infos]
+    assert [("ok", 0.1), ("ok", 0.5), ("error", 0.0)] == [
+        (step.reward_status, step.reward) for step in episode.steps
+    ]

@@ -44,6 +44,16 @@ async def slowly(completion):
 
 def many(completions):
     return [float(len(one)) for one in completions]
+
+def criteria(completion):
+    return {"a": (1.0, {"evidence": [Own()]}), "b": 0.5}
+
+def longer(completion):
+    one, other = map(len, completion)
+    return float(one > other)
+
+def length(completion):
+    return float(completion.length)
 """
 
 SPEC = """
@@ -182,6 +192,35 @@ def _runs(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_several_criteria_come_back_from_a_worker(apart):
+    """
+    With what each says, as far as JSON can say it.
+    """
+    grade = apart("criteria", more=", criteria: [a, b]").score(completion="a").components["it"]
+
+    assert (0.75, [1.0, 0.5]) == (grade.value, [part.value for part in grade.parts])
+    assert ["<my own>"] == grade.parts[0].evidence
+
+
+def test_pairs_are_compared_in_a_worker(apart):
+    """
+    Two members at a time, as here.
+    """
+    ranking = apart("longer", more=", relative: pairwise").rank([{"completion": one} for one in ("aa", "a")])
+
+    assert (1.0, 0.0) == ranking.values
+
+
+def test_a_recorded_episode_reaches_a_worker(apart, session):
+    """
+    It is scored there as it was read.
+    """
+    with mttp.episode() as ep, ep.step():
+        pass
+
+    assert 1.0 == apart("length").score(completion=mttp.read(session).episodes[0]).value
 
 
 def test_a_lock_that_does_not_fit_is_said_once(apart, capfd, caplog):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rewards.made import component, spec
 from rewards.specimens import GRADERS, SPEC, changed, load
 
 from mttp.rewards.lint import RULES, lint
@@ -91,6 +92,22 @@ BROKEN = [
         'weight: 0.3, description: "short and sweet"',
         7,
         "two things",
+    ),
+    (
+        "unusual-policy",
+        "warning",
+        "combine: weighted_sum",
+        "combine: product\non_invalid: skip",
+        11,
+        "counts as if it were 1",
+    ),
+    (
+        "unusual-policy",
+        "warning",
+        "combine: weighted_sum",
+        "combine: lexicographic\non_invalid: skip",
+        11,
+        "nothing is skipped",
     ),
     ("no-exploit", "warning", "kind: exploit", "kind: unusual", 11, "no case is an exploit"),
     (
@@ -297,3 +314,48 @@ def test_every_rule_is_documented():
     assert set(RULES) == set(
         re.findall(r"^\| `([a-z-]+)` \| (?:error|warning)", page.read_text(), re.MULTILINE)
     )
+
+
+def test_an_include_whose_floor_is_not_paid_is_said():
+    """
+    Its policy is for where it stands alone.
+    """
+    inner = spec(component("calm", "rubric", 1.0, range=(0, 1)), on_invalid="floor")
+    outer = spec(
+        component("math", "verifier", 1.0, range=(0, 1)),
+        include=[{"spec": inner, "as": "style", "version": "1.0.0"}],
+    )
+    found = [one.reason for one in lint(outer) if one.rule == "unusual-policy"]
+
+    assert ["the floor that style pays on its own is not paid here: on_invalid is invalid"] == found
+
+
+def test_skipping_with_ranges_that_differ_is_said():
+    """
+    What is left may weigh more than the range allows.
+    """
+    parts = [component("one", "rubric", 1.0, range=(-1, 1)), component("other", "rubric", 1.0, range=(0, 1))]
+    rules = [{one.rule for one in lint(spec(*parts, on_invalid="skip", clip=clip))} for clip in (False, True)]
+
+    assert [True, False] == ["unusual-policy" in found for found in rules]
+
+
+def test_a_check_of_an_include_may_be_expected_to_fail():
+    """
+    By its path.
+    """
+    inner = spec(component("no_leak", "check", False))
+    outer = spec(
+        component("math", "verifier", 1.0, range=(0, 1)),
+        include=[{"spec": inner, "as": "safety", "version": "1.0.0"}],
+        cases=[
+            {
+                "name": "leak",
+                "kind": "violation",
+                "input": {},
+                "expect": {"failed_checks": ["safety.no_leak"]},
+            }
+        ],
+    )
+
+    assert [] == [one.reason for one in lint(outer) if one.rule == "impossible-case"]

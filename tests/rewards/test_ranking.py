@@ -141,3 +141,120 @@ def test_relative_values_are_not_averaged_across_groups(session):
     graders = mttp.summarize(session).graders
 
     assert {"short"} == {one.component for one in graders if one.component and one.mean is not None}
+
+
+def test_a_pairwise_judge_is_shown_two_at_a_time():
+    """
+    A member's value is its mean over all its comparisons, a tie half a win.
+    """
+    seen = []
+
+    def better(answers):
+        one, other = map(len, answers)
+        seen.append(tuple(answers))
+        return {"value": 0.5 if one == other else float(one > other), "model": "ruler-1"}
+
+    made = spec(component("longer", "judge", better, relative="pairwise", range=(0, 1)))
+    ranking = made.rank([{"answer": answer} for answer in ("bb", "a", "cc", "dddd")])
+    grade = ranking.results[0].components["longer"]
+
+    assert (0.5, 0.0, 0.5, 1.0) == ranking.values
+    assert ({"model": "ruler-1", "won": 1, "tied": 1, "comparisons": 3}, True) == (
+        grade.evidence,
+        grade.relative,
+    )
+    assert (6, "ruler-1") == (len(seen), ranking.provenance["longer"].model)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (raising(ValueError("no")), "1 of 2 comparisons: ValueError: no"),
+        (lambda: 2.0, "expected 0 to 1 for how far the first is better"),
+        (lambda: float("nan"), "returned nan"),
+    ],
+)
+def test_a_comparison_that_fails_fails_both(answer, said):
+    """
+    Nobody is ranked by fewer comparisons than the others.
+    """
+
+    def better(answers):
+        return answer() if "a" in answers and "b" in answers else 1.0
+
+    made = spec(component("it", "judge", better, relative="pairwise"))
+    results = made.rank([{"answer": one} for one in "abc"]).results
+
+    assert ["error", "error", "ok"] == [one.status for one in results]
+    assert said in results[0].error
+
+
+def test_comparisons_that_abstain_are_left_out():
+    """
+    Whom nothing compares has no value, nor has one that is alone.
+    """
+    made = spec(
+        component("it", "judge", lambda answers: None if "a" in answers else 1.0, relative="pairwise")
+    )
+    ranking = made.rank([{"answer": one} for one in "abc"])
+
+    assert (None, 1.0, 0.0) == ranking.values
+    assert "abstained" == ranking.results[0].status
+    assert (None,) == made.rank([{"answer": "x"}]).values
+
+
+def test_each_repeat_shows_another_order():
+    """
+    A judge that favours the first is averaged out; the order of each call is kept.
+    """
+    seen = []
+
+    def first(answers):
+        seen.append(tuple(answers))
+        return [1.0] + [0.0] * (len(answers) - 1)
+
+    made = spec(component("it", "judge", first, relative=True, repeats=5))
+    for seed in (None, 7):
+        seen.clear()
+        ranking = made.rank(GROUP, seed=seed)
+        source = ranking.provenance["it"]
+        orders = [source.order, *source.repeats]
+
+        assert seen == [tuple(GROUP[place]["answer"] for place in order) for order in orders]
+        assert 1 < len(set(orders))
+        assert pytest.approx(1.0) == sum(ranking.values)
+        assert orders == [made.rank(GROUP, seed=seed).provenance["it"].order, *source.repeats]
+
+
+def test_a_relative_judge_may_stand_in_an_included_spec(session):
+    """
+    It is asked once for the group, and its values come from there by its path.
+    """
+    seen = []
+
+    def judge(answers):
+        seen.append(len(answers))
+        return [float(len(answer)) for answer in answers]
+
+    inner = mttp.RewardSpec(
+        name="inner",
+        version="1.0.0",
+        combine="weighted_sum",
+        components=[component("longest", "judge", judge, relative=True), component("neat", "rubric", 1.0)],
+    )
+    made = spec(
+        component("clean", "check", lambda answer: "c" not in answer),
+        include=[{"spec": inner, "as": "style", "version": "1.0.0"}],
+    )
+    ranking = made.rank(GROUP)
+    with mttp.episode() as ep:
+        ep.reward(ranking.results[0])
+
+    assert (3.0, 2.0, 0.0, 5.0) == ranking.values
+    assert ([3], (0, 1, 3)) == (seen, ranking.provenance["style.longest"].order)
+    assert [True] * 4 == [result.relative for result in ranking.results]
+    assert ["style.longest"] == list(mttp.read(session).episodes[0].reward.evidence)
+    with pytest.raises(NeedsGroup, match=r"style\.longest compares"):
+        made.score(answer="a")
+    with pytest.raises(NeedsGroup, match="for_trl"):
+        made.for_trl()

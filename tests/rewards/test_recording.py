@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from opentelemetry import trace
 from rewards.made import answering, component, raising, spec
@@ -25,6 +26,11 @@ def gsm8k() -> mttp.RewardSpec:
     return mttp.RewardSpec.load(SPEC)
 
 
+def by_name(reward):
+    """The grades of a recorded reward by their names; they are read in the order of the calls."""
+    return {grade.name: grade for grade in reward.grades}
+
+
 def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     """
     What is scored inside an episode is recorded with it; paying it records no second scoring.
@@ -36,11 +42,18 @@ def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     names = [record.name for record in session.records() if not record.name.startswith("run")]
     (found,) = mttp.read(session).episodes
     assert sorted(names) == sorted(
-        ["episode", "reward gsm8k", "grade math", "grade format", "grade language", "grade no-tool-abuse"]
+        [
+            "episode test",
+            "reward gsm8k",
+            "grade math",
+            "grade format",
+            "grade language",
+            "grade no-tool-abuse",
+        ]
     )
     assert (1.0, "episode", 1) == (found.return_, found.return_basis, len(found.rewards))
     assert result.span_id == found.reward.span_id
-    assert list(result.components.values()) == list(found.reward.grades)
+    assert dict(result.components) == by_name(found.reward)
     assert result.spec == found.reward.spec
     assert {"math": 1.0, "format": 1.0, "language": 1.0, "no-tool-abuse": 1.0} == found.reward.components
     assert {"math": 0.5, "format": 0.3, "language": 0.2} == found.reward.weights
@@ -63,9 +76,7 @@ def test_a_result_from_elsewhere_is_recorded_when_it_is_paid(session, gsm8k):
 
     found = mttp.read(session).episodes
     assert [1.0, 0.5] == [episode.return_ for episode in found]
-    assert [list(result.components.values()) for result in results] == [
-        list(episode.reward.grades) for episode in found
-    ]
+    assert [dict(result.components) for result in results] == [by_name(episode.reward) for episode in found]
     assert [result.start_time for result in results] == [ep.reward.start_time for ep in found]
 
 
@@ -183,7 +194,7 @@ def test_parts_of_an_included_spec_are_grades_of_a_grade(session):
         ep.reward(result := made.score())
 
     (found,) = mttp.read(session).episodes
-    assert list(result.components.values()) == list(found.reward.grades)
+    assert dict(result.components) == by_name(found.reward)
     assert ["words"] == [part.name for part in found.reward.grades[1].parts]
     assert {"math": 1.0, "style": 0.5} == found.reward.components
 
@@ -198,7 +209,7 @@ def test_many_components_are_all_there(session):
 
     (found,) = mttp.read(session).episodes
     assert {f"c-{number}": number / 64 for number in range(50)} == found.reward.components
-    assert list(result.components.values()) == list(found.reward.grades)
+    assert dict(result.components) == by_name(found.reward)
 
 
 def test_the_spec_is_recorded_once_per_run(gsm8k, tmp_path):
@@ -260,11 +271,7 @@ def test_a_result_can_be_stated_late(session, gsm8k):
 
     (found,) = mttp.read(session).episodes
     stated = found.annotations[0].reward
-    assert (1.0, "second-look", list(result.components.values())) == (
-        stated.value,
-        stated.grader,
-        list(stated.grades),
-    )
+    assert (1.0, "second-look", dict(result.components)) == (stated.value, stated.grader, by_name(stated))
 
 
 def test_a_reward_by_hand_is_recorded_as_a_whole(session):
@@ -327,7 +334,7 @@ def test_what_is_recorded_passes_the_check(tmp_path, gsm8k):
         made.score()
         ep.reward(gsm8k.score(RIGHT))
 
-    assert [] == list(mttp.check(tmp_path / "a.jsonl"))
+    assert {"grading_failed"} == {found.id for found in mttp.check(tmp_path / "a.jsonl")}
 
 
 def test_a_recording_of_rewards_can_be_recorded_again(session, gsm8k):
@@ -377,3 +384,117 @@ def test_answers_come_back_from_a_recording(session):
     (grade,) = mttp.read(session).episodes[0].reward.grades
     assert result.components["it"] == grade
     assert ((0.5, 0.5, 0.5), 0.0, {"a": [1, 2.5, None]}) == (grade.repeats, grade.spread, grade.evidence)
+
+
+@pytest.fixture
+def floored():
+    """A spec that pays its floor where its judge raises, beside a status that says so."""
+    return spec(
+        component("taste", "judge", lambda answer: float(answer), range=(0, 1)),
+        component("clean", "check", True),
+        on_invalid="floor",
+        floor=-1.0,
+    )
+
+
+@pytest.mark.parametrize("target", ["first.jsonl", "a.parquet", "a.mttp.jsonl"])
+def test_a_floor_is_read_back_beside_its_status(floored, target, tmp_path, monkeypatch):
+    """
+    In every format, paid at once, late, for a step and for a whole; `mttp check` finds nothing wrong with it.
+    """
+    monkeypatch.chdir(tmp_path)
+    with mttp.configure("file://first.jsonl") as recording:
+        with mttp.episode() as ep:
+            with ep.step() as step:
+                step.reward(floored.score_batch([{"answer": "no"}])[0])
+            ep.reward(floored.score(answer="no"))
+        mttp.score(ep, floored.score(answer="no"), grader="again")
+        assert {} == dict(recording.stats.faults)
+    if target != "first.jsonl":
+        subprocess.run([sys.executable, "-m", "mttp", "convert", "first.jsonl", target], check=True)
+
+    (found,) = mttp.read(target).episodes
+    stated = [found.reward, found.steps[0].rewards[0], found.annotations[0].reward]
+    assert [(-1.0, "error", "ValueError", {"taste": "error"}, {"clean": 1.0})] * 3 == [
+        (one.value, one.status, one.error_type, one.component_statuses, one.components) for one in stated
+    ]
+    assert (-1.0, "error", -1.0, -1.0) == (
+        found.steps[0].reward,
+        found.steps[0].reward_status,
+        found.return_,
+        found.step_reward_sum,
+    )
+    assert [] == [one.message for one in mttp.check(target).all if "mttp.reward" in one.message]
+
+
+def test_a_group_counts_no_floor_as_a_score(session, floored):
+    """
+    Mean, deviation, advantages and the number of valid members leave it out; what was paid stays.
+    """
+    members = []
+    for result in floored.score_batch([{"answer": answer} for answer in ("1", "no", "0.5")]):
+        with mttp.episode() as ep:
+            ep.reward(result)
+        members.append(ep)
+    live = mttp.group(episodes=members, normalization="mean").value
+    read = mttp.group(episodes=mttp.read(session).episodes, normalization="mean").value
+
+    for group in (live, read):
+        assert ((1.0, -1.0, 0.5), 2, 0.75) == (group.rewards, group.valid_count, group.reward_mean)
+        assert [0.25, None, -0.25] == [None if one != one else one for one in group.advantages]
+
+
+def test_a_group_counts_no_episode_whose_steps_were_paid_a_floor(session, floored):
+    """
+    Their sum is no score either.
+    """
+    members = []
+    for answers in (("1", "0.5"), ("1", "no")):
+        with mttp.episode() as ep:
+            for answer in answers:
+                with ep.step() as step:
+                    step.reward(floored.score_batch([{"answer": answer}])[0])
+        members.append(ep)
+    live = mttp.group(episodes=members).value
+    read = mttp.group(episodes=mttp.read(session).episodes).value
+
+    assert [((1.5, 0.0), 1, 1.5)] * 2 == [
+        (group.rewards, group.valid_count, group.reward_mean) for group in (live, read)
+    ]
+
+
+def test_an_evaluation_takes_a_floor_for_an_error(session, floored):
+    """
+    It is not among the scores.
+    """
+    with mttp.eval_run("toy", tasks=["1", "no"]) as run:
+        run.map(lambda task: floored.score(answer=task))
+
+    (found,) = mttp.read(session).evals
+    assert {"1": ("scored", 1.0), "no": ("errored", None)} == {
+        result.task: (result.outcome, result.score) for result in found.results
+    }
+
+
+def test_a_masked_value_is_missing(session):
+    """
+    numpy says that there is none, although a number lies below the mask.
+    """
+    masked = [np.ma.masked, np.ma.array([0.75], mask=[True])]
+    for value in masked:
+        with mttp.episode() as ep, ep.step() as step:
+            step.reward(value)
+
+    results = [answering(value).score() for value in masked]
+    batch = spec(
+        component("it", "rubric", lambda answers: np.ma.array([1.0, 2.0], mask=[0, 1]), arity="batch")
+    )
+    assert [(None, "missing")] * 2 == [
+        (step.reward, step.reward_status) for ep in mttp.read(session).episodes for step in ep.steps
+    ]
+    assert [(None, "missing", "it: returned a masked value")] * 2 == [
+        (one.value, one.status, one.error) for one in results
+    ]
+    assert [(1.0, "ok"), (None, "missing")] == [
+        (one.value, one.status) for one in batch.score_batch([{"answer": 1}] * 2)
+    ]

@@ -38,6 +38,7 @@ __all__ = [
     "times",
     "unpack",
     "with_rows",
+    "unpaid",
 ]
 
 MAX_STEPS = 1000
@@ -115,9 +116,27 @@ def _paid(given: Mapping[str, Column], count: int) -> dict[str, Plain]:
     if a.STEP_REWARD in given:
         with suppress(OverflowError):  # of finite numbers whose sum is not
             found[a.STEPS_REWARD_SUM] = math.fsum(entries(given, a.STEP_REWARD, count))
-    if errors := entries(given, a.STEP_REWARD_STATUS, count).count("error"):
+    if errors := unpaid(given, count):
         found[a.STEPS_REWARD_ERRORS] = errors
     return found
+
+
+def unpaid(given: Mapping[str, Column], count: int) -> int:
+    """How many steps state an error in place of a reward; one that is paid a floor states both."""
+    known = entries(given, a.STEP_REWARD_STATUS, count)
+    if "error" not in known:
+        return 0
+    paid = {*_positions(given, a.STEP_REWARD, count)}
+    return sum(
+        status == "error" and place not in paid
+        for place, status in zip(_positions(given, a.STEP_REWARD_STATUS, count), known, strict=True)
+    )
+
+
+def _positions(given: Mapping[str, Column], key: str, count: int) -> Sequence[int]:
+    """The positions of the steps that have an attribute."""
+    at = given.get(key, Column((), ())).at
+    return range(count) if at is None or at == SAME else at
 
 
 def entries(given: Mapping[str, Column], key: str, count: int) -> list[Any]:

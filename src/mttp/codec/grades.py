@@ -13,7 +13,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
-__all__ = ["below", "decode", "encode", "is_grade", "span_name"]
+__all__ = ["below", "decode", "encode", "grader", "is_grade", "span_name"]
 
 _TEXTS = {
     "status": a.REWARD_STATUS,
@@ -36,6 +36,11 @@ _TUPLES = {"range": a.REWARD_RANGE, "repeats": a.REWARD_REPEATS}
 def span_name(grade: Grade) -> str:
     """The span's name, e.g. `grade format`."""
     return f"{names.GRADE} {text(grade.name, [])}"
+
+
+def grader(grade: Grade) -> str:
+    """The component's name as its calls have it: by that they are known for none of the policy's."""
+    return text(grade.name, [])
 
 
 def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:

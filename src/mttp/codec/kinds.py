@@ -111,7 +111,7 @@ def of(name: str, attributes: Mapping[str, Any], *, is_root: bool) -> str:
     word = name.partition(" ")[0]
     if known.get(word) in attributes:
         return word
-    if within and a.GEN_AI_OPERATION_NAME in attributes:
+    if a.GEN_AI_OPERATION_NAME in attributes and (within or a.GRADER_NAME in attributes):
         return CALL
     if word in _WORDS:
         return OTHER if within else ""

@@ -254,7 +254,8 @@ def played(record: SpanRecord) -> Played:
         position=_count(record, a.STEP_INDEX),
         agent=whose,
         reward=_number(record, a.STEP_REWARD),
-        invalid=record.attributes.get(a.STEP_REWARD_STATUS) == "error",
+        invalid=record.attributes.get(a.STEP_REWARD_STATUS) == "error"
+        and a.STEP_REWARD not in record.attributes,
     )
 
 
@@ -445,8 +446,14 @@ def fault_kind(fault: object) -> str:
 
 
 def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """Tokens given and sampled, by a step's token block or a model's own account of a call."""
+    """
+    Tokens given and sampled, by a step's token block or a model's own account of a call.
+
+    Those of a grader's calls are none of the policy's.
+    """
     if a.GEN_AI_OPERATION_NAME in attributes:
+        if a.GRADER_NAME in attributes:
+            return 0, 0
         given, sampled = a.GEN_AI_USAGE_INPUT_TOKENS, a.GEN_AI_USAGE_OUTPUT_TOKENS
     else:
         given, sampled = a.TOKEN_PROMPT_COUNT, a.TOKEN_COUNT

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mttp.keys import name_key
+from mttp.values import is_masked
 
 __all__ = [
     "Faults",
@@ -166,7 +167,11 @@ def _as_str(value: object, faults: Faults) -> str:
 
 
 def number(value: object) -> float | None:
-    """`value` as a float where it is one number of any library (bools count, text does not), else None."""
+    """
+    `value` as a float where it is one number of any library, else None.
+
+    Bools count; text and masked elements do not.
+    """
     if type(value) is float:
         return value
     if isinstance(value, (str, bytes, bytearray)) or value is None:
@@ -174,7 +179,7 @@ def number(value: object) -> float | None:
     try:
         if isinstance(value, (bool, int, float, np.generic)):
             return float(value)
-        array = as_array(value)
+        array = None if is_masked(value) else as_array(value)
         return float(array.item()) if array is not None and array.size == 1 else None
     except Exception:  # whatever a foreign object raises when it is asked
         return None

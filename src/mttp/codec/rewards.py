@@ -31,6 +31,7 @@ from mttp.scorings import INVALID_VALUE
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
+from mttp.values import is_masked
 
 __all__ = [
     "COMPUTED",
@@ -42,6 +43,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_spec",
+    "grader",
     "grades",
     "make",
     "span_name",
@@ -96,11 +98,14 @@ def assess(value: object) -> tuple[float | None, str, str | None]:
     """
     A reward as (number, status, raw text).
 
-    None is missing; NaN, the infinities, text and whatever else is not one number are errors, kept as text.
+    None and a masked element are missing.
+    NaN, the infinities, text and whatever else is not one number are errors, kept as text.
     """
     if value is None:
         return None, "missing", None
     found = number(value)
+    if found is None and is_masked(value):
+        return None, "missing", None
     if found is None:
         return None, "error", text(value if isinstance(value, str) else scalar_text(value), [])
     return (found, "ok", None) if math.isfinite(found) else (None, "error", repr(found))
@@ -310,6 +315,11 @@ def span_name(reward: Reward) -> str:
     return names.REWARD if reward.spec is None else f"{names.REWARD} {text(reward.spec.name, [])}"
 
 
+def grader(reward: Reward) -> str:
+    """Whose calls those of a scoring are, as they say themselves."""
+    return text(reward.grader or span_name(reward), [])
+
+
 def checked(reward: Reward, faults: Faults) -> Reward:
     """A scoring made by hand as one that can be recorded: names distinct, an impossible value an error."""
     found, status, raw = assess(reward.value)
@@ -413,10 +423,11 @@ def decode(
         name = component_codec.name(grade)
         for weight in templates.decode(a.REWARD_WEIGHT, grade).values():
             weights[name] = weight
-        if (value := grade.get(a.REWARD_VALUE)) is not None:
+        value, status = grade.get(a.REWARD_VALUE), str(grade.get(a.REWARD_STATUS, "missing"))
+        if value is not None and status == "ok":
             scores[name] = value
         else:
-            statuses[name] = str(grade.get(a.REWARD_STATUS, "missing"))
+            statuses[name] = status
     return Reward(
         value=attributes.get(a.REWARD_VALUE),
         status=str(attributes.get(a.REWARD_STATUS, "missing")),

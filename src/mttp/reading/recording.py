@@ -28,6 +28,7 @@ from mttp.reading.folding import fold, in_order
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
+from mttp.scorings import GradingUsage
 from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress
 
@@ -114,11 +115,16 @@ class Recording:
             f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}"
         )
 
+    @property
+    def grading_usage(self) -> GradingUsage:
+        """What graders' own calls of models came to, over all episodes; none of it is the policies'."""
+        return GradingUsage.total(episode.grading_usage for episode in self.episodes)
+
     def summary(self) -> Summary:
         """
         The figures of these episodes, as `summarize` has them of files.
 
-        It counts what values hold: a call outside of steps, such as a judge's, is known to `summarize` alone.
+        It counts what values hold: a call outside of steps is known to `summarize` alone.
         """
         from mttp.reading.counting import counted
         from mttp.reading.summary import summed

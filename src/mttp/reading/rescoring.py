@@ -13,7 +13,7 @@ from mttp.rewards.agreement import agreement
 from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
 
-__all__ = ["Rescored", "Rescoring", "Slice", "rescore", "scored_again"]
+__all__ = ["Rescored", "Rescoring", "Slice", "rescore", "sample", "scored_again"]
 
 _FEW = 500
 """Up to so many episodes, ranks are compared pair by pair."""
@@ -92,7 +92,7 @@ class Rescoring:
     reasons_after: Mapping[str, int]
     """Why the second spec has none."""
     without_inputs: int
-    """Episodes that recorded no inputs by name."""
+    """Episodes that recorded no inputs by name, where the specs do not score the episode itself."""
     reproduced: int
     """Recorded rewards of the first spec that it pays again."""
     slices: tuple[Slice, ...]
@@ -106,7 +106,7 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
     Raises SpecError where the code of one can't be called.
     """
     found = list(episodes)
-    usable = [episode for episode in found if isinstance(episode.inputs, Mapping)]
+    usable = [one for one in found if sample(before, one) is not None and sample(after, one) is not None]
     pairs = zip(usable, scored_again(before, usable), scored_again(after, usable), strict=True)
     scored = tuple(
         _rescored(episode, one, other, before)
@@ -126,13 +126,30 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
     )
 
 
+def sample(spec: RewardSpec, episode: Episode) -> Mapping[str, Any] | None:
+    """
+    What a spec scores of a recorded episode: its inputs, and itself where an input's type is `episode`.
+
+    None where it has no inputs by name and is none itself.
+    """
+    names = {
+        name
+        for one in spec.everything()
+        for name, kind in one.document.inputs.items()
+        if kind.rstrip("?") == "episode"
+    }
+    if not isinstance(episode.inputs, Mapping):
+        return dict.fromkeys(names, episode) or None
+    return {**dict.fromkeys(names, episode), **episode.inputs}
+
+
 def _counted(reasons: Iterable[tuple[str, ...]]) -> dict[str, int]:
     return dict(Counter(reason for several in reasons for reason in several).most_common())
 
 
 def scored_again(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
     """The result of each episode; None of one that has no group where one is needed."""
-    samples: list[Mapping[str, Any]] = [episode.inputs for episode in episodes]
+    samples = [sample(spec, episode) or {} for episode in episodes]
     if not any(part.relative for part in spec.parts):
         return [*spec.score_batch(samples)]
     results: list[RewardResult | None] = [None] * len(episodes)

@@ -141,9 +141,9 @@ class Summary:
     completion_tokens: int = 0
     """Tokens that policies sampled."""
     call_input_tokens: int = 0
-    """Tokens that called models read, by their own account."""
+    """Tokens that called models read, by their own account; but for the calls of graders."""
     call_output_tokens: int = 0
-    """Tokens that called models wrote, by their own account."""
+    """Tokens that called models wrote; but for the calls of graders."""
     runs: list[Run] = field(default_factory=list)
     """One per process of a run, in order of start; lists such as the installed packages are not read."""
     by_run: dict[str, Summary] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from math import fsum, isfinite
 
 from mttp.episodes import Annotation, Episode
 from mttp.reading import raters
-from mttp.reading.rescoring import scored_again
+from mttp.reading.rescoring import sample, scored_again
 from mttp.rewards.agreement import agreement
 from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
@@ -106,7 +106,7 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
     Raises SpecError where the spec's code can't be called, MissingExtra where a measure's library is missing.
     """
     found = list(episodes)
-    usable = [episode for episode in found if isinstance(episode.inputs, Mapping)]
+    usable = [episode for episode in found if sample(spec, episode) is not None]
     rounds = [scored_again(spec, usable) for _ in range(repeats)]
     scored: list[ScoredEpisode] = []
     stated: list[Episode] = []

@@ -78,8 +78,7 @@ class Taken:
         if self.numbers is not None:
             return self.numbers, 0
         count = len(self.rows)
-        errors = blocks.entries(self.columns, a.STEP_REWARD_STATUS, count).count("error")
-        return blocks.entries(self.columns, a.STEP_REWARD, count), errors
+        return blocks.entries(self.columns, a.STEP_REWARD, count), blocks.unpaid(self.columns, count)
 
     @property
     def flags(self) -> dict[str, bool]:

@@ -15,6 +15,7 @@ class Ledger:
     """Step rewards as they come, and the total where one is stated."""
 
     _invalid = 0
+    _doubtful = False
     _total: Reward | None = None
     _overruled: float | None = None
 
@@ -25,6 +26,10 @@ class Ledger:
     def invalid(self) -> None:
         """Enter an ended step of which nobody knows what it paid."""
         self._invalid += 1
+
+    def doubt(self) -> None:
+        """Enter that a step was paid although it could not be scored."""
+        self._doubtful = True
 
     def steps(self, paid: Sequence[float], *, invalid: int) -> None:
         """Enter what several steps paid, and how many of the others something that is no number."""
@@ -43,6 +48,11 @@ class Ledger:
     def step_sum(self) -> float | None:
         """Sum of the step rewards that are numbers; None when none is, or the sum is beyond a float."""
         return total(self._paid)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether what was paid is what was scored, and not for instance a floor in place of it."""
+        return not self._doubtful if self._total is None else self._total.status == "ok"
 
     @property
     def basis(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -48,6 +48,15 @@ class Member:
         if found is None and self.source is not None:
             found = self.source.return_
         return found if found is not None and math.isfinite(found) else math.nan
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether what it was paid is a score, as far as is known, and not a floor in place of one."""
+        if not isinstance(self.source, Episode):
+            return self.source is None or self.source.is_valid
+        if self.source.reward.status != "missing":
+            return self.source.reward.status == "ok"
+        return all(step.reward_status in ("ok", "missing") for step in self.source.steps)
 
 
 class OpenGroup(Measured):
@@ -165,18 +174,19 @@ class OpenGroup(Measured):
         """The group with the members that it has."""
         stated, members = self._stated, self.members
         rewards = stated.rewards or tuple(member.paid() for member in members)
-        mean = baselines.mean(rewards) if stated.reward_mean is None else stated.reward_mean
+        scored = _scored(rewards, members)
+        mean = baselines.mean(scored) if stated.reward_mean is None else stated.reward_mean
         std = stated.reward_std
         if std is None and stated.scope != "batch":
-            std = baselines.std(rewards, stated.ddof or 0)
+            std = baselines.std(scored, stated.ddof or 0)
         return replace(
             stated,
             id=self.id,
             episodes=tuple(self._members),
             rewards=rewards,
-            advantages=stated.advantages or self._advantages(rewards, mean, std),
+            advantages=stated.advantages or self._advantages(scored, mean, std),
             size=stated.size or len(members),
-            valid_count=len(baselines.valid(rewards)),
+            valid_count=len(baselines.valid(scored)),
             reward_mean=mean,
             reward_std=std,
             task=stated.task or self._shared("task"),
@@ -237,3 +247,12 @@ class OpenGroup(Measured):
                 member.source = None
             if self._at_end is not None:
                 self._at_end(self)
+
+
+def _scored(rewards: tuple[float, ...], members: Sequence[Member]) -> tuple[float, ...]:
+    """The rewards with NaN for what was paid beside a status that is not ok: that counts for nothing."""
+    if len(rewards) != len(members):
+        return rewards
+    return tuple(
+        reward if member.is_valid else math.nan for reward, member in zip(rewards, members, strict=True)
+    )

@@ -196,7 +196,7 @@ class OpenStep(Measured):
         span.forget(steps.REWARD_KEYS)
         span.values |= steps.paid(made)
         self._reward = made.value
-        self._invalid = made.status == "error"
+        self._invalid = made.status == "error" or (made.value is not None and made.status != "ok")
 
     @quiet
     def record(

@@ -42,15 +42,23 @@ class LiveScoring:
         self._segment = scored.owner.segment if isinstance(scored, OpenStep) else scored.segment
         self._place = scored.place
         self._span = self._open(f"{names.REWARD} {spec}", scored.at)
+        self._open_grades: dict[str, LiveSpan] = {}
         self._grades: dict[str, tuple[LiveSpan, int]] = {}
 
     def _open(self, name: str, parent: SpanContext) -> LiveSpan:
         return self._segment.span(text(name, []), parent, place=self._place)
 
     def grading(self, name: str) -> AbstractContextManager[object]:
-        """A component is called within this block, in which its span is the current one."""
+        """
+        A component is called within this block, in which its span is the current one.
+
+        An included spec has several such blocks, one for each stage of its components.
+        """
         try:
-            return _Grading(self, name, self._open(f"{names.GRADE} {name}", self._span.identity))
+            span = self._open_grades.get(name)
+            if span is None:
+                span = self._open_grades[name] = self._open(f"{names.GRADE} {name}", self._span.identity)
+            return _Grading(self, name, span)
         except Exception as error:
             self._fault(error)
             return nullcontext()

@@ -103,7 +103,7 @@ class Segment(Clock):
         for grade in rewards.grades(made):
             self.grade(grade, span.identity, made, place=place)
         for call in made.calls:
-            self.call(call, span.identity, place=place)
+            self.call(call, span.identity, place={**place, a.GRADER_NAME: rewards.grader(made)})
         span.end(made.end_time)
         return span
 
@@ -120,7 +120,7 @@ class Segment(Clock):
         for part in grade.parts:
             self.grade(part, parent, scoring, place=place)
         for call in grade.calls:
-            self.call(call, parent, place=place)
+            self.call(call, parent, place={**place, a.GRADER_NAME: grades.grader(grade)})
 
     def call(self, call: Call, parent: SpanContext, *, place: Mapping[str, Any]) -> None:
         """Record a call that is over."""

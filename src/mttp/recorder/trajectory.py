@@ -184,6 +184,11 @@ class Trajectory(Measured):
         return self._entered()._ledger.step_sum
 
     @property
+    def is_valid(self) -> bool:
+        """Whether what was paid so far is what was scored, and not for instance a floor in place of it."""
+        return self._entered()._ledger.is_valid
+
+    @property
     def return_basis(self) -> str | None:
         """episode where a total was stated, steps where rewards were, None where nothing was."""
         return self._entered()._ledger.basis
@@ -314,6 +319,8 @@ class Trajectory(Measured):
             return False
         if step._reward is not None:
             self.step_rewards.append(step._reward)
+            if step._invalid:
+                self._ledger.doubt()
         elif step._invalid:
             self._ledger.invalid()
         if step._flags:

@@ -27,6 +27,8 @@ __all__ = [
     "render_differences",
 ]
 
+_RARE = ("relative", "always", "criteria", "values")
+"""Fields of a component that are said where they are stated."""
 _COVERAGES = {"full": "", "partial": "yellow", "opaque": "red"}
 
 
@@ -58,6 +60,7 @@ def _component(spec: RewardSpec, part: Entry, share: float | None) -> dict[str, 
     }
     if part.name in spec.included:
         return said | {"include": document(spec.included[part.name], share or 0.0)}
+    said |= {key: value for key in _RARE if (value := getattr(part, key))}
     code = spec.codes[part.use or part.name]
     return said | {"use": part.use, "code_coverage": code.coverage, "code_gaps": list(code.gaps)}
 
@@ -77,7 +80,15 @@ def _shares(spec: RewardSpec, whole: float) -> dict[str, float | None]:
 
 
 def _gates(spec: RewardSpec, part: Entry) -> bool:
-    return part.kind == "check" or (part.kind == "verifier" and spec.document.combine == "gated")
+    """Whether it, or a check of the spec that it includes, may leave nothing but the floor."""
+    if part.kind == "verifier":
+        return spec.document.combine == "gated"
+    inner = spec.included.get(part.name)
+    return part.kind == "check" or (inner is not None and _has_check(inner))
+
+
+def _has_check(spec: RewardSpec) -> bool:
+    return any(part.kind == "check" for one in spec.everything() for part in one.parts)
 
 
 def _combination(spec: RewardSpec) -> str:

@@ -9,11 +9,12 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from mttp.rewards.call_log import CallLog
+from mttp.rewards.document import Entry
 from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, Plan
-from mttp.rewards.scores import Answer, failed, read, shown
-from mttp.scorings import INVALID_VALUE, MISSING_INPUT
+from mttp.rewards.scores import Answer, failed, read, read_criteria, read_label, shown, without_cost
+from mttp.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 
 __all__ = ["Caller", "Sample"]
 
@@ -44,7 +45,8 @@ class Caller:
         self._entry = entry = component.entry
         self._function: Callable[..., Any] = component.function or _nothing
         self._workers = Workers.of(plan) if entry.isolation == "process" else None
-        self._columns = entry.arity == "batch" or entry.relative
+        self._read = _reader(entry)
+        self._columns = entry.arity == "batch" or bool(entry.relative)
         self._inputs = tuple(plan.inputs)
         self._params = dict(entry.params)
         is_asynchronous = inspect.iscoroutinefunction(self._function)
@@ -88,7 +90,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if type(returned) not in _PLAIN and inspect.isawaitable(returned):
                 returned = wait(returned, self._entry.timeout)
-            return read(returned)
+            return self._read(returned)
         except (Exception, SystemExit) as error:
             return _failed(error)
 
@@ -103,7 +105,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = await limited(returned, self._entry.timeout)
-            return read(returned)
+            return self._read(returned)
         except (Exception, SystemExit) as error:
             return _failed(error)
 
@@ -129,7 +131,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = wait(returned, self._entry.timeout)
-            return _listed(returned, len(samples))
+            return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             return [_failed(error)] * len(samples)
 
@@ -144,7 +146,7 @@ class Caller:
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = await limited(returned, self._entry.timeout)
-            return _listed(returned, len(samples))
+            return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             return [_failed(error)] * len(samples)
 
@@ -152,6 +154,19 @@ class Caller:
         """In a worker, which is ended at the time limit."""
         assert self._workers is not None
         return self._workers.ask(self._entry.name, samples, self._entry.timeout)
+
+    def _listed(self, returned: Any, expected: int) -> list[Answer]:
+        """One answer for each sample; of two that are compared, how far each is the better."""
+        if self._entry.relative != "pairwise":
+            return _listed(returned, expected, self._read)
+        first = self._read(returned)
+        if first.value is None:
+            return [first, without_cost(first)]
+        if not 0.0 <= first.value <= 1.0:
+            raise _Unfit(
+                f"returned {first.value!r}, expected 0 to 1 for how far the first is better", OUT_OF_RANGE
+            )
+        return [first, without_cost(first._replace(value=1.0 - first.value))]
 
     # What it takes.
 
@@ -204,6 +219,13 @@ def _failed(error: BaseException) -> Answer:
     return failed(str(error), "TimeoutError") if isinstance(error, TooLate) else failed(error)
 
 
+def _reader(entry: Entry) -> Callable[[object], Answer]:
+    """What makes an answer of what a component returns."""
+    values, criteria = entry.values, entry.criteria
+    one = (lambda label: read_label(label, values)) if values else read
+    return (lambda returned: read_criteria(returned, criteria, one)) if criteria else one
+
+
 def _nothing() -> None:
     """What an included spec has in place of a function."""
 
@@ -225,17 +247,18 @@ def _signature(
     return leading, names, required, any(one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-def _listed(returned: Any, expected: int) -> list[Answer]:
+def _listed(returned: Any, expected: int, read: Callable[[object], Answer]) -> list[Answer]:
     """One answer for each sample, of what a function gave for all: a list, or `scores` with further facts."""
     facts = None
     if isinstance(returned, Mapping) and "scores" in returned:
         facts = {name: fact for name, fact in returned.items() if name != "scores"}
         returned = returned["scores"]
     if hasattr(returned, "tolist"):
-        returned = returned.tolist()
+        returned = list(returned) if hasattr(returned, "mask") else returned.tolist()
     if isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Sequence):
         raise _Unfit(f"returned {shown(returned)}, expected a list of {expected}", INVALID_VALUE)
     if len(returned) != expected:
         raise _Unfit(f"returned {len(returned)} values for {expected} samples", INVALID_VALUE)
     answers = map(read, returned)
-    return [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]
+    found = [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]
+    return [*found[:1], *map(without_cost, found[1:])] if facts else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypedDict
 
@@ -12,10 +12,13 @@ from mttp.rewards.plan import Plan
 from mttp.rewards.scores import failed, read
 from mttp.scorings import INVALID_VALUE, OUT_OF_RANGE
 
-__all__ = ["Combined", "combine", "threshold"]
+__all__ = ["Combined", "checks", "combine", "needs_verifiers", "threshold"]
 
 _ROUNDING = 1e-9
 """What a sum may be beyond a range by rounding alone."""
+
+_NO_LEVEL = ("check", "penalty")
+"""Kinds that are in no sum or product: what gates, and what is taken off."""
 
 _Shares: TypeAlias = Mapping[str, float]
 _Made: TypeAlias = tuple[float, _Shares]
@@ -45,13 +48,13 @@ class Combined:
     """What the components of one sample come to."""
 
     value: float | None = None
-    """The reward; None where the sample is invalid."""
+    """The reward; of an invalid sample the floor where that is paid, else None."""
     status: str = "ok"
-    """ok, error or abstained."""
+    """ok, error, abstained or missing."""
     verdict: str | None = None
     """pass or fail, where a verifier decided; fail where a check failed."""
     failed_checks: tuple[str, ...] = ()
-    """Names of the checks that failed, sorted."""
+    """The checks that failed, sorted; those of an included spec by their paths."""
     error: str | None = None
     """What went wrong, where anything did."""
     error_type: str | None = None
@@ -75,21 +78,22 @@ def combine(plan: Plan, grades: Sequence[Grade], *, bounds: tuple[float, float] 
     """
     The reward of a sample whose components were graded so; `bounds` are its lowest and highest value.
 
+    A failed check decides first, then under `gated` a failed verifier; what else has no value comes after.
     The order of the grades does not matter.
     """
     lacking = [grade for grade in grades if grade.status != "ok"]
     error = _errors(lacking) if lacking else _NO_ERROR
-    broken = [grade.name for grade in grades if grade.kind == "check" and grade.verdict == "fail"]
+    broken = tuple(sorted(path for path, grade in checks(grades) if grade.verdict == "fail"))
     if broken:
-        checks = tuple(sorted(broken))
-        return Combined(value=plan.floor, verdict="fail", failed_checks=checks, **error)
+        return Combined(value=plan.floor, verdict="fail", failed_checks=broken, **error)
     verdict = _verdict(grades)
+    if needs_verifiers(plan) and verdict == "fail" and not any(map(_holds_check, lacking)):
+        return Combined(value=plan.floor, verdict=verdict, **error)
     counting = [grade for grade in grades if grade.status == "ok" and grade.kind != "check"]
     if lacking and _is_invalid(plan, lacking, counting):
-        is_error = any(grade.status == "error" for grade in lacking)
-        return _invalid(plan, "error" if is_error else "abstained", error, verdict)
+        return _invalid(plan, _worst(lacking), error, verdict)
     try:
-        value, shares = _made(plan, counting, bounds)
+        value, shares = _made(plan, counting, lacking, bounds)
         value, clipped = _within(value, bounds, clip=plan.clip)
     except (OverflowError, ValueError):  # finite numbers whose sum is not
         error = {"error": "the reward is beyond a float", "error_type": INVALID_VALUE}
@@ -99,13 +103,34 @@ def combine(plan: Plan, grades: Sequence[Grade], *, bounds: tuple[float, float] 
     return Combined(value=value, verdict=verdict, clipped=clipped, contributions=shares, **error)
 
 
+def checks(grades: Iterable[Grade]) -> Iterator[tuple[str, Grade]]:
+    """The checks among grades, those of included specs by their paths, such as `safety.no_leak`."""
+    for grade in grades:
+        if grade.kind == "check":
+            yield grade.name, grade
+        for path, part in checks(grade.parts):
+            yield f"{grade.name}.{path}", part
+
+
+def needs_verifiers(plan: Plan) -> bool:
+    """Whether a verifier that did not pass leaves nothing but the floor."""
+    return plan.combine == "gated" and plan.partial_credit is None
+
+
 def _errors(lacking: Sequence[Grade]) -> _Error:
     """The errors of all components as one text, and the first one's type."""
     by_name = sorted(lacking, key=lambda grade: grade.name)
+    said = [f"{grade.name}: {grade.error or grade.status}" for grade in by_name if not not_called(grade)]
     return {
-        "error": "; ".join(sorted(f"{grade.name}: {grade.error or grade.status}" for grade in lacking)),
+        "error": "; ".join(said) or None,
         "error_type": next((grade.error_type for grade in by_name if grade.status == "error"), None),
     }
+
+
+def _worst(lacking: Sequence[Grade]) -> str:
+    """The status of a sample whose components lack values."""
+    found = {grade.status for grade in lacking}
+    return next(status for status in ("error", "abstained", "missing") if status in found)
 
 
 def _verdict(grades: Sequence[Grade]) -> str | None:
@@ -117,26 +142,48 @@ def _verdict(grades: Sequence[Grade]) -> str | None:
 
 
 def _is_invalid(plan: Plan, lacking: Sequence[Grade], counting: Sequence[Grade]) -> bool:
-    """Whether what is lacking can't be skipped: nothing else counts, or it is a gate."""
-    return plan.on_invalid != "skip" or not counting or any(_gates(plan, grade) for grade in lacking)
+    """Whether what is lacking can't be left out: nothing else counts, or the reward hangs on it."""
+    return plan.on_invalid != "skip" or not counting or any(_is_needed(plan, grade) for grade in lacking)
 
 
-def _gates(plan: Plan, grade: Grade) -> bool:
-    """Whether the others must not count without it."""
-    return grade.kind == "check" or (grade.kind == "verifier" and plan.combine == "gated")
+def _is_needed(plan: Plan, grade: Grade) -> bool:
+    """
+    Whether the others must not count without it.
+
+    A check always, and what was not called; a verifier unless values are only added up; a penalty that
+    failed, which would be free; under `lexicographic` everything, since what comes after hangs on it.
+    """
+    if grade.kind == "penalty":
+        return grade.status == "error"
+    if grade.kind == "verifier" and plan.combine != "weighted_sum":
+        return True
+    return plan.combine == "lexicographic" or _holds_check(grade) or not_called(grade)
+
+
+def not_called(grade: Grade) -> bool:
+    """Whether a gate had decided before the component was called."""
+    return grade.status == "missing" and grade.error is None
+
+
+def _holds_check(grade: Grade) -> bool:
+    """Whether it is a check without a value, or an included spec that holds one."""
+    return grade.status != "ok" and (grade.kind == "check" or any(map(_holds_check, grade.parts)))
 
 
 def _invalid(plan: Plan, status: str, error: _Error, verdict: str | None) -> Combined:
-    if plan.on_invalid == "floor":
-        return Combined(value=plan.floor, verdict=verdict, **error)
-    return Combined(status=status, verdict=verdict, **error)
+    """No reward, or the floor: beside the status, by which it is known for no score."""
+    return Combined(
+        value=plan.floor if plan.on_invalid == "floor" else None, status=status, verdict=verdict, **error
+    )
 
 
-def _made(plan: Plan, grades: Sequence[Grade], bounds: tuple[float, float] | None) -> _Made:
+def _made(
+    plan: Plan, grades: Sequence[Grade], lacking: Sequence[Grade], bounds: tuple[float, float] | None
+) -> _Made:
     if not grades:  # only checks, which all passed
         return (1.0 if bounds is None else bounds[1]), {}
     if isinstance(plan.combine, str):
-        return _COMBINES[plan.combine](plan, grades)
+        return _COMBINES[plan.combine](plan, grades, lacking)
     return _own(plan.combine, grades), {}
 
 
@@ -162,23 +209,48 @@ def _share(grade: Grade) -> float:
     return -abs(amount) if grade.kind == "penalty" else amount
 
 
-def _weighted_sum(_: Plan, grades: Sequence[Grade]) -> _Made:
-    shares = {grade.name: _share(grade) for grade in grades}
+def _weighted_sum(_: Plan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
+    shares = _shares(grades, lacking)
     return math.fsum(shares.values()), shares
 
 
-def _gated(plan: Plan, grades: Sequence[Grade]) -> _Made:
+def _shares(grades: Iterable[Grade], lacking: Iterable[Grade]) -> dict[str, float]:
+    """
+    What each component adds to a sum.
+
+    Where some lack a value, the weights of the others are raised so that they are as much in all.
+    """
+    shares = {grade.name: _share(grade) for grade in grades}
+    left_out = math.fsum(_weights(lacking))
+    if not left_out:
+        return shares
+    counted = math.fsum(_weights(grades))
+    if not counted:
+        raise _Unusable("what is left has no weight", None)
+    scale = (counted + left_out) / counted
+    paid = [grade.name for grade in grades if grade.kind != "penalty"]
+    return shares | {name: shares[name] * scale for name in paid}
+
+
+def _weights(grades: Iterable[Grade]) -> Iterator[float]:
+    """How much is in a sum, but for what is taken off."""
+    for grade in grades:
+        if grade.kind not in _NO_LEVEL:
+            yield abs(1.0 if grade.weight is None else grade.weight)
+
+
+def _gated(plan: Plan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
     """The sum, once every verifier has passed; else the floor, or as much credit as is stated."""
     if all(grade.verdict == "pass" for grade in grades if grade.kind == "verifier"):
-        return _weighted_sum(plan, grades)
+        return _weighted_sum(plan, grades, lacking)
     if plan.partial_credit is None:
         return plan.floor, {}
-    value, shares = _weighted_sum(plan, grades)
+    value, shares = _weighted_sum(plan, grades, lacking)
     bounded = max(plan.floor, min(value, plan.partial_credit))
     return bounded, shares if bounded == value else {}
 
 
-def _lexicographic(plan: Plan, grades: Sequence[Grade]) -> _Made:
+def _lexicographic(plan: Plan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
     """The sum of the most important and of those before which, by priority, everything is reached."""
     entries = {one.name: one.entry for one in plan.components}
     shares = {grade.name: _share(grade) for grade in grades if grade.kind == "penalty"}
@@ -200,13 +272,13 @@ def _is_reached(grade: Grade, stated: float | None) -> bool:
     return grade.value is not None and least is not None and grade.value >= least
 
 
-def _product(_: Plan, grades: Sequence[Grade]) -> _Made:
+def _product(_: Plan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
     """Sorted first, so that rounding does not depend on the order."""
     paid = _paid(grades)
     return _less_penalties(math.prod(sorted(paid)) if paid else 0.0, grades), {}
 
 
-def _minimum(_: Plan, grades: Sequence[Grade]) -> _Made:
+def _minimum(_: Plan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
     return _less_penalties(min(_paid(grades), default=0.0), grades), {}
 
 
@@ -232,7 +304,7 @@ def _own(function: Callable[..., object], grades: Sequence[Grade]) -> float:
     return answer.value
 
 
-_COMBINES: Mapping[str, Callable[[Plan, Sequence[Grade]], _Made]] = {
+_COMBINES: Mapping[str, Callable[[Plan, Sequence[Grade], Sequence[Grade]], _Made]] = {
     "gated": _gated,
     "weighted_sum": _weighted_sum,
     "product": _product,

@@ -30,6 +30,7 @@ _SETTINGS: Final[Mapping[str, Bump]] = {
     "on_invalid": "major",
     "partial_credit": "major",
     "clip": "minor",
+    "step_total": "minor",
 }
 
 
@@ -81,8 +82,8 @@ def _scoring(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
     if before.name != after.name:
         yield Difference("name", "major", before.name, after.name)
     for key, bump in _SETTINGS.items():
-        if old[key] != new[key]:
-            yield Difference(key, bump, old[key], new[key])
+        if old.get(key) != new.get(key):
+            yield Difference(key, bump, old.get(key), new.get(key))
     yield from _inputs(old["inputs"], new["inputs"])
     yield from _parts("components", "name", old["components"], new["components"])
     yield from _parts("include", "as", old["include"], new["include"])

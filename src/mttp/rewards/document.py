@@ -7,12 +7,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
     Strict,
     StringConstraints,
     Tag,
+    model_validator,
 )
 
 from mttp.rewards.versions import full
@@ -42,13 +44,19 @@ Combine = Literal["gated", "weighted_sum", "product", "minimum", "lexicographic"
 """How the values of the components make one, where no check failed."""
 CaseKind = Literal["valid", "unusual", "near-miss", "exploit", "violation"]
 """What a case shows: a right answer, a rare form of it, nearly one, a cheat, a broken check."""
-InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
-"""Type of an input, in JSON's words; a `?` behind it in a document makes it optional."""
+InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any", "episode"]
+"""Type of an input, in JSON's words, or a recorded `mttp.Episode`; a `?` behind it makes it optional."""
 
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
     if bounds[0] > bounds[1]:
         raise ValueError("the lowest value comes first")
+    return bounds
+
+
+def _around_zero(bounds: tuple[float, float]) -> tuple[float, float]:
+    if not bounds[0] <= 0.0 <= bounds[1]:
+        raise ValueError("an episode begins at 0, which must lie within")
     return bounds
 
 
@@ -67,9 +75,22 @@ _Target = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*:
 _Number = Annotated[float, Strict()]
 _Flag = Annotated[bool, Strict()]
 _Whole = Annotated[int, Strict()]
+_Relative = Annotated[
+    Annotated[_Flag, Tag("flag")] | Annotated[Literal["pairwise"], Tag("word")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "flag"),
+]
 _Range = Annotated[tuple[_Number, _Number], AfterValidator(_ordered)]
+_Criteria = Annotated[
+    dict[_Name, Annotated[_Number, Field(gt=0)]],
+    BeforeValidator(
+        lambda given: dict.fromkeys(given, 1.0) if isinstance(given, (list, tuple)) else given,
+        json_schema_input_type=dict[str, float] | list[str],
+    ),
+]
 _InputName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$")]
-_Input = Annotated[str, StringConstraints(pattern=r"^(string|number|integer|boolean|array|object|any)\??$")]
+_Input = Annotated[
+    str, StringConstraints(pattern=r"^(string|number|integer|boolean|array|object|any|episode)\??$")
+]
 
 
 class _Part(BaseModel):
@@ -97,6 +118,13 @@ class Entry(_Part):
     """Whether a value beyond `range` becomes its nearest end, counted; else it makes the sample invalid."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments that are the same for every sample."""
+    values: dict[str, _Number] = Field(default_factory=dict)
+    """What each label is worth that the function returns; the range is then theirs, unless stated."""
+    criteria: _Criteria = Field(default_factory=dict)
+    """
+    Weight by name of what one call answers at once, with a mapping by name; a list weighs all alike.
+    Each criterion is a grade below the component's, whose value is their weighted mean.
+    """
     arity: Literal["sample", "batch", "output-truth"] = "sample"
     """
     sample: it takes what it names of the inputs.
@@ -105,8 +133,11 @@ class Entry(_Part):
     """
     scope: Literal["terminal", "step"] = "terminal"
     """Whether it scores an episode's end, or each of its steps."""
-    relative: _Flag = False
-    """Whether its values mean something within a group only, such as ranks."""
+    relative: _Relative = False
+    """
+    Whether its values mean something within a group only, such as ranks.
+    pairwise: it is shown two members at a time, and says how far the first is better.
+    """
     repeats: Annotated[_Whole, Field(ge=1, le=1000)] = 1
     """How often it is called for one sample; for judges that are noisy."""
     aggregate: Literal["mean", "median", "minimum", "maximum", "majority"] = "mean"
@@ -119,10 +150,22 @@ class Entry(_Part):
     """Rank under `lexicographic`, lowest first."""
     threshold: _Number | None = None
     """Least value with which a verifier passes; by default the highest of its range, else 1."""
+    always: _Flag = False
+    """Whether it is called although a gate has decided; else what costs is not: judges, what is isolated."""
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""
     version: str | None = None
     """Version of what it does, where its code can't be read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _range_of_values(cls, given: Any) -> Any:
+        """The range that the values of labels have, where none is stated."""
+        values = given.get("values") if isinstance(given, dict) else None
+        if not isinstance(values, dict) or not values or given.get("range") is not None:
+            return given
+        numbers = [value for value in values.values() if isinstance(value, (int, float))]
+        return {**given, "range": (min(numbers), max(numbers))} if len(numbers) == len(values) else given
 
 
 class Include(_Part):
@@ -171,6 +214,9 @@ class Case(_Part):
     kind: CaseKind
     description: str = ""
     input: dict[str, Any]
+    """The sample; of an episode whose steps are scored too, its end."""
+    steps: tuple[dict[str, Any], ...] = ()
+    """The samples of the episode's steps; what is expected is then of the whole episode."""
     expect: Expected | None = None
     human: _Number | None = None
     """What a person gave it."""
@@ -227,12 +273,15 @@ class Document(_Part):
     """Lowest and highest reward; by default what the components can reach."""
     clip: _Flag = False
     """Whether a reward beyond `range` becomes its nearest end, counted; else it is invalid."""
+    step_total: Annotated[_Range, AfterValidator(_around_zero)] | None = None
+    """Lowest and highest sum of an episode's step rewards; a step that would go beyond pays what is left."""
     floor: _Number | None = None
     """What a sample gets where a check failed: the range's minimum, unless stated."""
     on_invalid: Literal["invalid", "floor", "skip"] = "invalid"
     """
     What becomes of a sample where a component raised, abstained, timed out or gave NaN.
-    invalid: it has no reward. floor: it gets the floor. skip: the others count, their weights as they are.
+    invalid: it has no reward. floor: it gets the floor, beside a status that says so.
+    skip: the others count, their weights raised to be as much in all; gates are never skipped.
     """
     horizon: Annotated[_Whole, Field(ge=1)] | None = None
     """Steps that an episode has at most; it changes no score, and lint weighs what steps are paid by it."""

@@ -6,15 +6,17 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import fsum
+from typing import Any
 
-from mttp.episodes import Grade
+from mttp.episodes import Call, Grade
 from mttp.rewards.combining import threshold
 from mttp.rewards.document import Entry
 from mttp.rewards.results import RewardResult
-from mttp.rewards.scores import Answer
+from mttp.rewards.scores import Answer, with_costs
 from mttp.scorings import OUT_OF_RANGE
 
-__all__ = ["grade", "included", "regraded"]
+__all__ = ["grade", "included", "regraded", "uncalled"]
 
 
 def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
@@ -23,11 +25,27 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
 
     `start` and `end` of its calls are in nanoseconds since the Unix epoch.
     """
+    if entry.criteria:
+        return _of_criteria(entry, answers, start, end)
     answer = answers[0] if len(answers) == 1 else _aggregated(entry, answers)
     clipped = False
     bounds = entry.range
     if bounds is not None and answer.value is not None and not bounds[0] <= answer.value <= bounds[1]:
         answer, clipped = _beyond(answer, answer.value, bounds, clip=entry.clip)
+    return _graded(
+        entry,
+        answer,
+        clipped=clipped,
+        late=any(one.late for one in answers),
+        repeats=() if len(answers) == 1 else _values(answers),
+        spread=None if len(answers) == 1 else _spread(_values(answers)),
+        calls=_calls(answers),
+        start_time=start,
+        end_time=end,
+    )
+
+
+def _graded(entry: Entry, answer: Answer, **facts: Any) -> Grade:
     return Grade(
         name=entry.name,
         kind=entry.kind,
@@ -37,16 +55,51 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
         error=answer.error,
         error_type=answer.error_type,
         verdict=_verdict(entry, answer.value),
-        range=bounds,
-        clipped=clipped,
-        late=any(one.late for one in answers),
-        repeats=() if len(answers) == 1 else _values(answers),
-        spread=None if len(answers) == 1 else _spread(_values(answers)),
+        range=entry.range,
         label=answer.label,
         explanation=answer.explanation,
         evidence=answer.evidence,
         relative=True if entry.relative else None,
-        calls=tuple([call for one in answers for call in one.calls]),
+        **facts,
+    )
+
+
+def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
+    """
+    The grade of a component that answers several criteria, each of which is a grade below it.
+
+    The value is their weighted mean; one criterion without a value leaves none.
+    """
+    parts = []
+    for name, weight in entry.criteria.items():
+        of_one = entry.model_copy(update={"name": name, "weight": weight, "criteria": {}})
+        given = [one.criteria[name] if one.criteria else one for one in answers]
+        parts.append(
+            grade(
+                of_one,
+                [one._replace(late=whole.late, calls=()) for one, whole in zip(given, answers, strict=True)],
+                start,
+                end,
+            )
+        )
+    total = fsum(entry.criteria.values())
+    shares = {part.name: entry.criteria[part.name] * (part.value or 0.0) / total for part in parts}
+    lacking = [part for part in parts if part.status != "ok"]
+    if lacking:
+        first = next((one for one in lacking if one.status == "error"), lacking[0])
+        said = None if first.error is None else f"{first.name}: {first.error}"
+        answer = Answer(None, first.status, said, error_type=first.error_type)
+    else:
+        answer = Answer(fsum(shares.values()))
+        parts = [replace(part, contribution=shares[part.name]) for part in parts]
+    evidence = next((one.evidence for one in answers if one.evidence is not None), None)
+    return _graded(
+        entry,
+        answer._replace(evidence=with_costs(evidence, answers)),
+        clipped=any(part.clipped for part in parts),
+        late=any(part.late for part in parts),
+        parts=tuple(parts),
+        calls=_calls(answers),
         start_time=start,
         end_time=end,
     )
@@ -62,13 +115,26 @@ def included(entry: Entry, result: RewardResult) -> Grade:
         status=result.status,
         error=result.error,
         error_type=result.error_type,
-        verdict=_verdict(entry, result.value),
+        verdict=_verdict(entry, result.value if result.status == "ok" else None),
         range=result.range,
         clipped=result.clipped,
         late=any(one.late for one in result.components.values()),
         parts=tuple(result.components.values()),
+        relative=True if entry.relative else None,
         start_time=result.start_time,
         end_time=result.end_time,
+    )
+
+
+def uncalled(entry: Entry, reason: str | None = None) -> Grade:
+    """The grade of a component that was not called, and why not."""
+    return Grade(
+        name=entry.name,
+        kind=entry.kind,
+        weight=None if entry.kind == "check" else entry.weight,
+        status="missing",
+        explanation=reason and f"not called: {reason}",
+        relative=True if entry.relative else None,
     )
 
 
@@ -103,7 +169,12 @@ def _aggregated(entry: Entry, answers: Sequence[Answer]) -> Answer:
         return answers[0]
     value = _AGGREGATES[entry.aggregate](values)
     nearest = min((one for one in answers if one.value is not None), key=lambda one: abs(one.value - value))  # type: ignore[operator]  # those without a value are left out
-    return nearest._replace(value=value)
+    return nearest._replace(value=value, evidence=with_costs(nearest.evidence, answers))
+
+
+def _calls(answers: Sequence[Answer]) -> tuple[Call, ...]:
+    """The calls of models that were made for the answers."""
+    return tuple([call for one in answers for call in one.calls])
 
 
 def _values(answers: Sequence[Answer]) -> tuple[float, ...]:

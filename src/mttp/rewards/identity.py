@@ -20,6 +20,8 @@ __all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "
 
 _UNSAID: Final = {"description", "depends"}
 """Fields of a component that change no score; what `depends` holds is part of the code."""
+_LATER: Final = ("always", "criteria", "values")
+"""Fields of a component that came later: they are left out at their defaults, so that digests stay."""
 
 
 def canonical(document: Document, parts: Sequence[Entry], included: Mapping[str, str]) -> str:
@@ -49,6 +51,7 @@ def canonical(document: Document, parts: Sequence[Entry], included: Mapping[str,
             "clip": document.clip,
             "floor": floor(document, parts),
             "on_invalid": document.on_invalid,
+            **({} if document.step_total is None else {"step_total": list(document.step_total)}),
         }
     )
 
@@ -93,6 +96,9 @@ def coverage(codes: Iterable[Code], included: Iterable[Coverage]) -> Coverage:
 
 def _component(entry: Entry, document: Document) -> dict[str, Any]:
     said = entry.model_dump(exclude=_UNSAID)
+    for name in _LATER:
+        if said[name] == Entry.model_fields[name].get_default(call_default_factory=True):
+            del said[name]
     if entry.kind == "check":
         said["weight"] = 1.0
     if entry.kind in ("verifier", "check"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mttp.episodes import Episode
 from mttp.rewards.scores import shown
 
 __all__ = ["Inputs"]
@@ -66,6 +67,10 @@ def _object(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
+def _episode(value: Any) -> bool:
+    return isinstance(value, Episode)
+
+
 _IS: Mapping[str, Callable[[Any], bool]] = {
     "string": _string,
     "number": _number,
@@ -73,4 +78,5 @@ _IS: Mapping[str, Callable[[Any], bool]] = {
     "boolean": _boolean,
     "array": _array,
     "object": _object,
+    "episode": _episode,
 }

@@ -381,7 +381,7 @@ def _expectations(case: Case, spec: RewardSpec, at: Place) -> Iterator[_Fault]:
     if case.expect is None:
         return
     names = {part.name: part for part in spec.parts}
-    checks = [name for name, part in names.items() if part.kind == "check"]
+    checks = sorted(_checks(spec))
     for name in case.expect.failed_checks or ():
         if name not in checks:
             reason = f"the case {case.name} expects the check {name} to fail, and there is none"
@@ -389,13 +389,20 @@ def _expectations(case: Case, spec: RewardSpec, at: Place) -> Iterator[_Fault]:
     for name in case.expect.components.keys() - names.keys():
         reason = f"the case {case.name} expects a value of {name}, which is no component"
         yield _Fault(reason, f"name one of: {', '.join(names)}", (*at, "components", name))
-    bounds = spec.range
+    bounds = None if case.steps else spec.range  # steps are paid beside it
     value = case.expect.value
     if bounds is not None and value is not None and not _is_possible(value, bounds):
         reason = (
             f"the case {case.name} expects what can't be: rewards are within [{bounds[0]:g}, {bounds[1]:g}]"
         )
         yield _Fault(reason, "expect a value within the range", (*at, "value"))
+
+
+def _checks(spec: RewardSpec) -> Iterator[str]:
+    """The checks of a spec, those of included ones by their paths."""
+    yield from (part.name for part in spec.parts if part.kind == "check")
+    for name, inner in spec.included.items():
+        yield from (f"{name}.{path}" for path in _checks(inner))
 
 
 def _is_possible(value: float | Bounds, range: tuple[float, float]) -> bool:
@@ -414,6 +421,40 @@ def _kinds(spec: RewardSpec) -> Iterator[_Fault]:
         if mark is not None and mark.kind != component.entry.kind:
             reason = f"{component.name} is a {component.entry.kind} here, and decorated as a {mark.kind}"
             yield _Fault(reason, "say the same in both places", ("components", index, "kind"), "warning")
+
+
+_SKIPPED: Final[Mapping[str, str]] = {
+    "product": "under product, what is skipped counts as if it were 1",
+    "minimum": "under minimum, what is skipped counts as if it were not the lowest",
+    "lexicographic": "under lexicographic nothing is skipped: what comes after hangs on what comes before",
+}
+
+
+def _invalid(spec: RewardSpec) -> Iterator[_Fault]:
+    """What the policy for samples without a value does where that may surprise."""
+    policy, combine = spec.document.on_invalid, spec.document.combine
+    for index, part in enumerate(spec.document.include):
+        if spec.included[part.as_].document.on_invalid == "floor" != policy:
+            reason = f"the floor that {part.as_} pays on its own is not paid here: on_invalid is {policy}"
+            yield _Fault(
+                reason, "state `on_invalid: floor` here, if that is meant", ("include", index), "warning"
+            )
+    if policy != "skip":
+        return
+    counted = [part for part in _terminal(spec) if part.kind not in ("verifier", "penalty")]
+    if isinstance(combine, str) and combine in _SKIPPED:
+        reason = _SKIPPED[combine]
+        yield _Fault(reason, "state `on_invalid: invalid`, or combine by a sum", ("on_invalid",), "warning")
+    elif not counted and combine != "weighted_sum":
+        reason = "nothing is skipped: every component gates"
+        yield _Fault(reason, "state `on_invalid: invalid`", ("on_invalid",), "warning")
+    elif (
+        combine in _SUMS
+        and len({part.range for part in counted if part.range}) > 1
+        and not spec.document.clip
+    ):
+        reason = "the ranges differ, so that with a component skipped a reward may leave the range: an error"
+        yield _Fault(reason, "give components one range, or state `clip: true`", ("on_invalid",), "warning")
 
 
 def _misspelt(spec: RewardSpec) -> Iterator[_Fault]:
@@ -455,6 +496,7 @@ RULES: Final[Mapping[str, _Rule]] = {
     "changed-unversioned": _lock,
     "impossible-case": _cases,
     "other-kind": _kinds,
+    "unusual-policy": _invalid,
     "misspelt-input": _misspelt,
 }
 """What is looked for, by the rule's id; `docs/reward-specs.md` explains each."""

@@ -63,8 +63,10 @@ def mutate(plan: Plan, cases: Sequence[Case | Better]) -> Mutation:
     Score the cases once, and see which of them notice each fault of the plan.
 
     A fault changes what components gave and what becomes of it; no component is called again for it.
+    Cases with steps are left out.
     """
-    trial = try_cases(plan, cases)
+    cases = _ends(cases)
+    trial = try_cases(_exhaustive(plan), cases)
     if trial.failed:
         return Mutation(trial=trial, mutants=())
     return Mutation(
@@ -76,6 +78,29 @@ def mutate(plan: Plan, cases: Sequence[Case | Better]) -> Mutation:
             )
         ),
     )
+
+
+def _ends(cases: Sequence[Case | Better]) -> list[Case | Better]:
+    """The cases without steps, and the orders among them."""
+    stepped = {case.name for case in cases if isinstance(case, Case) and case.steps}
+    return [
+        case
+        for case in cases
+        if not stepped & ({case.name} if isinstance(case, Case) else {case.better, case.than})
+    ]
+
+
+def _exhaustive(plan: Plan) -> Plan:
+    """The plan with every component called, whatever a gate says: a fault may take the gate away."""
+    parts = [
+        replace(
+            one,
+            entry=one.entry.model_copy(update={"always": True}),
+            plan=None if one.plan is None else _exhaustive(one.plan),
+        )
+        for one in plan.components
+    ]
+    return replace(plan, components=tuple(parts), prepared={})
 
 
 def _tried(

@@ -153,7 +153,7 @@ class _Reader:
         if isinstance(value, ModuleType):
             return f"module:{value.__name__}"
         if getattr(getattr(value, "dtype", None), "hasobject", True) is False:
-            return f"array:{value.dtype}:{value.shape}:{hashlib.sha256(value.tobytes()).hexdigest()}"
+            return f"array:{value.dtype}:{value.shape}:{_array_digest(value)}"
         return self._said_of_object(place, value)
 
     def _said_of_object(self, place: str, value: Any) -> str:
@@ -264,3 +264,9 @@ def _takes(node: Any, code: CodeType) -> bool:
     """Whether a function in source has the arguments of compiled code."""
     arguments = [part.arg for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
     return arguments == list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
+def _array_digest(value: Any) -> str:
+    """SHA-256 of an array's bytes, and of numpy's mask where it has one."""
+    parts = [value.data, value.mask] if hasattr(value, "mask") else [value]
+    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mttp.rewards.document import Document, Entry
+from mttp.rewards.episodic import EpisodeScorer
+from mttp.rewards.plan import Plan
 from mttp.rewards.results import Ranking, RewardResult
 
 __all__ = ["Identified", "Paying"]
@@ -51,6 +53,10 @@ class Paying(Protocol):
         """What it says."""
 
     @property
+    def plan(self) -> Plan:
+        """What scoring follows."""
+
+    @property
     def parts(self) -> Sequence[Entry]:
         """Its components, with an entry for each included spec."""
 
@@ -61,6 +67,9 @@ class Paying(Protocol):
     @property
     def score_step(self) -> Callable[[Mapping[str, Any]], RewardResult]:
         """What is paid for a step."""
+
+    def for_episode(self) -> EpisodeScorer:
+        """What scores one episode's steps and its end together."""
 
     def score_batch(
         self, samples: Sequence[Mapping[str, Any]], *, concurrency: int = 1

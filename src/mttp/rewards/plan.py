@@ -28,6 +28,13 @@ class Component:
         """Its name in the spec."""
         return self.entry.name
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What it scores: ends, steps, or as an included spec both."""
+        if self.plan is None:
+            return frozenset([self.entry.scope])
+        return frozenset(scope for one in self.plan.components for scope in one.scopes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -44,6 +51,8 @@ class Plan:
     range: tuple[float, float] | None = None
     """Lowest and highest reward that is stated or can be reached; None where a component has no range."""
     clip: bool = False
+    step_total: tuple[float, float] | None = None
+    """Lowest and highest sum of an episode's step rewards."""
     floor: float = 0.0
     """What a failed check gives."""
     on_invalid: str = "invalid"

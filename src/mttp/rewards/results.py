@@ -20,6 +20,8 @@ class Provenance:
     """SHA-256 of each member's inputs as canonical JSON, in the group's order."""
     order: tuple[int, ...]
     """The places in the group, in the order in which the component was shown the members."""
+    repeats: tuple[tuple[int, ...], ...] = ()
+    """The orders of its further calls, where it is called several times."""
     seed: int | None = None
     """What that order was drawn with; None where it is the group's."""
     model: str | None = None
@@ -90,7 +92,11 @@ class RewardResult:
         return Reward(
             value=self.value,
             status=self.status,
-            components={grade.name: grade.value for grade in grades if grade.value is not None},
+            components={
+                grade.name: grade.value
+                for grade in grades
+                if grade.value is not None and grade.status == "ok"
+            },
             component_statuses={grade.name: grade.status for grade in grades if grade.status != "ok"},
             weights={grade.name: grade.weight for grade in grades if grade.weight is not None},
             error=self.error,
@@ -125,6 +131,10 @@ class Ranking:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The places in the group, the best first; those without a value are left out, and ties stay."""
-        valued = [(place, value) for place, value in enumerate(self.values) if value is not None]
+        """The places in the group, the best first; those that are not ok are left out, and ties stay."""
+        valued = [
+            (place, one.value)
+            for place, one in enumerate(self.results)
+            if one.value is not None and one.status == "ok"
+        ]
         return tuple(place for place, _ in sorted(valued, key=lambda one: -one[1]))

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.scorings import INVALID_VALUE
+from mttp.values import is_masked
 
 if TYPE_CHECKING:
     from mttp.episodes import Call
 
-__all__ = ["Answer", "Score", "failed", "read", "shown"]
+__all__ = [
+    "Answer",
+    "Score",
+    "failed",
+    "read",
+    "read_criteria",
+    "read_label",
+    "shown",
+    "with_costs",
+    "without_cost",
+]
 
 
 _LONGEST = 2000
@@ -40,9 +51,9 @@ class Answer(NamedTuple):
     value: float | None = None
     """A finite number; None unless the status is ok."""
     status: str = "ok"
-    """ok, error or abstained."""
+    """ok, error, abstained or missing."""
     error: str | None = None
-    """What went wrong, where the status is error."""
+    """What went wrong, unless the status is ok or abstained."""
     label: str | None = None
     explanation: str | None = None
     evidence: Any = None
@@ -50,8 +61,33 @@ class Answer(NamedTuple):
     """Whether the call took longer than it may, and could not be stopped."""
     error_type: str | None = None
     """The exception's class, or a word such as `invalid_value`."""
+    criteria: Mapping[str, Answer] | None = None
+    """Of a call that answers several criteria at once, the answer to each by name."""
     calls: tuple[Call, ...] = ()
     """Calls of models that were made for it; those for several samples at once are the first one's."""
+
+
+def with_costs(evidence: Any, answers: Iterable[Answer]) -> Any:
+    """The evidence of one of several answers, whose `cost` is then that of all."""
+    stated = [
+        one.evidence["cost"]
+        for one in answers
+        if isinstance(one.evidence, Mapping) and "cost" in one.evidence
+    ]
+    known = [cost for cost in map(_number, stated) if cost is not None]
+    return (
+        {**(evidence or {}), "cost": math.fsum(known)}
+        if known and isinstance(evidence, Mapping)
+        else evidence
+    )
+
+
+def without_cost(answer: Answer) -> Answer:
+    """An answer that came with another, whose evidence states the cost of both."""
+    if not isinstance(answer.evidence, Mapping) or "cost" not in answer.evidence:
+        return answer
+    rest = {key: fact for key, fact in answer.evidence.items() if key != "cost"}
+    return answer._replace(evidence=rest or None)
 
 
 def failed(reason: object, error_type: str | None = None) -> Answer:
@@ -66,7 +102,8 @@ def read(returned: object) -> Answer:
     What a component returned, as an answer.
 
     A number or bool of any library, a `Score`, (value, explanation or facts), or a mapping with a `value`.
-    None abstains; NaN, the infinities, text and whatever else is not one number are errors.
+    None abstains, and a masked element is missing.
+    NaN, the infinities, text and whatever else is not one number are errors.
     """
     if (type(returned) is float and math.isfinite(returned)) or type(returned) is bool:
         return Answer(float(returned))
@@ -80,6 +117,54 @@ def read(returned: object) -> Answer:
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], (str, Mapping)):
         return _of_pair(*returned)
     return _answer(returned)
+
+
+def read_label(returned: object, values: Mapping[str, float]) -> Answer:
+    """
+    What a component returned that answers with labels, each of which is worth a value.
+
+    The label may come as everything does that `read` takes; None abstains, and anything else is an error.
+    """
+    if isinstance(returned, str):
+        if returned not in values:
+            known = ", ".join(values)
+            return failed(f"returned {shown(returned)}, which is none of its labels: {known}", INVALID_VALUE)
+        return Answer(values[returned], label=str(returned))
+    if isinstance(returned, Score):
+        facts = {"explanation": returned.explanation, "evidence": returned.evidence}
+        return read_label(returned.value, values)._replace(**facts)
+    if isinstance(returned, Mapping) and (name := next((one for one in _VALUES if one in returned), None)):
+        rest = {key: fact for key, fact in returned.items() if key not in (name, *_FACTS)} or None
+        said = {"explanation": returned.get("explanation"), "evidence": returned.get("evidence", rest)}
+        return read_label(returned[name], values)._replace(**said)
+    if isinstance(returned, tuple) and len(returned) == 2:
+        value, facts = returned
+        return read_label(
+            {"value": value, **(facts if isinstance(facts, Mapping) else {"explanation": facts})}, values
+        )
+    found = read(returned)
+    if found.status == "ok":
+        return failed(
+            f"returned {shown(returned)}, expected one of its labels: {', '.join(values)}", INVALID_VALUE
+        )
+    return found
+
+
+def read_criteria(returned: object, names: Iterable[str], one: Callable[[object], Answer]) -> Answer:
+    """
+    What a component returned that answers several criteria at once: a mapping by name.
+
+    Each is read by `one`; what is said beside them is the evidence of the whole.
+    """
+    if returned is None:
+        return Answer(None, "abstained")
+    if not isinstance(returned, Mapping):
+        return failed(f"returned {shown(returned)}, expected a mapping by criterion", INVALID_VALUE)
+    known = list(names)
+    lacking = failed("the answer has no such criterion", INVALID_VALUE)
+    answers = {name: one(returned[name]) if name in returned else lacking for name in known}
+    rest = {str(key): fact for key, fact in returned.items() if key not in answers}
+    return Answer(evidence=rest or None, criteria=answers)
 
 
 def _of_pair(value: object, facts: str | Mapping[Any, Any]) -> Answer:
@@ -106,6 +191,8 @@ def _answer(value: object, label: object = None, explanation: object = None, evi
     }
     if value is None:
         return Answer(None, "abstained", **said)
+    if is_masked(value):
+        return Answer(None, "missing", "returned a masked value", **said)
     found = _number(value)
     if found is None:
         return failed(f"returned {shown(value)}, which is no number", INVALID_VALUE)._replace(**said)

@@ -5,45 +5,63 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from mttp.episodes import Grade
 from mttp.errors import NeedsGroup, SpecError
 from mttp.rewards import watching
 from mttp.rewards.calling import Caller, Sample
-from mttp.rewards.combining import combine
-from mttp.rewards.grading import grade, included
+from mttp.rewards.combining import checks, combine, needs_verifiers
+from mttp.rewards.document import Entry
+from mttp.rewards.grading import grade, included, uncalled
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.plan import Component, Plan
-from mttp.rewards.ranking import provenance, shown_in
+from mttp.rewards.ranking import Comparison
 from mttp.rewards.results import Ranking, RewardResult
 from mttp.rewards.watching import Watch
 from mttp.scorings import MISSING_INPUT
 
 __all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
 
-_Grades = dict[str, Grade]
+Settle: TypeAlias = Callable[[RewardResult], RewardResult]
+"""What becomes of a result before anybody sees it."""
+
 _UNWATCHED: AbstractContextManager[None] = nullcontext()
+_GATES, _DEAR_GATES, _REST = range(3)
+"""The stages in which components are called: gates, gates that cost, and all others."""
 
 
-def score(plan: Plan, sample: Sample) -> RewardResult:
+def score(
+    plan: Plan,
+    sample: Sample,
+    *,
+    closed: str | None = None,
+    settle: Settle | None = None,
+    watched: bool = True,
+) -> RewardResult:
     """
     What the spec pays for one sample, by its terminal components.
 
+    `closed` says why what costs is not called, `settle` has the last word before the result is recorded,
+    which it is in the current episode unless it is not to be `watched`.
     Whatever a component does is in the result; raises NeedsGroup where one is relative.
     """
     scorer = _absolute(plan, "terminal")
-    return scorer.score(sample, watching.begin(scorer.name, of_step=False))
+    watch = watching.begin(scorer.name, of_step=False) if watched else None
+    return scorer.score(sample, watch, closed, settle)
 
 
-def score_step(plan: Plan, sample: Sample) -> RewardResult:
+def score_step(
+    plan: Plan, sample: Sample, *, settle: Settle | None = None, watched: bool = True
+) -> RewardResult:
     """The same for one step, by the components whose scope is a step."""
     scorer = _absolute(plan, "step")
-    return scorer.score(sample, watching.begin(scorer.name, of_step=True))
+    watch = watching.begin(scorer.name, of_step=True) if watched else None
+    return scorer.score(sample, watch, None, settle)
 
 
 async def ascore(plan: Plan, sample: Sample) -> RewardResult:
@@ -61,16 +79,7 @@ def score_batch(plan: Plan, samples: Sequence[Sample], *, concurrency: int = 1) 
     """
     if concurrency < 1:
         raise ValueError(f"concurrency is {concurrency}, expected 1 or more")
-    scorer = _absolute(plan, "terminal")
-    known = scorer.in_batches(samples)
-    if concurrency == 1:
-        return [scorer.score(sample, known=known[place]) for place, sample in enumerate(samples)]
-    with ThreadPoolExecutor(concurrency, thread_name_prefix="mttp-rewards") as pool:
-        waiting = [
-            pool.submit(contextvars.copy_context().run, scorer.score, sample, None, known[place])
-            for place, sample in enumerate(samples)
-        ]
-        return [one.result() for one in waiting]
+    return _absolute(plan, "terminal").score_many(samples, None, concurrency=concurrency)
 
 
 def rank(plan: Plan, group: Sequence[Sample], *, seed: int | None = None) -> Ranking:
@@ -83,61 +92,80 @@ def rank(plan: Plan, group: Sequence[Sample], *, seed: int | None = None) -> Ran
     """
     if not group:
         raise SpecError("a group of nobody can't be ranked")
-    scorer = _scorer(plan, "terminal")
-    order = shown_in(len(group), seed)
-    known: list[_Grades] = [{} for _ in group]
-    sources = {}
-    for grader in scorer.graders:
-        if grader.component.entry.relative:
-            shown = grader.together([group[place] for place in order])
-            for place, one in zip(order, shown, strict=True):
-                known[place][grader.name] = one
-            sources[grader.name] = provenance(grader.component.entry, group, order, seed, shown)
-    results = [scorer.score(sample, known=known[place]) for place, sample in enumerate(group)]
+    comparison = Comparison(group, seed)
+    results = _scorer(plan, "terminal").score_many(group, comparison)
+    sources = comparison.sources
     return Ranking(
         results=tuple(replace(result, provenance=sources) for result in results), provenance=sources
     )
 
 
+class SampleGrades:
+    """One sample on its way through the stages of a scorer: what its components were graded so far."""
+
+    __slots__ = ("end", "grades", "included", "sample", "start", "watch", "wrong")
+
+    def __init__(self, scorer: Scorer, sample: Sample, watch: Watch | None = None) -> None:
+        self.sample = sample
+        self.watch = watch
+        self.wrong = scorer.inputs.problem(sample)
+        """What is wrong with the sample, in words; then no component is called."""
+        self.grades: dict[str, Grade] = {}
+        self.included = (
+            {}
+            if self.wrong
+            else {one.name: SampleGrades(one.inner, sample) for one in scorer.graders if one.inner}
+        )
+        """The same for each included spec, by its name."""
+        self.start = self.end = 0
+
+    def checks(self) -> Iterator[tuple[str, Grade]]:
+        """The checks that were graded so far, those of included specs by their paths."""
+        yield from checks(self.grades.values())
+        for name, inner in self.included.items():
+            for path, found in inner.checks():
+                yield f"{name}.{path}", found
+
+
 class Grader:
     """One component, ready to grade samples."""
 
-    def __init__(self, component: Component, plan: Plan) -> None:
-        self.component = component
+    def __init__(self, component: Component, plan: Plan, scope: str) -> None:
         self.name = component.name
-        self._entry = component.entry
-        self._repeats = range(self._entry.repeats)
-        self._inner = None if component.plan is None else _absolute(component.plan, "terminal")
+        self.entry = entry = component.entry
+        self._repeats = range(entry.repeats)
+        self.inner = None if component.plan is None else _scorer(component.plan, scope)
+        """What scores an included spec."""
         self._caller = None if component.plan is not None else Caller(component, plan)
+        self.gates = entry.kind == "check" or (entry.kind == "verifier" and needs_verifiers(plan))
+        """Whether nothing but the floor is left where it fails."""
+        self.is_dear = _is_dear(entry)
+        """Whether it is not called once a gate has decided."""
+        if self.inner is not None:
+            self.stages = (
+                {_DEAR_GATES, *self.inner.stages} - {_REST} if self.gates else set(self.inner.stages)
+            )
+        else:
+            self.stages = {(_DEAR_GATES if self.is_dear else _GATES) if self.gates else _REST}
 
     @property
-    def takes_batches(self) -> bool:
+    def takes_many(self) -> bool:
         """Whether one call is for many samples."""
-        return self._caller is not None and self._caller.is_batch and not self._entry.relative
-
-    @property
-    def unknown(self) -> Grade:
-        """The grade of a sample that can't be graded."""
-        weight = None if self._entry.kind == "check" else self._entry.weight
-        return Grade(name=self.name, kind=self._entry.kind, status="missing", weight=weight)
+        return self._caller is not None and self._caller.is_batch
 
     def grade(self, sample: Sample) -> Grade:
         """The grade of one sample."""
-        if self._inner is not None:
-            return included(self._entry, self._inner.score(sample))
         assert self._caller is not None
         start = time.time_ns()
         answers = [self._caller.one(sample) for _ in self._repeats]
-        return grade(self._entry, answers, start, time.time_ns())
+        return grade(self.entry, answers, start, time.time_ns())
 
     async def grade_async(self, sample: Sample) -> Grade:
         """The same, without holding up others."""
-        if self._inner is not None:
-            return included(self._entry, await self._inner.score_async(sample))
         assert self._caller is not None
         start = time.time_ns()
         answers = await asyncio.gather(*[self._caller.one_async(sample) for _ in self._repeats])
-        return grade(self._entry, answers, start, time.time_ns())
+        return grade(self.entry, answers, start, time.time_ns())
 
     def together(self, samples: Sequence[Sample]) -> list[Grade]:
         """The grades of many samples, of one call for each repeat."""
@@ -145,93 +173,239 @@ class Grader:
         start = time.time_ns()
         repeats = [self._caller.many(samples) for _ in self._repeats]
         end = time.time_ns()
-        return [grade(self._entry, answers, start, end) for answers in zip(*repeats, strict=True)]
+        return [grade(self.entry, answers, start, end) for answers in zip(*repeats, strict=True)]
+
+    def compared(self, places: Sequence[int], comparison: Comparison, path: str) -> list[Grade]:
+        """The grades of those members of a group, which are shown in a new order for each repeat."""
+        assert self._caller is not None
+        start = time.time_ns()
+        orders, repeats = comparison.ask(self._caller.many, places, self.entry)
+        end = time.time_ns()
+        grades = [grade(self.entry, answers, start, end) for answers in zip(*repeats, strict=True)]
+        comparison.keep(path, self.entry, orders, grades)
+        return grades
+
+
+def _is_dear(entry: Entry) -> bool:
+    return not entry.always and (entry.kind == "judge" or bool(entry.relative) or entry.isolation != "none")
 
 
 class Scorer:
-    """The components of one scope, and what they come to."""
+    """
+    The components of one scope, and what they come to.
+
+    Gates are called before what costs: checks and, under `gated`, verifiers first, of these what costs last.
+    What costs (a judge, what compares, what is isolated) is not called once a gate has decided, unless it
+    says `always`.
+    """
 
     def __init__(self, plan: Plan, scope: str) -> None:
-        components = [one for one in plan.components if one.entry.scope == scope]
+        components = [one for one in plan.components if scope in one.scopes]
         if not components:
             raise SpecError(f"spec {plan.identity.name} has no components of scope {scope}")
         self.plan = plan
         self.name = plan.identity.name
-        self.graders = [Grader(one, plan) for one in components]
-        self.relative = [one.name for one in components if one.entry.relative]
-        self._inputs = Inputs(plan.inputs)
+        self.graders = [Grader(one, plan, scope) for one in components]
+        self.inputs = Inputs(plan.inputs)
+        self.relative: list[str] = []
+        """Components that compare samples; those of included specs by their paths."""
+        for one in self.graders:
+            if one.inner is not None:
+                self.relative += [f"{one.name}.{path}" for path in one.inner.relative]
+            elif one.entry.relative:
+                self.relative.append(one.name)
+        self.stages: list[int] = sorted({stage for one in self.graders for stage in one.stages})
         self._bounds = plan.range if scope == "terminal" else None
 
+    @property
+    def takes_many(self) -> bool:
+        """Whether a component is called for many samples at once."""
+        return any(one.takes_many or (one.inner and one.inner.takes_many) for one in self.graders)
+
     def score(
-        self, sample: Sample, watch: Watch | None = None, known: Mapping[str, Grade] | None = None
+        self,
+        sample: Sample,
+        watch: Watch | None = None,
+        closed: str | None = None,
+        settle: Settle | None = None,
     ) -> RewardResult:
-        """The reward of one sample; components that are `known` are not called."""
-        start = time.time_ns()
-        wrong = self._inputs.problem(sample)
-        grades: list[Grade] = []
-        for grader in () if wrong else self.graders:
-            found = known.get(grader.name) if known else None
-            if found is None:
-                with watch.grading(grader.name) if watch is not None else _UNWATCHED:
-                    found = grader.grade(sample)
-            grades.append(found)
-        return self._watched(self._result(grades, wrong, start), watch)
+        """The reward of one sample."""
+        state = SampleGrades(self, sample, watch)
+        for stage in self.stages:
+            self.advance(stage, state, closed)
+        result = self.result(state)
+        return self._watched(result if settle is None else settle(result), watch)
 
     async def score_async(self, sample: Sample, watch: Watch | None = None) -> RewardResult:
+        """The same, components of one stage side by side."""
+        state = SampleGrades(self, sample, watch)
+        for stage in self.stages:
+            await self.advance_async(stage, state)
+        return self._watched(self.result(state), watch)
+
+    def score_many(
+        self, samples: Sequence[Sample], comparison: Comparison | None, *, concurrency: int = 1
+    ) -> list[RewardResult]:
+        """The rewards of many samples; where there is a `comparison`, they are a group."""
+        states = [SampleGrades(self, sample) for sample in samples]
+        steps = [[stage] for stage in self.stages] if self.takes_many else [self.stages]
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="mttp-rewards") as pool:
+            for stages in steps:
+                if self.takes_many:
+                    self.together(stages[0], dict(enumerate(states)), comparison)
+
+                def advance(state: SampleGrades, stages: Sequence[int] = stages) -> None:
+                    for stage in stages:
+                        self.advance(stage, state)
+
+                if concurrency == 1:
+                    for state in states:
+                        advance(state)
+                else:
+                    waiting = [
+                        pool.submit(contextvars.copy_context().run, advance, state) for state in states
+                    ]
+                    for one in waiting:
+                        one.result()
+        return [self.result(state) for state in states]
+
+    # One stage.
+
+    def advance(self, stage: int, state: SampleGrades, closed: str | None = None) -> None:
+        """
+        Call the components of a stage that were not called yet.
+
+        `closed` says why those that cost are not called.
+        """
+        state.start = state.start or time.time_ns()
+        closed = closed or self._closed(stage, state)
+        for grader in self._due(stage, state):
+            with state.watch.grading(grader.name) if state.watch is not None else _UNWATCHED:
+                if grader.inner is not None:
+                    for inner_stage in _stages_of(grader, stage):
+                        grader.inner.advance(inner_stage, state.included[grader.name], closed)
+                    self._finish(grader, stage, state)
+                elif closed and grader.is_dear:
+                    state.grades[grader.name] = uncalled(grader.entry, closed)
+                else:
+                    state.grades[grader.name] = grader.grade(state.sample)
+        state.end = time.time_ns()
+
+    async def advance_async(self, stage: int, state: SampleGrades, closed: str | None = None) -> None:
         """The same, components side by side."""
-        start = time.time_ns()
-        wrong = self._inputs.problem(sample)
+        state.start = state.start or time.time_ns()
+        closed = closed or self._closed(stage, state)
 
-        async def graded(grader: Grader) -> Grade:
-            with watch.grading(grader.name) if watch is not None else _UNWATCHED:
-                return await grader.grade_async(sample)
+        async def graded(grader: Grader) -> None:
+            with state.watch.grading(grader.name) if state.watch is not None else _UNWATCHED:
+                if grader.inner is not None:
+                    for inner_stage in _stages_of(grader, stage):
+                        await grader.inner.advance_async(inner_stage, state.included[grader.name], closed)
+                    self._finish(grader, stage, state)
+                elif closed and grader.is_dear:
+                    state.grades[grader.name] = uncalled(grader.entry, closed)
+                else:
+                    state.grades[grader.name] = await grader.grade_async(state.sample)
 
-        grades = [] if wrong else await asyncio.gather(*map(graded, self.graders))
-        return self._watched(self._result(grades, wrong, start), watch)
+        await asyncio.gather(*map(graded, self._due(stage, state)))
+        state.end = time.time_ns()
 
-    def in_batches(self, samples: Sequence[Sample]) -> list[_Grades]:
-        """What the components that take batches give each sample that has its inputs."""
-        known: list[_Grades] = [{} for _ in samples]
-        fit = [place for place, sample in enumerate(samples) if self._inputs.problem(sample) is None]
+    def together(
+        self,
+        stage: int,
+        states: Mapping[int, SampleGrades],
+        comparison: Comparison | None,
+        closed: Mapping[int, str | None] | None = None,
+        path: str = "",
+    ) -> None:
+        """Call the components of a stage that take many samples, for all that have their inputs."""
+        fit = {place: state for place, state in states.items() if not state.wrong}
+        known = closed or {}
+        reasons = {place: known.get(place) or self._closed(stage, state) for place, state in fit.items()}
         for grader in self.graders if fit else ():
-            if grader.takes_batches:
-                grades = grader.together([samples[place] for place in fit])
-                for place, found in zip(fit, grades, strict=True):
-                    known[place][grader.name] = found
-        return known
+            if grader.inner is not None:
+                inner = {place: state.included[grader.name] for place, state in fit.items()}
+                for inner_stage in _stages_of(grader, stage):
+                    grader.inner.together(inner_stage, inner, comparison, reasons, f"{path}{grader.name}.")
+            elif stage in grader.stages and grader.takes_many:
+                called = [place for place in fit if not (reasons[place] and grader.is_dear)]
+                self._call_together(grader, called, fit, comparison, path)
 
-    def _result(self, grades: Sequence[Grade], wrong: str | None, start: int) -> RewardResult:
-        """Grades as a reward; a sample that lacks inputs has none."""
+    def _call_together(
+        self,
+        grader: Grader,
+        places: Sequence[int],
+        states: Mapping[int, SampleGrades],
+        comparison: Comparison | None,
+        path: str,
+    ) -> None:
+        if not places:
+            return
+        if grader.entry.relative and comparison is not None:
+            grades = grader.compared(places, comparison, f"{path}{grader.name}")
+        else:
+            grades = grader.together([states[place].sample for place in places])
+        for place, found in zip(places, grades, strict=True):
+            states[place].grades[grader.name] = found
+
+    def _due(self, stage: int, state: SampleGrades) -> list[Grader]:
+        """The components that are to be called in a stage; none where the sample lacks inputs."""
+        if state.wrong:
+            return []
+        return [one for one in self.graders if stage in one.stages and one.name not in state.grades]
+
+    def _finish(self, grader: Grader, stage: int, state: SampleGrades) -> None:
+        """The grade of an included spec, once all that it will call was called."""
+        if stage == max(grader.stages):
+            assert grader.inner is not None
+            inner = grader.inner.result(state.included.pop(grader.name))
+            state.grades[grader.name] = included(grader.entry, inner)
+
+    def _closed(self, stage: int, state: SampleGrades) -> str | None:
+        """Why what costs is not called any more: a gate has decided."""
+        if stage == _GATES or state.wrong:
+            return None
+        found = dict(state.checks())
+        failed = sorted(path for path, check in found.items() if check.verdict == "fail")
+        if failed:
+            return f"check{'s' if len(failed) > 1 else ''} {', '.join(failed)} failed"
+        if stage == _DEAR_GATES:
+            return None
+        found |= {one.name: state.grades[one.name] for one in self.graders if one.gates}
+        for path, gate in sorted(found.items()):
+            if gate.verdict != "pass":
+                return f"{gate.kind} {path} {'failed' if gate.verdict else 'has no verdict'}"
+        return None
+
+    def result(self, state: SampleGrades) -> RewardResult:
+        """The grades as a reward; a sample that lacks inputs has none."""
         plan = self.plan
         shared: dict[str, Any] = {
             "range": self._bounds,
             "spec": plan.identity,
             "document": plan.document,
-            "start_time": start,
-            "end_time": max(start, time.time_ns()),
+            "start_time": state.start,
+            "end_time": state.end,
         }
-        if wrong is not None:
-            value = plan.floor if plan.on_invalid == "floor" else None
-            status = "ok" if value is not None else "error"
-            unknown = {one.name: one.unknown for one in self.graders}
+        if state.wrong is not None:
             return RewardResult(
-                value=value,
-                status=status,
-                error=wrong,
+                value=plan.floor if plan.on_invalid == "floor" else None,
+                status="error",
+                error=state.wrong,
                 error_type=MISSING_INPUT,
-                components=unknown,
+                components={one.name: uncalled(one.entry) for one in self.graders},
                 **shared,
             )
-        found = combine(plan, grades, bounds=self._bounds)
-        for one in grades if found.contributions else ():
-            if one.name in found.contributions:  # nobody else has seen the grade so far
-                object.__setattr__(one, "contribution", found.contributions[one.name])
+        grades = {one.name: state.grades[one.name] for one in self.graders}
+        found = combine(plan, list(grades.values()), bounds=self._bounds)
+        for name, amount in found.contributions.items():  # nobody else has seen the grades so far
+            object.__setattr__(grades[name], "contribution", amount)
         return RewardResult(
             value=found.value,
             status=found.status,
             verdict=found.verdict,
             failed_checks=found.failed_checks,
-            components={one.name: one for one in grades},
+            components=grades,
             error=found.error,
             error_type=found.error_type,
             clipped=found.clipped,
@@ -241,6 +415,11 @@ class Scorer:
     def _watched(self, result: RewardResult, watch: Watch | None) -> RewardResult:
         span_id = "" if watch is None else watch.scored(result)
         return replace(result, span_id=span_id) if span_id else result
+
+
+def _stages_of(grader: Grader, stage: int) -> tuple[int, ...]:
+    """The stages of an included spec that belong to one of its includer's; a gate's end before what costs."""
+    return (stage, _REST) if grader.gates and stage == _DEAR_GATES else (stage,)
 
 
 def _scorer(plan: Plan, scope: str) -> Scorer:

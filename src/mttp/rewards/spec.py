@@ -15,6 +15,7 @@ from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_target
 from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import Document, Entry, Function
+from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
 from mttp.rewards.objects import of_function
@@ -139,7 +140,17 @@ class RewardSpec:
     @cached_property
     def parts(self) -> Sequence[Entry]:
         """Its components, with an entry for each included spec."""
-        return reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
+        found = reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
+        return [
+            one.model_copy(update=self.included[one.name]._as_part()) if one.name in self.included else one
+            for one in found
+        ]
+
+    def _as_part(self) -> dict[str, Any]:
+        """What its components make of it where another spec includes it."""
+        scopes = {part.scope for part in self.parts}
+        relative = any(part.relative for part in self.parts)
+        return {"scope": "step" if scopes == {"step"} else "terminal", "relative": relative}
 
     @cached_property
     def range(self) -> tuple[float, float] | None:
@@ -229,6 +240,7 @@ class RewardSpec:
             partial_credit=self.document.partial_credit,
             range=self.range,
             clip=self.document.clip,
+            step_total=self.document.step_total,
             floor=self.floor,
             on_invalid=self.document.on_invalid,
             location=str(path) if path is not None else None,
@@ -266,6 +278,14 @@ class RewardSpec:
     def score_step(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
         """The same for one step, by the components whose scope is a step."""
         return scoring.score_step(self.plan, _sample(sample, inputs))
+
+    def for_episode(self) -> EpisodeScorer:
+        """
+        What scores one episode's steps and its end together: `step(...)` for each step, then `end(...)`.
+
+        The sum of the steps stays within `step_total`, and a check that fails in a step gates the end.
+        """
+        return EpisodeScorer(self.plan)
 
     async def ascore(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
         """As `score`, with asynchronous components and judges side by side."""

@@ -10,6 +10,7 @@ from mttp.episodes import Grade
 from mttp.rewards import scoring
 from mttp.rewards.agreement import Agreement, agreement
 from mttp.rewards.document import Better, Bounds, Case, Expected
+from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import Plan
 from mttp.rewards.results import RewardResult
 
@@ -169,7 +170,11 @@ def try_cases(
         outcomes.append(Outcome(case=case, results=tuple(results), misses=tuple(missed)))
     by_name = {outcome.case.name: outcome.values for outcome in outcomes}
     people = {case.name: case.human for case in samples if case.human is not None} | dict(human or {})
-    pairs = [(one.value, people[one.case.name]) for one in outcomes if one.case.name in people]
+    pairs = [
+        (one.value, people[one.case.name])
+        for one in outcomes
+        if one.case.name in people and all(result.status == "ok" for result in one.results)
+    ]
     return Trial(
         outcomes=tuple(outcomes),
         rivalries=tuple(rivalry(one, by_name) for one in cases if isinstance(one, Better)),
@@ -187,7 +192,18 @@ def _round(plan: Plan, cases: Sequence[Case]) -> Sequence[RewardResult]:
 
 
 def _scored(plan: Plan, case: Case) -> RewardResult:
-    """By the terminal components, or by those of a step where there are no others."""
+    """
+    By the terminal components, or by those of a step where there are no others.
+
+    A case with steps is an episode, and scored as a whole.
+    """
+    if case.steps:
+        episode = EpisodeScorer(plan)
+        for sample in case.steps:
+            episode.step(sample)
+        if any("terminal" in one.scopes for one in plan.components):
+            episode.end(case.input)
+        return episode.total
     if all(one.entry.scope == "step" for one in plan.components):
         return scoring.score_step(plan, case.input)
     return scoring.score(plan, case.input)
@@ -200,7 +216,7 @@ def misses(case: Case, result: RewardResult) -> list[str]:
     found = [] if result.status == status else [f"status is {result.status}, expected {status}"]
     if found and result.error:
         found = [f"{found[0]}: {result.error}"]
-    if expect.value is not None and result.status == "ok":
+    if expect.value is not None and result.status == status:
         found += _off("value", result.value, expect.value)
     if expect.verdict not in (None, result.verdict):
         found.append(f"verdict is {result.verdict}, expected {expect.verdict}")

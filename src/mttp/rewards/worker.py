@@ -78,7 +78,12 @@ def _answered(caller: Caller, samples: list[Any], timeout: float | None) -> list
 
 def _packed(answers: list[Answer]) -> bytes:
     """Answers as plain tuples; of evidence what JSON can say, since its classes may be unknown elsewhere."""
-    return pickle.dumps([tuple(answer._replace(evidence=_plain(answer.evidence))) for answer in answers])
+    return pickle.dumps([tuple(_portable(answer)) for answer in answers])
+
+
+def _portable(answer: Answer) -> Answer:
+    criteria = answer.criteria and {name: _portable(one) for name, one in answer.criteria.items()}
+    return answer._replace(evidence=_plain(answer.evidence), criteria=criteria)
 
 
 def _plain(evidence: Any) -> Any:

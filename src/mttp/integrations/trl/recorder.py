@@ -12,7 +12,7 @@ from opentelemetry import context as otel_context
 
 from mttp import configuration
 from mttp.codec.plain import plain
-from mttp.episodes import Episode
+from mttp.episodes import Episode, Reward
 from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
 from mttp.integrations.options import Options
@@ -204,7 +204,7 @@ class Recorder:
 
 
 def _identity(opened: OpenEpisode, episode: Episode) -> Episode:
-    """Who an episode is, without what it holds, for what refers to it."""
+    """Who an episode is and what it was paid, without what it holds, for what refers to it."""
     return Episode(
         trace_id=episode.trace_id,
         span_id=opened.span_id,
@@ -212,6 +212,7 @@ def _identity(opened: OpenEpisode, episode: Episode) -> Episode:
         env=episode.env,
         task=episode.task,
         policy_update_index=episode.policy_update_index,
+        reward=Reward(value=episode.reward.value, status=episode.reward.status),
     )
 
 

@@ -73,12 +73,16 @@ class Scoring:
         total = math.nan if self.totals is None else float(self.totals[row])
         times: dict[str, Any] = {"start_time": self._batch.scoring, "end_time": self._end}
         paid: dict[str, Any] = {} if math.isnan(total) else {"value": total}
-        if paid and "error" in statuses.values():
-            paid["status"] = "partial"
         by_spec = self._by_spec(row)
         if len(by_spec) == len(self._names) == 1 and self._weights[self._names[0]] == 1.0:
             whole: Reward = by_spec[self._names[0]].reward
             return replace(whole, **paid, **times)
+        for name, result in by_spec.items():
+            if result.status != "ok":  # a floor that is paid beside it is no score
+                scores.pop(name, None)
+                statuses[name] = result.status
+        if paid and ("error" in statuses.values() or statuses.keys() & by_spec.keys()):
+            paid["status"] = "partial"
         return Reward(
             components=scores,
             component_statuses=statuses,
