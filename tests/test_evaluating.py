@@ -907,7 +907,7 @@ def test_each_task_is_sampled(session: mttp.Session, *, is_async: bool, concurre
     recording = mttp.read(session)
     assert (expected, 3) == (by_sample(recording.evals[0]), recording.evals[0].samples)
     assert expected == {(one.task, found.sample): found.score for one in recording for found in one.results}
-    roots = [span for span in mttp.scan(session) if span.name == "episode"]
+    roots = [span for span in mttp.scan(session) if a.EPISODE_STEP_COUNT in span.attributes]
     assert sorted(expected) == sorted(
         (root.attributes[a.TASK_ID], root.attributes[a.EVAL_SAMPLE_INDEX]) for root in roots
     )

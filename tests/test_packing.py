@@ -203,7 +203,7 @@ def test_an_episode_with_tokens_is_never_packed_by_itself(
             with episode.step() as step:
                 step.tokens(ids=[1]) if number == 2 else step.action(number)
 
-    assert ["step"] * 12 + ["episode"] == names(session)
+    assert ["step"] * 12 + ["episode test"] == names(session)
 
 
 def test_a_block_holds_a_thousand_steps(session: mttp.Session) -> None:

@@ -52,7 +52,8 @@ def test_the_specimen_arrives_as_its_projection(
 
     assert [] == differences(project(kept, withholding), got)
     assert (content is None) == any("content is off" in omission for omission in got.omissions)
-    assert [] == mttp.check(receiver).all
+    shown = ("recorded_fault", "grading_failed", "total_includes_failed_component")
+    assert [] == [finding for finding in mttp.check(receiver).all if finding.id not in shown]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -65,7 +65,8 @@ def check(
     \b
     Exit codes:
       0  Everything is fine.
-      1  There is something that --fail-on or --strict names, or nothing was checked.
+      1  There is something that --fail-on or --strict names,
+         or nothing was checked.
       2  Wrong usage, or input that can't be read.
     """
     words = fail_on(fail_on_, others=LEVELS, strict=strict)
