@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mttp.estimates import INSTALL_SCIPY, t_interval
+
 __all__ = [
     "INTERVAL",
     "SHARE_INTERVAL",
@@ -83,21 +85,28 @@ def mean_interval(values: NDArray[Any], tasks: Sequence[str]) -> Interval:
     clusters = len(set(named))
     if clusters < 2:
         return Interval(reason="all numbers are of one task")
-    try:
-        from scipy.special import stdtrit  # scipy.stats takes three times as long to import
-    except ImportError:
-        return Interval(reason="scipy is not installed: pip install 'mttp[study]'")
     with np.errstate(over="ignore", invalid="ignore"):
         mean = known.mean()
         _, codes = np.unique(named, return_inverse=True)
         sums = np.bincount(codes, known - mean)
         error = np.sqrt((sums**2).sum() * clusters / (clusters - 1)) / len(known)
-        half = stdtrit(clusters - 1, 0.975) * error
-    if not (np.isfinite(half) and np.isfinite(mean)):
-        return Interval(reason="the numbers are too large")
+    bounds = t_interval(float(mean), float(error), clusters)
+    if bounds is None:
+        return Interval(reason=_why_none(float(error)))
     is_clustered = clusters < len(known)
     method = f"clustered by task, 95 %, {clusters:,} tasks" if is_clustered else INTERVAL
-    return Interval((float(mean - half), float(mean + half)), method)
+    return Interval(bounds, method)
+
+
+def _why_none(error: float) -> str:
+    """Why there is no interval for a mean with that standard error."""
+    if error == 0:
+        return "too few numbers, all equal"
+    try:
+        import scipy.special  # noqa: F401 - whether it is there
+    except ImportError:
+        return f"scipy is not installed: {INSTALL_SCIPY}"
+    return "the numbers are too large"
 
 
 @dataclass(frozen=True, slots=True)
