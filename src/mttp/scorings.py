@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mttp.values import Value
 
 if TYPE_CHECKING:
-    from mttp.episodes import Call
+    from mttp.calls import Call
 
 __all__ = ["INVALID_VALUE", "MISSING_INPUT", "OUT_OF_RANGE", "Grade", "GradingUsage", "Reward", "Spec"]
 
