@@ -702,7 +702,7 @@ def test_an_environment_answers_in_steps(session: mttp.Session, model: str) -> N
     episodes = by_row(session)[:8]
     assert {"Room"} == {episode.env for episode in episodes}
     assert [0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0] == [
-        episode.reward.components["room"] for episode in episodes
+        episode.reward.components["Room"] for episode in episodes
     ]
     assert [2, 2, 2, 2, 1, 1, 1, 1] == [len(episode.steps) for episode in episodes]
     assert episodes[1].steps[0].observation[-1]["content"].endswith("The door is shut.")

@@ -51,7 +51,13 @@ class Member:
 
     @property
     def is_valid(self) -> bool:
-        """Whether what it was paid is a score, as far as is known, and not a floor in place of one."""
+        """
+        Whether what it was paid is a score, as far as is known, and not a floor in place of one.
+
+        A trainer that states reward and advantage made the one of the other, whatever the reward is.
+        """
+        if self.advantage is not None and self.reward is not None:
+            return True
         if not isinstance(self.source, Episode):
             return self.source is None or self.source.is_valid
         if self.source.reward.status != "missing":
