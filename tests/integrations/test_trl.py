@@ -436,7 +436,7 @@ def test_an_async_object_is_awaited_too(session: mttp.Session, model: str) -> No
 
     teacher.train()
 
-    assert [0.5] * 16 == [episode.reward.components["judge"] for episode in by_row(session)]
+    assert [0.5] * 16 == [episode.reward.components["Judge"] for episode in by_row(session)]
 
 
 def test_a_reward_model_is_left_as_it_is(session: mttp.Session, model: str) -> None:

@@ -51,18 +51,17 @@ class Member:
 
     @property
     def is_valid(self) -> bool:
-        """
-        Whether what it was paid is a score, as far as is known, and not a floor in place of one.
-
-        A trainer that states reward and advantage made the one of the other, whatever the reward is.
-        """
-        if self.advantage is not None and self.reward is not None:
-            return True
+        """Whether what it was paid is a score, as far as is known, and not a floor in place of one."""
         if not isinstance(self.source, Episode):
             return self.source is None or self.source.is_valid
         if self.source.reward.status != "missing":
             return self.source.reward.status == "ok"
         return all(step.reward_status in ("ok", "missing") for step in self.source.steps)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its reward counts in the mean: a trainer that states an advantage counted its reward."""
+        return self.is_valid or (self.advantage is not None and self.reward is not None)
 
 
 class OpenGroup(Measured):
@@ -192,7 +191,7 @@ class OpenGroup(Measured):
             rewards=rewards,
             advantages=stated.advantages or self._advantages(scored, mean, std),
             size=stated.size or len(members),
-            valid_count=len(baselines.valid(scored)),
+            valid_count=_valid_count(rewards, members),
             reward_mean=mean,
             reward_std=std,
             task=stated.task or self._shared("task"),
@@ -255,10 +254,18 @@ class OpenGroup(Measured):
                 self._at_end(self)
 
 
+def _valid_count(rewards: tuple[float, ...], members: Sequence[Member]) -> int:
+    if len(rewards) != len(members):
+        return len(baselines.valid(rewards))
+    return sum(
+        math.isfinite(reward) and member.is_valid for reward, member in zip(rewards, members, strict=True)
+    )
+
+
 def _scored(rewards: tuple[float, ...], members: Sequence[Member]) -> tuple[float, ...]:
-    """The rewards with NaN for what was paid beside a status that is not ok: that counts for nothing."""
+    """The rewards with NaN for each that does not count."""
     if len(rewards) != len(members):
         return rewards
     return tuple(
-        reward if member.is_valid else math.nan for reward, member in zip(rewards, members, strict=True)
+        reward if member.is_compared else math.nan for reward, member in zip(rewards, members, strict=True)
     )
