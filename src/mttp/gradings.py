@@ -69,7 +69,7 @@ class GraderHealth:
     error: int = 0
     """Gradings that failed, other than by their value."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """The same by type of error, most frequent first."""
+    """How many gradings failed with each type of error, most frequent first."""
     invalid: int = 0
     """Gradings whose result was not a finite number, or beyond its range."""
     abstained: int = 0

@@ -252,7 +252,7 @@ class _Sampler(sampling.Sampler):
 
 class _ToSession(sdk.SynchronousMultiSpanProcessor):
     """
-    Shows spans to the session; the SDK would raise its failures into whoever made the span.
+    Shows spans to the session; the SDK would raise its failures into the code that made the span.
 
     What libraries find as the provider's processors are the session's.
     """

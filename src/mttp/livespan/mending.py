@@ -74,7 +74,7 @@ def mended(span: ReadableSpan, faults: Faults) -> dict[str, Any]:
     """
     What another library's span says, in the types of OpenTelemetry's API; what was wrong is said in `faults`.
 
-    The SDK keeps what it is given, and whoever exports the span would raise at it.
+    The SDK keeps what it is given, and exporting the span would raise.
     """
     ended = _time("end", span.end_time, time.time_ns(), faults)
     return {
@@ -171,7 +171,7 @@ class _Event(Event):
 
 
 class _Link(Link):
-    """Likewise a link."""
+    """A link that says how many attributes its library left out."""
 
     def __init__(self, context: SpanContext, attributes: Mapping[str, Any], *, dropped: int) -> None:
         super().__init__(context, attributes)

@@ -147,7 +147,7 @@ class Summary:
     runs: list[Run] = field(default_factory=list)
     """One per process of a run, in order of start; lists such as the installed packages are not read."""
     by_run: dict[str, Summary] = field(default_factory=dict)
-    """The same figures of each run, by its id, in order of start."""
+    """The figures of each run, by its id, in order of start."""
     groups: int = 0
     """How many groups there are."""
     updates: int = 0

@@ -96,7 +96,7 @@ def _style(column: str, text: str) -> str:
 
 
 def markdown(graders: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The same as lines of Markdown."""
+    """The table of graders as lines of Markdown."""
     columns = _columns(graders)
     lines = [f"| grader | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     lines += [f"| {cell(row.name.strip())} | {' | '.join(row.cells)} |" for row in _rows(graders)]
