@@ -628,19 +628,22 @@ def test_every_store_misses_the_episodes_that_a_run_states() -> None:
     assert any(problem.message.startswith("1 of 2 episodes of run") for problem in found.problems)
 
 
-def test_a_run_that_goes_on_states_no_number_of_episodes() -> None:
+def test_a_run_whose_end_is_not_there_may_have_more_episodes() -> None:
     """
-    Nobody waits for the end of a training run, and nothing is missed.
+    It goes on, or the search does not find its end yet: the reader waits, then says so.
     """
     with serving(TempoServer()) as place:
         session = mttp.configure(f"http://{place}", profile="tempo", run_id=RUN)
         with mttp.episode(env="toy"):
             pass
         session.flush()
-        found = mttp.read(f"tempo://{place}?run={RUN}")
+        found = mttp.read(f"tempo://{place}?run={RUN}&wait=0.01")
         session.close()
+        whole = mttp.read(f"tempo://{place}?run={RUN}")
 
-    assert (1, []) == (len(found), found.problems)
+    assert 1 == len(found)
+    assert "the end of run a-run is not there" in found.problems[0].message
+    assert (1, []) == (len(whole), whole.problems)
 
 
 @pytest.mark.parametrize("given", ["-1", "nan", "soon"])

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mttp.episodes import Episode
 from mttp.errors import ReadError
+from mttp.semconv import attributes as a
+from mttp.semconv.definitions import ENUMS
 
 __all__ = ["COLUMNS", "MAPS", "Condition", "condition"]
 
@@ -73,6 +75,11 @@ MAPS: Final[Mapping[str, Callable[[Episode], Mapping[str, Any]]]] = {
 }
 """The user's own names, which conditions write behind a dot: `metrics.kl`, `components.format`."""
 
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "status": (*ENUMS[a.EPISODE_STATUS], "unfinished"),
+    "reward_status": tuple(ENUMS[a.REWARD_STATUS]),
+}
+"""What columns can be that have a closed set of words."""
 _CONDITION = re.compile(r"\s*([\w.:/-]+?)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -98,6 +105,11 @@ def condition(text: str) -> Condition:
         )
     name, sign, value = found.groups()
     column = _column(name)
+    words = _WORDS.get(name)
+    if words is not None and sign in ("=", "!=") and value not in (*words, _NONE):
+        other = next((key for key, known in _WORDS.items() if value in known), None)
+        advice = f"; {value!r} is a {other}" if other else ""
+        raise ReadError(f"{text!r}: {name} is one of {', '.join(words)}{advice}")
     try:
         holds = _test(column.kind, sign, value)
     except ValueError as error:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
 
 from mttp.estimates import PassEstimate, TimeQuantiles, t_interval
-from mttp.evaluations import DELTA_INTERVAL, OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.evaluations import DELTA_INTERVAL, OTHER_ERROR, OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.gradings import GraderHealth
 from mttp.reading.jsonable import jsonable
 from mttp.report.figures import SHARE_INTERVAL, share_interval
@@ -156,6 +156,11 @@ def _comparison(summary: EvalSummary) -> Text:
     return printed(f"{summary.delta:+.4g} {said}", style={"better": "green", "worse": "red"}.get(said, ""))
 
 
+def _by_type(errors: Mapping[str, int]) -> dict[str, int]:
+    """Errors by type, as people read it: OpenTelemetry has a word of its own for what has no type."""
+    return {"other" if kind == OTHER_ERROR else kind: found for kind, found in errors.items()}
+
+
 def _delta(delta: float | None) -> Text:
     """A task's difference to its baseline, and its direction."""
     if delta is None:
@@ -212,7 +217,7 @@ def details(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> list[Text]:
         *([summary.delta_text()] if summary.delta is not None else []),
         *(_pass_line(found, summary.tasks) for found in summary.pass_estimates),
         *_coverage_line(summary),
-        *([f"errors: {shares(summary.errors)}"] if summary.errors else []),
+        *([f"errors: {shares(_by_type(summary.errors))}"] if summary.errors else []),
         *_time_line("first token", summary.first_token_time),
         *_time_line("per output token", summary.output_token_time),
     ]

@@ -28,6 +28,8 @@ class Store(ABC):
         """Traces of episodes that were found."""
         self._stated: dict[str, int] = {}
         """How many episodes each process of the run that is asked for began, by its run span."""
+        self._has_end = False
+        """Whether the end of the run that is asked for was found."""
 
     def __repr__(self) -> str:
         return f"{self.address.scheme}:{self.address.url}"
@@ -41,6 +43,7 @@ class Store(ABC):
         found = failed = 0
         self._episodes.clear()
         self._stated.clear()
+        self._has_end = False
         for trace_id in self.address.traces or self._limited(self._searched()):
             try:
                 spans = self.asked(trace_id)
@@ -65,10 +68,13 @@ class Store(ABC):
             )
 
     def _count(self, span: SpanRecord) -> None:
+        if span.attributes.get(a.RUN_ID) != self.address.run:
+            return
         if a.EPISODE_ID in span.attributes:
             self._episodes.add(span.trace_id)
-        if a.RUN_EPISODE_COUNT in span.attributes and span.attributes.get(a.RUN_ID) == self.address.run:
-            self._stated[span.span_id] = int(span.attributes[a.RUN_EPISODE_COUNT])
+        elif a.RUN_STATUS in span.attributes:
+            self._has_end = True
+            self._stated[span.span_id] = int(span.attributes.get(a.RUN_EPISODE_COUNT, 0))
 
     @property
     def is_part(self) -> bool:
