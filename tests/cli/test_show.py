@@ -213,6 +213,8 @@ def test_a_table_says_how_many_were_chosen(chat: str):
     [
         (("--where", "colour=red"), "there is no column 'colour'; there are episode, run, env"),
         (("--run", "no"), "no run has the id or name 'no'; there are "),
+        (("--where", "status=bogus"), "status is one of aborted, completed, error, unfinished"),
+        (("--where", "status=partial"), "'partial' is a reward_status"),
     ],
 )
 def test_a_wrong_choice_says_what_there_is(chat: str, arguments: tuple[str, ...], words: str):

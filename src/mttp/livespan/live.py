@@ -511,10 +511,7 @@ class LiveSpan(Span, Ended):
 
     def _around(self) -> Context:
         """The current context; in it, the span's parent is the current span."""
-        around = get_current()
-        around = (
-            around if isinstance(around, Context) else Context(around)
-        )  # steps keep theirs as plain copies
+        around = Context(get_current())  # of its own type: steps keep theirs as plain copies
         here, parent = get_current_span(around), self._parent
         if parent is None:
             return around if here is INVALID_SPAN else set_span_in_context(INVALID_SPAN, around)

@@ -76,8 +76,8 @@ MAPS: Final[Mapping[str, Callable[[Episode], Mapping[str, Any]]]] = {
 """The user's own names, which conditions write behind a dot: `metrics.kl`, `components.format`."""
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "status": (*ENUMS[a.EPISODE_STATUS], "unfinished"),
-    "reward_status": tuple(ENUMS[a.REWARD_STATUS]),
+    "status": (*sorted(ENUMS[a.EPISODE_STATUS]), "unfinished"),
+    "reward_status": tuple(sorted(ENUMS[a.REWARD_STATUS])),
 }
 """What columns can be that have a closed set of words."""
 _CONDITION = re.compile(r"\s*([\w.:/-]+?)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)

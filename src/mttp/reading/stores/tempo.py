@@ -70,8 +70,8 @@ class Tempo(Store):
         """A run's own trace is written last: without it there may be more episodes than were found."""
         if self._is_awaited and seen and not self._has_end:
             self.losses.append(
-                f"the end of run {self.address.run} is not there: the run goes on, or Tempo's search does not "
-                "find it yet, and there may be more episodes"
+                f"the end of run {self.address.run} is not there: the run goes on, or Tempo's search does "
+                "not find it yet, and there may be more episodes"
             )
 
     @property
