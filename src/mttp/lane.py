@@ -59,8 +59,6 @@ class Lane:
     """What it is given at once."""
     close_timeout: float = CLOSE_TIMEOUT
     """Seconds that the last spans may take."""
-    takes_several: bool = False
-    """Whether it takes what stands for several spans as that."""
     takes_columns: bool = False
     """Whether the steps of environments are packed from the start, unless the session says otherwise."""
     owned: bool = True
@@ -86,7 +84,6 @@ class Lane:
                 "patience",
                 "segment_bytes",
                 "close_timeout",
-                "takes_several",
                 "takes_columns",
             )
             if hasattr(transport, name)

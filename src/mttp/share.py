@@ -16,7 +16,7 @@ from mttp.clock import Clock
 from mttp.codec import episodes, runs
 from mttp.codec.plain import Faults, text
 from mttp.lane import Lane
-from mttp.livespan import Arrival, Ended, LiveSpan, Origin, Sink
+from mttp.livespan import Ended, LiveSpan, Origin, Sink
 from mttp.numbering import given, numbers, take
 from mttp.pipeline import Pipeline
 from mttp.pipeline.losses import Loss
@@ -82,7 +82,7 @@ class Share:
         ]
         self.stepped = self.stats.stepped.__next__
         """Whoever starts a step takes the next of these, which is its span's id."""
-        self.take: Callable[[Arrival], None] = self.ended
+        self.take: Callable[[Ended], None] = self.ended
         """Takes an ended span."""
         if len(self.pipelines) == 1:
             self.take = self.pipelines[0].take
@@ -146,15 +146,8 @@ class Share:
 
     # What the recorder calls.
 
-    def ended(self, arrival: Arrival) -> None:
-        """Take an ended span, or several."""
-        if isinstance(arrival, Ended):
-            self._take(arrival)
-        else:
-            for span in arrival.spans:
-                self._take(span)
-
-    def _take(self, span: Ended) -> None:
+    def ended(self, span: Ended) -> None:
+        """Take an ended span."""
         if self._heir is None:
             last = self._marker != 0 and self._marker == threading.get_ident()
             full = None

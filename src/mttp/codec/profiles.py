@@ -32,6 +32,8 @@ def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, arrays as bytes: a fraction of the size, and nothing is parsed that nobody asks for."""
     projected = dict(attributes)
+    if np.ndarray not in set(map(type, projected.values())):
+        return projected
     content.pack(projected)
     tokens.pack(projected)
     if blocks.is_block(projected):

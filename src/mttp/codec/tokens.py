@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from itertools import accumulate
@@ -34,7 +34,7 @@ __all__ = [
     "encode",
     "extent",
     "fold",
-    "fold_pairs",
+    "fold_all",
     "leave_out",
     "make",
     "pack",
@@ -230,14 +230,59 @@ def fold(block: Block) -> dict[str, Plain]:
     return attributes
 
 
-def fold_pairs(
+def fold_all(blocks: Sequence[Block]) -> list[dict[str, Plain]]:
+    """
+    As `fold` of each.
+
+    Small blocks of ids and log probabilities are looked through together, which is most of what it takes.
+    """
+    found: list[dict[str, Plain]] = [{}] * len(blocks)
+    alike: dict[Pair | int, list[int]] = {}
+    for place, block in enumerate(blocks):
+        alike.setdefault(_pair_of(block) or place, []).append(place)
+    for kinds, places in alike.items():
+        if isinstance(kinds, int):
+            found[kinds] = fold(blocks[kinds])
+            continue
+        for start in range(0, len(places), _TOGETHER):
+            some = places[start : start + _TOGETHER]
+            for place, folded in zip(
+                some, _fold_pairs(kinds, [blocks[place] for place in some]), strict=True
+            ):
+                found[place] = folded
+    return found
+
+
+_TOGETHER = 64
+"""Blocks that are looked through together."""
+_SMALL = 32 * 1024
+"""Bytes of the log probabilities of a small one."""
+
+
+def _pair_of(block: Block) -> Pair | None:
+    """The dtypes of a block that `paired` makes, if it is small and not empty."""
+    if len(block) != 9 or block[1] is not None or block[3] != "ids" or block[6] != "logprobs":
+        return None
+    is_small = 0 < len(block[8]) <= _SMALL and len(block[5]) // _ITEM_BYTES[block[4]] == block[0]
+    return (block[4], block[7]) if is_small else None
+
+
+def _fold_pairs(kinds: Pair, blocks: Sequence[Block]) -> Iterator[dict[str, Plain]]:
+    columns = _columns(kinds, [block[5] for block in blocks], [block[8] for block in blocks])
+    for count, mean, layout, data in zip(*columns, strict=True):
+        yield {
+            a.TOKEN_COUNT: count,
+            a.TOKEN_MEAN_LOGPROB: mean,
+            a.TOKEN_ENCODING: "packed",
+            a.TOKEN_LAYOUT: layout,
+            a.TOKEN_DATA: data,
+        }
+
+
+def _columns(
     kinds: Pair, ids: Sequence[bytes], logprobs: Sequence[bytes]
 ) -> tuple[list[int], list[float], list[str], list[bytes]]:
-    """
-    Lengths, mean log probabilities, layouts and packed data of blocks that are not empty.
-
-    All are looked through at once: of short ones that is most of what it takes to fold them.
-    """
+    """Lengths, mean log probabilities, layouts and packed data of blocks that are not empty."""
     integers = _expanded("ids", kinds[0], b"".join(ids))
     floats = _expanded("logprobs", kinds[1], b"".join(logprobs))
     counts = [len(each) // _ITEM_BYTES[kinds[0]] for each in ids]

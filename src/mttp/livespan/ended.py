@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from mttp.codec import kinds
-from mttp.codec.series import Whole
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import Scope
 
-__all__ = ["Arrival", "Ended", "Several", "spans_of"]
+__all__ = ["Ended"]
 
 
 class Ended(ReadableSpan):
     """Any span that has ended, ours or another library's."""
 
-    stands_for: Final = 1
-    """Spans that it is."""
     trace_id: int
     """Its trace."""
     size: int
@@ -50,47 +45,3 @@ class Ended(ReadableSpan):
     def with_values(self, values: dict[str, Any]) -> Ended:
         """The same span with other attributes."""
         raise NotImplementedError
-
-
-class Several(Protocol):
-    """An episode that was handed on as a whole, and stands for its spans until somebody needs these."""
-
-    stands_for: int
-    """How many they are."""
-    size: int
-    """Roughly what they take in a file, in bytes."""
-    is_last: bool
-    """Whether the trace ends with them."""
-    _end_time: int | None
-
-    @property
-    def trace_id(self) -> int:
-        """Their trace."""
-
-    @property
-    def scope(self) -> Scope:
-        """Who made them."""
-
-    @property
-    def whole(self) -> Whole:
-        """All that they say."""
-
-    @property
-    def spans(self) -> Sequence[Ended]:
-        """They, in order, made anew each time."""
-
-
-_Span = TypeVar("_Span", bound=ReadableSpan)
-Arrival: TypeAlias = "Ended | Several"
-"""What is taken at once."""
-
-
-def spans_of(arrivals: Iterable[_Span | Several]) -> list[_Span | Ended]:
-    """The spans that these are, or stand for, in order."""
-    found: list[_Span | Ended] = []
-    for arrival in arrivals:
-        if isinstance(arrival, ReadableSpan):
-            found.append(arrival)
-        else:
-            found += arrival.spans
-    return found

@@ -28,10 +28,10 @@ from opentelemetry.util.types import AnyValue, Attributes
 
 from mttp import ids, spans
 from mttp.clock import Clock
-from mttp.codec import kinds, stretches, tokens
+from mttp.codec import kinds, tokens
+from mttp.codec.deferred import TOKENS, Deferred
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import Profile, arrays, of_block
-from mttp.codec.series import Whole
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
 from mttp.livespan.mending import as_tuple, frozen, is_context, pairs
@@ -39,6 +39,7 @@ from mttp.livespan.printing import printed
 from mttp.livespan.records import KINDS, STATUSES, event_record, flags, link_record
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
 from mttp.semconv import attributes as a
+from mttp.wire.otlp_json import Rest
 
 __all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Observers", "Origin", "Sink", "Whose"]
 
@@ -131,8 +132,6 @@ class LiveSpan(Span, Ended):
     """Whether some of what was said of it may be large, or an array."""
     is_plain: bool
     """Whether that was still so when it ended, and nobody has looked at its attributes since."""
-    is_whole = False
-    """Whether `whole` may have something to tell."""
     _start_time: int
     _end_time: int | None
     _span_id: int
@@ -288,11 +287,14 @@ class LiveSpan(Span, Ended):
         """Who made it, as a record says it."""
         return self._origin.record
 
-    def outline(
-        self, parents: dict[int, tuple[int, int, SpanContext | None]]
-    ) -> tuple[int, int, int, str, int, int, int | None, int]:
+    def facts(self) -> tuple[Mapping[str, Any], Deferred | None]:
+        """Its attributes, and those that are left to the encoder."""
+        block = self.block  # in this order: another transport may look meanwhile
+        return dict(self.scalars), None if block is None else (TOKENS, (block,))
+
+    def row(self, parents: dict[int, tuple[int, int, SpanContext | None]]) -> tuple[Any, ...]:
         """
-        Trace, span and parent id, name, kind, start and end time, and flags.
+        The span as an encoder takes it: an `encoding.rows.Row`.
 
         In `parents` it keeps what is the same for the children of one span.
         """
@@ -302,41 +304,33 @@ class LiveSpan(Span, Ended):
             found = (0 if parent is None else parent.span_id, flags(parent), parent)
             parents[id(parent)] = found
         return (
+            self._origin.record,
             self.trace_id,
             self._span_id if self._context is None else self._context.span_id,
             found[0],
             self._name,
             1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
             self._start_time,
-            self._end_time,
+            self._start_time if self._end_time is None else self._end_time,
             found[1],
+            *self.facts(),
+            self._rest(),
+        )
+
+    def _rest(self) -> Rest | None:
+        """Events, links and status, where it has any."""
+        if not self._events and not self._links and self._status is _UNSET:
+            return None
+        return Rest(
+            list(map(event_record, self._events)),
+            list(map(link_record, self._links)),
+            STATUSES[self._status.status_code],
+            self._status.description or "",
         )
 
     def own(self) -> Mapping[str, Any] | None:
         """What its owner's steps all say, where a step says no more than that, its index and its reward."""
         return None
-
-    def row(self) -> tuple[Whose, stretches.Row] | None:
-        """Whose step it is and what it says, where that is no more than any step says."""
-        return None
-
-    def unsaid(self) -> tuple[Mapping[str, Any] | tuple[str, str, int], tuple[Any, ...]] | None:
-        """
-        What an episode's root, or a block of steps, says, where nobody has asked for its attributes yet.
-
-        That is what is known beforehand, and what its attributes are made of once it has ended.
-        """
-        return None
-
-    def whole(self, before: object) -> Whole | None:  # noqa: ARG002 - for those who have an answer
-        """All that it says, where it is an episode's root and `before` all its steps; else None."""
-        return None
-
-    def unusual(self) -> spans.SpanRecord | None:
-        """The span as a record where it has more than an outline, attributes and a token block."""
-        if not self._events and not self._links and self._status is _UNSET:
-            return None
-        return self.as_record(dict)
 
     # What the owner of the span does.
 

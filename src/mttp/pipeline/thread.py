@@ -15,7 +15,7 @@ from opentelemetry import context as otel_context
 
 from mttp.codec.withholding import Withholding
 from mttp.lane import Lane
-from mttp.livespan import Arrival, Ended
+from mttp.livespan import Ended
 from mttp.pipeline.backlog import Backlog
 from mttp.pipeline.delivery import Delivery
 from mttp.pipeline.gate import Gate
@@ -57,7 +57,7 @@ RESTS = (0.2, 0.4, 0.8)
 class Owner(Protocol):
     """The session: it has spans to add that nobody else records, which whoever writes asks it for."""
 
-    def ended(self, span: Arrival) -> None:
+    def ended(self, span: Ended) -> None:
         """Take an ended span, whatever time it is."""
 
     def mark(self) -> None:
@@ -97,7 +97,7 @@ class Pipeline:
         self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._writer = 0
-        self._inbox: deque[Arrival] = stats.arrivals
+        self._inbox: deque[Ended] = stats.arrivals
         self._inbox_bytes = 0
         self.easy = False
         """Whether a span may be taken without a look at anything but `_room`."""
@@ -119,7 +119,7 @@ class Pipeline:
 
     # What recording calls.
 
-    def take(self, span: Arrival) -> None:
+    def take(self, span: Ended) -> None:
         """Take an ended span, where this is its session's only pipeline; in short, while that is easy."""
         if not self.easy:
             self._owner.ended(span)
@@ -160,7 +160,7 @@ class Pipeline:
                 self._inbox_bytes += each.size
             return self._look(span, is_exempt=last or not admitted)
 
-    def _look(self, span: Arrival, *, is_exempt: bool = False) -> bool:
+    def _look(self, span: Ended, *, is_exempt: bool = False) -> bool:
         """Have a span that was taken written in time; whether there is space for it."""
         with self._lock:
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
@@ -206,7 +206,7 @@ class Pipeline:
             and not (self._closing or self._closed or self._waited)
         )
 
-    def hold_up(self, span: Arrival, since: float) -> None:
+    def hold_up(self, span: Ended, since: float) -> None:
         """
         Wait for space for a span that was taken, as long as its episode still may; else lose the episode.
 
@@ -331,7 +331,7 @@ class Pipeline:
                 arrival = next_arrival()
             except IndexError:  # such a handler took the rest
                 break
-            stats.taken += arrival.stands_for
+            stats.taken += 1
             self._inbox_bytes -= arrival.size
             self._gathered.add(arrival)
         if not self._inbox:

@@ -18,7 +18,7 @@ from typing_extensions import ParamSpec, Self
 from mttp.codec.plain import mapped, number, plain, text
 from mttp.episodes import Reward
 from mttp.keys import name_key
-from mttp.livespan import LiveSpan, Origin, Several, error_message, qualified_name
+from mttp.livespan import LiveSpan, Origin, error_message, qualified_name
 from mttp.semconv import attributes as a
 
 __all__ = [
@@ -102,8 +102,8 @@ class Host(Protocol):
         """Whether the session is closed, so that nothing more is recorded."""
 
     @property
-    def take(self) -> Callable[[LiveSpan | Several], None]:
-        """Take an ended span, or several."""
+    def take(self) -> Callable[[LiveSpan], None]:
+        """Take an ended span."""
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault and log the first of its kind."""

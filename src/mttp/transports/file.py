@@ -25,7 +25,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.encoding import encoder
 from mttp.errors import MissingExtra, TransportError
-from mttp.livespan import Several
 from mttp.transports.options import byte_count, one_of, path_of, take
 from mttp.wire.streams import ends_cleanly
 
@@ -78,7 +77,6 @@ class FileTransport(SpanExporter):
     """
 
     name = "file"
-    takes_several = False
     """Whether a session may give it what stands for several spans: who derives from it expects spans."""
     takes_columns = True
     """Whether the steps of environments are packed from the start, unless the session says otherwise."""
@@ -118,7 +116,7 @@ class FileTransport(SpanExporter):
         path = f"file://{quote(str(self.path))}{'/' if self.directory else ''}"
         return f"{path}?{urlencode(options)}" if options else path
 
-    def export(self, spans: Sequence[ReadableSpan | Several]) -> SpanExportResult:
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
         self.append(encoder.lines(spans))
         return SpanExportResult.SUCCESS
@@ -336,5 +334,4 @@ def open(address: str, options: Mapping[str, object], *, mode: int = 0o644) -> F
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
     parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
     transport = FileTransport(path, directory=path.endswith("/"), mode=mode, **parsed)
-    transport.takes_several = True
     return transport
