@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from mttp.codec.deferred import delivered
+from mttp.codec import deferred
 from mttp.codec.profiles import Profile, full, packed
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.wire import otlp_json
@@ -22,7 +22,7 @@ from mttp.wire.otlp_proto import encode_span
 __all__ = ["FORMAT", "Row", "lines", "messages", "pack", "unpack"]
 
 FORMAT: Final = 2
-"""The version of marshal's format that does not look for objects that come twice: that takes twice the time."""
+"""The version of marshal's format that does not look for objects that come twice, which takes too long."""
 
 Row: TypeAlias = tuple[Any, ...]
 """
@@ -43,7 +43,7 @@ def messages(rows: Sequence[Row]) -> list[bytes]:
 
 
 def _delivered(rows: Sequence[Row], profile: Profile) -> list[SpanRow]:
-    attributes = delivered([row[_ATTRIBUTES:-1] for row in rows], profile)
+    attributes = deferred.delivered([row[_ATTRIBUTES:-1] for row in rows], profile)
     return [
         SpanRow._make((*row[:_ATTRIBUTES], said, row[-1])) for row, said in zip(rows, attributes, strict=True)
     ]
@@ -75,11 +75,11 @@ def pack(rows: Iterable[Row]) -> bytes:
     """The rows as bytes; raises ValueError for values that would arrive as something else."""
     scopes: dict[int, tuple[int, Scope]] = {}
     found = []
-    for scope, *outline, attributes, deferred, rest in rows:
+    for scope, *outline, attributes, later, rest in rows:
         place, _ = scopes.setdefault(id(scope), (len(scopes), scope))
         arrays, plain = _split(attributes)
         told = None if rest is None else _told(rest)
-        found.append((place, *outline, plain, arrays, deferred, told))
+        found.append((place, *outline, plain, arrays, later, told))
     return marshal.dumps(([_parts(scope) for _, scope in scopes.values()], found), FORMAT)
 
 
@@ -88,12 +88,12 @@ def unpack(data: bytes) -> list[Row]:
     scopes, packed_rows = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     found = []
-    for place, *outline, attributes, arrays, deferred, told in packed_rows:
+    for place, *outline, attributes, arrays, later, told in packed_rows:
         for key in arrays:
             dtype, shape, elements = attributes[key]
             attributes[key] = np.frombuffer(elements, dtype).reshape(shape)
         rest = None if told is None else _rest(*told)
-        found.append((known[place], *outline, attributes, deferred, rest))
+        found.append((known[place], *outline, attributes, later, rest))
     return found
 
 

@@ -84,8 +84,8 @@ def row_of(record: SpanRecord) -> SpanRow:
     )
     return SpanRow(
         record.scope,
-        int(record.trace_id, 16),
-        int(record.span_id, 16),
+        int(record.trace_id or "0", 16),
+        int(record.span_id or "0", 16),
         int(record.parent_id or "0", 16),
         record.name,
         record.kind,
@@ -181,8 +181,8 @@ def _url(schema_url: str) -> bytes:
 
 # Spans: those of one shape are written by one template.
 
-_Shape: TypeAlias = tuple[str, int, int, bool, tuple[str, ...], tuple[type, ...]]
-"""A span's name, kind and flags, whether it has a parent, and its attributes' names and types."""
+_Shape: TypeAlias = tuple[str, int, int, bool, bool, bool, tuple[str, ...], tuple[type, ...]]
+"""A span's name, kind and flags, whether it has parent, start and end, its attributes' names and types."""
 
 
 def texts(rows: Sequence[SpanRow]) -> list[bytes]:
@@ -199,7 +199,8 @@ def texts(rows: Sequence[SpanRow]) -> list[bytes]:
 
 def _shape(row: SpanRow) -> _Shape:
     said = row.attributes
-    return (row.name, row.kind, row.flags, row.parent_id != 0, tuple(said), tuple(map(type, said.values())))
+    has = row.parent_id != 0, row.start_time != 0, row.end_time != 0
+    return (row.name, row.kind, row.flags, *has, tuple(said), tuple(map(type, said.values())))
 
 
 def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
@@ -208,22 +209,23 @@ def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
     values = zip(*[each.values() for each in said], strict=True)
     writers = [_WRITERS.get(kind, _other) for kind in shape[-1]]
     written = [map(write, column) for write, column in zip(writers, values, strict=True)]
-    known = [traces, ids, parents] if shape[3] else [traces, ids]
-    columns = zip(*known, starts, ends, *written, map(_rest, rests), strict=True)
+    known = [column for column, has in zip((parents, starts, ends), shape[3:6], strict=True) if has]
+    columns = zip(traces, ids, *known, *written, map(_rest, rests), strict=True)
     return map(_template(shape).__mod__, columns)
 
 
 @lru_cache(maxsize=1 << 10)
 def _template(shape: _Shape) -> bytes:
     """What spans of this shape share, with places for what differs."""
-    name, kind, flags, has_parent, keys, _ = shape
+    name, kind, flags, has_parent, has_start, has_end, keys, _ = shape
     parts = [
         b'{"traceId":"%032x","spanId":"%016x"',
         b',"parentSpanId":"%016x"' if has_parent else b"",
+        b',"startTimeUnixNano":"%d"' if has_start else b"",
+        b',"endTimeUnixNano":"%d"' if has_end else b"",
         b',"flags":%d' % flags if flags else b"",
         b',"name":' + _literal(_text(name)) if name else b"",
         b',"kind":%d' % kind if kind else b"",
-        b',"startTimeUnixNano":"%d","endTimeUnixNano":"%d"',
     ]
     heads = [_literal(_head(str(key))) + b"%b" for key in keys]
     if heads:
