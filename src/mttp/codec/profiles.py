@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mttp.codec import blocks, content, tokens
+from mttp.codec.documents import opened
 from mttp.codec.plain import Plain
 
 __all__ = ["Profile", "arrays", "full", "of_block", "packed", "unpacked"]
@@ -18,20 +19,20 @@ Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
 
 def full(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything as recorded, arrays as numpy arrays."""
-    return dict(attributes)
+    return opened(attributes)
 
 
 def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, each array as a list of its elements."""
     return {
         key: value.ravel().tolist() if isinstance(value, np.ndarray) else value
-        for key, value in attributes.items()
+        for key, value in opened(attributes).items()
     }
 
 
 def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, arrays as bytes: a fraction of the size, and nothing is parsed that nobody asks for."""
-    projected = dict(attributes)
+    projected = opened(attributes)
     if np.ndarray not in set(map(type, projected.values())):
         return projected
     content.pack(projected)

@@ -7,12 +7,13 @@ Nothing of OpenTelemetry is imported here, which would be a third of that proces
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from mttp.codec import deferred
+from mttp.codec.documents import Document
 from mttp.codec.profiles import Profile, full, packed
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.wire import otlp_json
@@ -77,9 +78,9 @@ def pack(rows: Iterable[Row]) -> bytes:
     found = []
     for scope, *outline, attributes, later, rest in rows:
         place, _ = scopes.setdefault(id(scope), (len(scopes), scope))
-        arrays, plain = _split(attributes)
+        odd, plain = _split(attributes)
         told = None if rest is None else _told(rest)
-        found.append((place, *outline, plain, arrays, later, told))
+        found.append((place, *outline, plain, odd, later, told))
     return marshal.dumps(([_parts(scope) for _, scope in scopes.values()], found), FORMAT)
 
 
@@ -88,10 +89,9 @@ def unpack(data: bytes) -> list[Row]:
     scopes, packed_rows = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     found = []
-    for place, *outline, attributes, arrays, later, told in packed_rows:
-        for key in arrays:
-            dtype, shape, elements = attributes[key]
-            attributes[key] = np.frombuffer(elements, dtype).reshape(shape)
+    for place, *outline, attributes, odd, later, told in packed_rows:
+        for key in odd:
+            attributes[key] = _made(attributes[key])
         rest = None if told is None else _rest(*told)
         found.append((known[place], *outline, attributes, later, rest))
     return found
@@ -124,13 +124,29 @@ def _rest(events: Sequence[Row], links: Sequence[Row], *others: Any) -> otlp_jso
 
 
 def _split(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Which attributes are numpy arrays, and all of them, these as dtype, shape and bytes."""
+    """Which attributes are arrays and documents, and all of them, these as what they are made of."""
     kinds = set(map(type, attributes.values()))
     if kinds <= _EXACT:
         return (), attributes if type(attributes) is dict else dict(attributes)
-    arrays = [key for key, value in attributes.items() if type(value) is np.ndarray]
-    made = {key: (each.dtype.str, each.shape, each.tobytes()) for key in arrays for each in [attributes[key]]}
-    return arrays, _safe({**attributes, **made})
+    odd = [key for key, value in attributes.items() if type(value) in _MADE_OF]
+    made = {key: _MADE_OF[type(attributes[key])](attributes[key]) for key in odd}
+    return odd, _safe({**attributes, **made})
+
+
+def _made_of_array(array: Any) -> Row:
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+_MADE_OF: Mapping[type, Callable[[Any], Any]] = {np.ndarray: _made_of_array, Document: bytes}
+"""What arrays and documents travel as."""
+
+
+def _made(value: Any) -> Any:
+    """What came as that."""
+    if type(value) is bytes:
+        return Document(value)
+    dtype, shape, elements = value
+    return np.frombuffer(elements, dtype).reshape(shape)
 
 
 _EXACT = frozenset({str, float, int, bool, bytes, type(None)})
