@@ -829,7 +829,7 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     taken = 0
     while segment := backlog.take(1000):
         backlog.put_back(segment)
-        taken += len(backlog.take(1000).arrivals)
+        taken += len(backlog.take(1000).spans)
 
     assert (100_000, 0) == (taken, backlog.bytes)
     assert time.monotonic() - started < 30

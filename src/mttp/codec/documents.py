@@ -12,7 +12,7 @@ from typing import Any
 
 from mttp.codec.plain import Plain
 
-__all__ = ["Document", "opened", "sealed"]
+__all__ = ["Document", "contents", "opened", "sealed"]
 
 _FORMAT = 2
 _MAX_DEPTH = 16
@@ -59,8 +59,12 @@ def _is_text(value: str) -> bool:
     return True
 
 
+def contents(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
+    """What the documents among the attributes hold."""
+    said = dict(attributes)  # a copy: another thread may add to them meanwhile
+    return {key: marshal.loads(value) for key, value in said.items() if type(value) is Document}
+
+
 def opened(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """The attributes, what documents hold in their place."""
-    return {
-        key: marshal.loads(value) if type(value) is Document else value for key, value in attributes.items()
-    }
+    return {**attributes, **contents(attributes)}

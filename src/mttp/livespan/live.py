@@ -30,7 +30,7 @@ from mttp import ids, spans
 from mttp.clock import Clock
 from mttp.codec import kinds, tokens
 from mttp.codec.deferred import TOKENS, Deferred
-from mttp.codec.documents import opened
+from mttp.codec.documents import contents
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import Profile, arrays, of_block
 from mttp.livespan.ended import Ended
@@ -198,7 +198,7 @@ class LiveSpan(Span, Ended):
         """Its attributes as recorded; whoever has them may put anything there."""
         self._is_light = self.is_plain = False
         if self.has_content:
-            self.scalars.update(opened(self.scalars))
+            self.scalars.update(contents(self.scalars))
         block = self.block
         if block is not None:
             self.scalars.update(tokens.unfold(block))

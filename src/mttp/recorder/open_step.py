@@ -125,6 +125,8 @@ class OpenStep(Measured):
 
     def _content(self, keys: content.Keys, value: object, max_bytes: int | None) -> None:
         span = cast(LiveSpan, self._span)
+        if keys.value in span.scalars:
+            span.forget(frozenset(keys))
         document = sealed(value) if max_bytes is None and type(value) in (list, dict) else None
         if document is not None:
             span.scalars[keys.value] = document
