@@ -22,6 +22,7 @@ VOCABULARY = {
     "numbering": 0,
     "allocator": 0,
     "estimates": 0,
+    "regular_files": 0,
     "ids": 1,
     "clock": 0,
     "spans": 1,

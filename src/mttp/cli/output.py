@@ -28,6 +28,7 @@ __all__ = [
     "Strict",
     "StrictHealth",
     "Trust",
+    "TrustModule",
     "console",
     "fail",
     "fail_on",
@@ -54,6 +55,14 @@ SpecFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A reward spec, YAML or JSON.", show_default=False)
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code, wherever that lies.")]
+TrustModule = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust-module",
+        metavar="MODULE",
+        help="Let the spec call the code of this module and those below it; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 _ACTING = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -117,10 +117,12 @@ class _Finder(MetaPathFinder):
         if folder is None or path is None:
             return None
         found = PathFinder.find_spec(fullname, path, target)
-        if found is None or not isinstance(found.loader, SourceFileLoader) or found.origin is None:
+        if found is None or found.origin is None:
             return found
         if not is_within(Path(found.origin), folder.path):
             return None
+        if not isinstance(found.loader, SourceFileLoader):
+            return found
         found.loader = _Loader(fullname, found.origin, folder)
         found.cached = None
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +33,8 @@ class Candidate:
     """What it says its name is."""
     version: str
     """What it says its version is."""
+    package: str | None = None
+    """The installed package that brings it; None for a file that was named by its path."""
 
 
 def choose(
@@ -89,13 +91,14 @@ def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
 
 def _installed(point: metadata.EntryPoint, name: str) -> Iterator[Candidate]:
     """What an entry point brings: `package` all specs in its folder, `package:stem` one of them."""
-    package, _, stem = point.value.partition(":")
-    for place in _folders(package.strip()):
+    package, _, stem = (part.strip() for part in point.value.partition(":"))
+    for place in _folders(package):
         if stem:
-            files = (place / f"{stem.strip()}{suffix}" for suffix in _SUFFIXES)
-            yield from (_candidate(file) for file in files if file.is_file())
+            files = [place / f"{stem}{suffix}" for suffix in _SUFFIXES]
+            found = [_candidate(file) for file in files if file.is_file()]
         else:
-            yield from _in_directory(place, name)
+            found = list(_in_directory(place, name))
+        yield from (replace(one, package=package) for one in found)
 
 
 def _folders(package: str) -> list[Path]:

@@ -40,7 +40,7 @@ class Workers:
                 f"spec {plan.identity.name}: isolation: process needs a spec file, which a worker can load;"
                 " write the spec to a file and load it from there"
             )
-        self._identity = (plan.location, plan.identity.sha256, plan.identity.code_sha256)
+        self._identity = (plan.location, plan.trust, plan.identity.sha256, plan.identity.code_sha256)
         self._idle: list[_Worker] = []
         self._owner = os.getpid()
         weakref.finalize(self, _end, self._idle, self._owner)
@@ -96,7 +96,7 @@ class _Lost(Exception):  # noqa: N818 - said of a worker
 class _Worker:
     """One process, which answers one call at a time."""
 
-    def __init__(self, identity: tuple[str | None, ...]) -> None:
+    def __init__(self, identity: tuple[object, ...]) -> None:
         """Start it and have it load the spec; raises _Lost where it can't."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", _RUN, *sys.path],
