@@ -46,6 +46,9 @@ def pieces(path: Path, limit: int) -> Iterator[bytes]:
             if left < 0:
                 raise _too_large(path, limit)
             yield piece
+    except OSError as error:
+        error.filename = str(path)  # which reading does not say
+        raise
     finally:
         os.close(descriptor)
 

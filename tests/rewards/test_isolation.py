@@ -91,6 +91,36 @@ def test_a_worker_answers_as_the_function_would(apart, capfd):
     assert "to standard output" in capfd.readouterr().err
 
 
+def test_a_worker_trusts_what_its_process_trusts(apart, tmp_path, caplog):
+    """
+    A spec that changes as it scores can't have a worker import more.
+    """
+    made = apart("fine")
+    assert made.plan
+    (tmp_path / "fine.yaml").write_text(
+        SPEC.format(use="fine", timeout=60.0, more="").replace("graders", "this")
+    )
+
+    result = made.score(completion="abc")
+
+    assert "the module this is not imported" in str(result.error)
+
+
+def test_a_worker_calls_what_the_user_trusts(tmp_path):
+    """
+    Modules elsewhere, by name.
+    """
+    text = SPEC.format(use="mean", timeout=60.0, more="")
+    text = text.replace("graders", "statistics").replace("completion: any", "data: any")
+    (tmp_path / "mean.yaml").write_text(text)
+
+    result = mttp.RewardSpec.load(tmp_path / "mean.yaml", trust="statistics").score(
+        data=[1, 2, 3], weights=None
+    )
+
+    assert (2.0, None) == (result.value, result.error)
+
+
 def test_what_never_ends_is_ended(apart):
     """
     At its limit the worker is killed; the sample is invalid and says why.

@@ -148,8 +148,6 @@ def _people(path: Path) -> dict[str, float]:
             columns = " and no column ".join(sorted(lacking))
             raise SpecError(f"it has no column {columns}", path=str(path), line=1)
         return {row["case"]: _score(path, rows.line_num, row["human"]) for row in rows}
-    except OSError as error:
-        raise SpecError(f"can't be read: {error.strerror or error}", path=str(path)) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SpecError(f"can't be read as text: {error}; save it as UTF-8", path=str(path)) from error
 

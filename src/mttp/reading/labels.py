@@ -62,8 +62,6 @@ def rows(path: Path) -> list[Row]:
     try:
         text = regular_files.read(path, MAX_BYTES).decode("utf-8-sig")
         return list(read(path, StringIO(text, newline="")))
-    except OSError as error:
-        raise ReadError(f"{path} can't be read: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ReadError(f"{path} can't be read as text: {error}; save it as UTF-8") from error
 

@@ -119,8 +119,8 @@ class _Finder(MetaPathFinder):
         found = PathFinder.find_spec(fullname, path, target)
         if found is None or found.origin is None:
             return found
-        if not is_within(Path(found.origin), folder.path):
-            return None
+        if not is_within(Path(found.origin), folder.path):  # None would have Python's own finder load it
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         if not isinstance(found.loader, SourceFileLoader):
             return found
         found.loader = _Loader(fullname, found.origin, folder)

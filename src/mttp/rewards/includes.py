@@ -48,7 +48,10 @@ def choose(
 
     Raises SpecError where there is none, or none of a version that will do.
     """
-    found = list(_candidates(part.spec, folder))
+    try:
+        found = list(_candidates(part.spec, folder))
+    except OSError as error:  # a name that is too long, a directory that may not be read
+        raise fail(f"{part.spec:.60} can't be looked for: {error.strerror or error}") from error
     if not found:
         raise fail(f"there is no spec {part.spec!r}{nearest(part.spec, _known(folder))}")
     wanted = constraint(part.version) if part.version is not None else None
@@ -77,7 +80,7 @@ def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
     """By a file's path, by `directory/name`, by the name of an installed one, by `collection/name`."""
     if folder is not None:
         path = folder / spec
-        if path.is_file():
+        if path.exists() and not path.is_dir():
             yield _candidate(path)
             return
         if found := list(_in_directory(path.parent, path.name)):

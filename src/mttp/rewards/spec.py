@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mttp.episodes import Spec
 from mttp.errors import MissingExtra, SpecError
@@ -26,7 +26,10 @@ from mttp.rewards.targets import Policy, check_signature, resolve
 from mttp.rewards.trainers import TrlReward
 from mttp.rewards.trust import Trust, Trusted
 
-__all__ = ["RewardSpec"]
+__all__ = ["MAX_INCLUDED", "RewardSpec"]
+
+MAX_INCLUDED: Final = 500
+"""Most specs that a spec includes, with those that they include."""
 
 
 class RewardSpec:
@@ -376,9 +379,12 @@ class RewardSpec:
                 raise self.source.error(
                     f"the includes are a loop{chain.longer(chosen.path)}", "include", index, "spec"
                 )
+            chain.loaded.append(chosen.path)
+            if len(chain.loaded) > MAX_INCLUDED:
+                raise fail(f"more than {MAX_INCLUDED} specs are included, each counted as often as it is")
             trust = self._trust
-            if chosen.package is not None and trust.has_module(chosen.package):
-                trust = trust.with_directory(chosen.path.parent)
+            if chosen.package is not None:
+                trust = trust.of_package(chosen.package, chosen.path.parent)
             found[part.as_] = RewardSpec._load(chosen.path, trust=trust, chain=chain)
         return found
 
@@ -456,9 +462,11 @@ class _Chain:
     """Its file, and before it those that include it."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """Versions by name that the lock of the first has."""
+    loaded: list[Path] = field(default_factory=list)
+    """The files of all specs that the first includes so far, each as often as it was loaded."""
 
     def longer(self, path: Path) -> _Chain:
-        return _Chain((*self.paths, path), self.pins)
+        return _Chain((*self.paths, path), self.pins, self.loaded)
 
     def has(self, path: Path) -> bool:
         return path.resolve() in [one.resolve() for one in self.paths]

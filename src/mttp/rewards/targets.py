@@ -99,15 +99,13 @@ def original(function: Any) -> Any:
 
 
 def _module(name: str, policy: Policy, fail: Fail) -> Any:
-    is_beside = policy.has_beside(name)
-    if not is_beside and locate(name, None) is None:
+    beside = policy.beside if policy.has_beside(name) else None
+    if beside is None and locate(name, None) is None:
         raise fail(_missing(name, policy))
     if not policy.may_import(name):
-        raise fail(_elsewhere(policy.folder) if is_beside else _untrusted(name))
+        raise fail(_untrusted(name) if beside is None else _elsewhere(beside.path, policy.trust.package))
     try:
-        if is_beside and policy.beside is not None:
-            return policy.beside.load(name)
-        return import_module(name)
+        return import_module(name) if beside is None else beside.load(name)
     except ModuleNotFoundError as error:
         missing = error.name if error.name and not name.startswith(error.name) else None
         raise fail(
@@ -131,10 +129,11 @@ def _untrusted(name: str) -> str:
     )
 
 
-def _elsewhere(folder: Path | None) -> str:
+def _elsewhere(folder: Path, package: str | None) -> str:
+    advice = "say --trust or trust=True, which trusts all code" if package is None else _advice(package)
     return (
-        f"the modules in {folder} are not imported: that is neither in the directory of the spec that you "
-        "named, nor in a package that you trust. If you trust all code, say --trust or trust=True"
+        f"the modules in {folder} are not imported: that is not in the directory of the spec that you "
+        f"named, nor below it. If you trust them, {advice}"
     )
 
 

@@ -32,6 +32,8 @@ class Trust:
     """Names of modules; what is below them is trusted, too."""
     directories: tuple[Path, ...] = ()
     """Directories whose modules are trusted, with those below them."""
+    package: str | None = None
+    """The installed package that brings the spec, if one does."""
 
     @classmethod
     def of(cls, given: Trusted, directory: Path | None) -> Trust:
@@ -54,9 +56,10 @@ class Trust:
         directories = () if directory is None else (directory.absolute(),)
         return cls(given is True, frozenset(names), directories)
 
-    def with_directory(self, directory: Path) -> Trust:
-        """The same, and a directory that a trusted module brings."""
-        return replace(self, directories=(*self.directories, directory.absolute()))
+    def of_package(self, package: str, directory: Path) -> Trust:
+        """The trust in a spec that an installed package has in a directory."""
+        directories = (directory.absolute(),) if self.has_module(package) else ()
+        return replace(self, directories=(*self.directories, *directories), package=package)
 
     def has_module(self, name: str) -> bool:
         """Whether the user trusts a module of this name, or one above it."""
