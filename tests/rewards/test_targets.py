@@ -34,6 +34,10 @@ class Grader:
     shell = staticmethod(system)
     library = subprocess
 
+    @property
+    def broken(self):
+        raise SystemExit(3)
+
     def right(self, completion):
         return 1.0
 
@@ -232,6 +236,27 @@ def test_what_python_itself_gives_every_object_is_not_called(use):
     """
     with pytest.raises(SpecError, match=r"its module can't be told\. Call it in a function beside the spec$"):
         called(use)
+
+
+@pytest.mark.usefixtures("cheat")
+def test_what_a_lookup_raises_is_said():
+    """
+    A property of the user's own may do anything.
+    """
+    with pytest.raises(SpecError, match=r"looking up broken in graders:GRADER raised SystemExit: 3 \("):
+        called("graders:GRADER.broken")
+
+
+@pytest.mark.usefixtures("cheat")
+def test_a_function_that_combines_needs_the_same_trust():
+    """
+    It is named as a component's is.
+    """
+    document = small(components=[], combine={"use": "os:system"})
+    spec = mttp.RewardSpec.from_dict(document, folder="specs")
+
+    with pytest.raises(SpecError, match="the module os is not imported"):
+        assert spec.plan
 
 
 @pytest.mark.usefixtures("cheat")

@@ -72,11 +72,14 @@ def resolve(use: str, policy: Policy, fail: Fail) -> Callable[..., Any]:
     for part in name.split("."):
         if not policy.owns(found):
             raise fail(_foreign(use, way, found))
-        if not hasattr(found, part):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
             names = [known for known in dir(found) if not known.startswith("_")]
-            raise fail(f"{way} has no {part}{nearest(part, names)}")
+            raise fail(f"{way} has no {part}{nearest(part, names)}") from None
+        except (Exception, SystemExit) as error:
+            raise fail(f"looking up {part} in {way} raised {_said(error)}") from error
         way = f"{way}{':' if way == module_name else '.'}{part}"
-        found = getattr(found, part)
     if inspect.isclass(found) or not callable(found):
         raise fail(f"{use} is {_kind(found)}, not a function")
     if mark_of(found) is None and not policy.owns(found):
