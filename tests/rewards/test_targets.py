@@ -238,6 +238,24 @@ def test_what_python_itself_gives_every_object_is_not_called(use):
         called(use)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#" * (4 << 20) + "\ndef right(completion): return 1.0\n", "it has more than 4,194,304 bytes"),
+        ("def right(completion): return " + "-" * 100_000 + "1\n", "MemoryError|RecursionError|SyntaxError"),
+    ],
+    ids=["large", "nested"],
+)
+def test_a_module_that_can_not_be_read_is_said(text, words):
+    """
+    Neither its digest nor its import exhausts memory.
+    """
+    write(graders=text)
+
+    with pytest.raises(SpecError, match=f"importing graders raised .*({words})"):
+        called("graders:right")
+
+
 @pytest.mark.usefixtures("cheat")
 def test_what_a_lookup_raises_is_said():
     """
