@@ -50,7 +50,7 @@ WRITE = {
     "observers": 7,
     "encoding": 8,
     "bulk": 8,
-    "pipeline": 8,
+    "pipeline": 9,
     "transports": 11,
     "share": 11,
     "session": 12,
