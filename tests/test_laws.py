@@ -18,6 +18,7 @@ ROOT = SOURCE.parents[1]
 VOCABULARY = {
     "errors": 0,
     "semconv": 0,
+    "guarding": 0,
     "keys": 0,
     "numbering": 0,
     "allocator": 0,
