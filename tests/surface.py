@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanContext, Status, StatusCode
 import mttp
 from mttp.recorder.open_call import OpenCall
 
-__all__ = ["CALLS", "Scene", "calls"]
+__all__ = ["BLOCKING", "CALLS", "Scene", "calls"]
 
 FUNCTIONS = (
     *("episode", "step", "current_episode", "current_step", "current_session"),
@@ -31,6 +31,8 @@ HANDLES: Mapping[str, type] = {
     "span": Span,
 }
 """What is made by these, and called."""
+BLOCKING = {f"session.{name}" for name in ("flush", "abort", "close", "__exit__", "__aexit__")}
+"""What waits for what was recorded to be written, or ends that."""
 BLOCK = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 INTERNAL = {
     *("latest", "scored_by", "conclude", "close", "mark", "write", "gather", "gathers", "packing", "took"),
@@ -38,7 +40,17 @@ INTERNAL = {
 }
 """Methods of handles for mttp's own modules."""
 OF_THE_SESSION = {
-    *("written", "records", "records_for", "setting", "join", "before_close", "at_close", "before_fork"),
+    *(
+        "fault",
+        "written",
+        "records",
+        "records_for",
+        "setting",
+        "join",
+        "before_close",
+        "at_close",
+        "before_fork",
+    ),
     *("after_fork_in_parent", "after_fork_in_child", "observe", "guest", "guest_started", "guest_ending"),
     "samples",
 }
@@ -105,7 +117,6 @@ def _of_session() -> dict[str, Callable[[Scene], object]]:
         "session.episode": lambda at: at.session.episode(env="c"),
         "session.record": lambda at: at.session.record(value),
         "session.describe": lambda at: at.session.describe(algorithm="grpo", config={"a": 1}),
-        "session.fault": lambda at: at.session.fault("made_up", "a detail"),
         "session.flush": lambda at: at.session.flush(5.0),
         "session.__enter__": lambda at: at.session.__enter__(),
         "session.__aenter__": lambda at: _awaited(at.session.__aenter__()),

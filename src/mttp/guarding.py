@@ -53,7 +53,8 @@ def guarded(
             except Exception as error:
                 if not forgiving and _is_misuse(error):
                     raise
-                tell(name, error, *args)
+                with suppress(Exception):  # there may be no stack left for that either
+                    tell(name, error, *args)
             return cast(_T, otherwise(*args, **kwargs))
 
         return guard
