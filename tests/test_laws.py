@@ -18,6 +18,7 @@ ROOT = SOURCE.parents[1]
 VOCABULARY = {
     "errors": 0,
     "semconv": 0,
+    "guarding": 0,
     "keys": 0,
     "numbering": 0,
     "allocator": 0,
@@ -51,7 +52,7 @@ WRITE = {
     "observers": 7,
     "encoding": 8,
     "bulk": 8,
-    "pipeline": 8,
+    "pipeline": 9,
     "transports": 11,
     "share": 11,
     "session": 12,

@@ -182,9 +182,16 @@ _HOMES = {
 }
 
 
+_RECORDING = ("configuration", "carriers", "learning", "late")
+"""What a training loop calls is imported together: its first call may come when no file can be opened."""
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        found = getattr(import_module(f"mttp.{_HOMES[name]}"), name)
+        home = _HOMES[name]
+        for each in _RECORDING if home in _RECORDING else ():
+            import_module(f"mttp.{each}")
+        found = getattr(import_module(f"mttp.{home}"), name)
         globals()[name] = found
         return found
     if name in ("errors", "messages"):
