@@ -149,7 +149,8 @@ class HttpOutlet:
             response = connection.getresponse()
             said = _beginning(response)
         finally:
-            if response is None or not is_whole or not response.isclosed():
+            is_reusable = response is not None and response.isclosed() and connection.sock is not None
+            if not (is_whole and is_reusable):
                 self._drop()
         _judge(response, said)
 
