@@ -72,10 +72,14 @@ def message_relay(
     or that TO turns down, is reported and left out. The command ends with its file or standard input;
     a listener goes on until it is interrupted, and then passes on what it has.
 
+    An address may have options: a listener holds capacity=256 messages, of max_bytes=10MiB each, and
+    max_unfinished_bytes=256MiB of those that are coming in; it answers 503 to what is more.
+
     \b
     Examples:
       mttp message relay messages.jsonl mttp+http://localhost:8700
       mttp message relay mttp+http://127.0.0.1:8700 messages.jsonl
+      mttp message relay 'mttp+http://127.0.0.1:8700?max_unfinished_bytes=64MiB' messages.jsonl
       mttp message relay live.mttp.jsonl mttp+http://localhost:8700 --follow
 
     \b
