@@ -93,7 +93,7 @@ def _replace_unknown_characters(stream: Any) -> None:
 
 def console(*, error: bool = False) -> Console:
     """
-    Standard output, or error; wide where no terminal limits it, and without colour there.
+    Standard output, or error; where it is no terminal, wide, without colour, and without blanks at line ends.
 
     Text is no markup, and characters in it that act on a terminal are spelled out.
     """
@@ -108,12 +108,19 @@ def console(*, error: bool = False) -> Console:
             for segment in super().render(*args, **options):
                 yield segment if segment.control else segment._replace(text=visible(segment.text, lines=True))
 
+    class Piped(Output):
+        def print(self, *objects: Any, **options: Any) -> None:
+            with self.capture() as captured:
+                super().print(*objects, **options)
+            lines = captured.get().removesuffix("\n").split("\n")
+            _print("\n".join(line.rstrip(" ") for line in lines), error=error)
+
     for stream in (sys.stdout, sys.stderr):
         _replace_unknown_characters(stream)
     to_terminal = Output(highlight=False, markup=False, stderr=error)
     if to_terminal.is_terminal:
         return to_terminal
-    return Output(highlight=False, markup=False, stderr=error, width=_WIDTH_OF_A_PIPE)
+    return Piped(highlight=False, markup=False, stderr=error, width=_WIDTH_OF_A_PIPE)
 
 
 @contextmanager
