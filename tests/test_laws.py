@@ -17,6 +17,7 @@ ROOT = SOURCE.parents[1]
 
 VOCABULARY = {
     "errors": 0,
+    "printable": 0,
     "semconv": 0,
     "guarding": 0,
     "keys": 0,

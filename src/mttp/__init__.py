@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import mttp.printable  # noqa: F401 - what mttp logs passes its filter
+
 if TYPE_CHECKING:
     from mttp import errors, messages
     from mttp.carriers import carry, extract, inject

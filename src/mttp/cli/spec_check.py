@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, TrustModule, print_json
+from mttp.cli.output import Json, SpecFile, Trust, TrustModule, print_json, say
 
 __all__ = ["spec_check"]
 
@@ -51,7 +51,7 @@ def spec_check(
         print_json(findings_document(spec, findings))
     else:
         for finding in findings:
-            print(visible(finding_line(finding, file)))
-        print(f"{spec.name} {spec.version}: {headline(findings)}")
+            say(visible(finding_line(finding, file)))
+        say(f"{spec.name} {spec.version}: {headline(findings)}")
     if any(strict or finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import sys
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mttp import regular_files
-from mttp.cli.output import Json, SpecFile, Trust, TrustModule, console, print_json, progress, working
+from mttp.cli.output import (
+    Json,
+    SpecFile,
+    Trust,
+    TrustModule,
+    console,
+    print_json,
+    progress,
+    say,
+    working,
+)
 from mttp.errors import SpecError
 
 if TYPE_CHECKING:
@@ -96,7 +105,7 @@ def spec_test(
     rate = unstable.rate if unstable is not None else None
     is_unstable = max_unstable is not None and rate is not None and rate > max_unstable
     if is_unstable:
-        print(f"unstable: {rate:.4g} is above --max-unstable {max_unstable:g}", file=sys.stderr)
+        say(f"unstable: {rate:.4g} is above --max-unstable {max_unstable:g}", error=True)
     if failed or is_unstable:
         raise typer.Exit(1)
 
