@@ -60,6 +60,7 @@ def configure(
     processors: Sequence[SpanProcessor] = (),
     exporters: Sequence[Transport] = (),
     content: bool | None = None,
+    token_ids: bool | None = None,
     redact: Callable[[str, Any], Any] | None = None,
     profile: str | None = None,
     sampling: Sampling | float | None = None,
@@ -79,7 +80,8 @@ def configure(
     `exporters` are further transports; `processors` see every span start and end. Those of the SDK will do.
 
     `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
-    `content` and `redact` are as for `Route`, for every transport that says nothing of its own.
+    `content`, `token_ids` and `redact` are as for `Route`, for every transport that says nothing of its own;
+    `content` is by default what the variable MTTP_CONTENT says, true or false.
     `profile` says what receivers keep of what they are sent: "jaeger", "tempo", "phoenix", "mlflow",
     "collector", or "strict"; by default it is guessed from their address.
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
@@ -116,6 +118,7 @@ def configure(
                 *([provider.mirror()] if mirror and not is_off() else []),
             ],
             content=content,
+            token_ids=token_ids,
             redact=redact,
             profile=profile,
             close_timeout=close_timeout,

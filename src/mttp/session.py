@@ -22,12 +22,15 @@ from typing_extensions import Self, Unpack
 from mttp import __version__, bulk
 from mttp.codec import runs
 from mttp.codec.plain import Faults, unknown_arguments
+from mttp.codec.redaction import ContentRule
+from mttp.codec.withholding import Withholding
 from mttp.episodes import Episode
 from mttp.errors import ReadError
 from mttp.lane import Lane, Transport
-from mttp.livespan import GuestSpan, LiveSpan, Origin
+from mttp.livespan import Ended, GuestSpan, LiveSpan, Origin
 from mttp.observers import Observers
 from mttp.pipeline import Pipeline
+from mttp.pipeline.veil import Veil
 from mttp.recorder import EpisodeFacts, OpenEpisode, OpenPart, Setting, inert_episode
 from mttp.recorder.scoring import watch
 from mttp.recorder.whereabouts import Whereabouts
@@ -66,7 +69,9 @@ class Session:
         processors: Sequence[SpanProcessor] = (),
         sampling: Sampling | None = None,
         steps: str = "auto",
+        withholding: Withholding = Withholding(),  # noqa: B008 - it is frozen
     ) -> None:
+        """`withholding` says what the span processors are not shown of a span that has ended."""
         self.run_id = run_id
         self.run_name: str | None = facts.get("name")
         self.transports = [lane.transport for lane in lanes if lane.owned]
@@ -77,7 +82,7 @@ class Session:
         self._leaving = ExitStack()
         self._close_seconds = max((lane.close_timeout for lane in lanes), default=PROCESSOR_SECONDS)
         faults: Faults = []
-        self._observers = Observers(processors, self.fault)
+        self._observers = Observers(processors, self.fault, _view(withholding, self.fault))
         watch_with(watch)
         observers = self._observers if processors else None
         self._share = Share(
@@ -91,6 +96,7 @@ class Session:
                 directory=_directory(),
                 sampling=sampling,
                 steps=steps,
+                logged=_logged([lane.withholding for lane in lanes] or [withholding]),
             )
         )
 
@@ -403,6 +409,22 @@ def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
     if unknown:
         cast(LiveSpan, episode.span).note(unknown_arguments("episode", unknown))
     return episode
+
+
+def _view(
+    withholding: Withholding, fault: Callable[[str, str], None]
+) -> Callable[[ReadableSpan], ReadableSpan] | None:
+    """A span as span processors may see it; None where they may see all of it."""
+    if withholding == Withholding():
+        return None
+    veil = Veil(withholding, fault)
+    return lambda span: veil(span if isinstance(span, Ended) else GuestSpan(span, []))
+
+
+def _logged(withholdings: Sequence[Withholding]) -> ContentRule:
+    """What the log may have: no more than the transport that is given most."""
+    rules = [withholding.rule for withholding in withholdings]
+    return max(rules, key=lambda rule: (rule.content, rule.redact is None))
 
 
 def _config(config: object, faults: Faults) -> dict[str, Any]:

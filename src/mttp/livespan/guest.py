@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
+from typing_extensions import Self
 
 from mttp.codec.plain import Faults
 from mttp.livespan.ended import Ended
@@ -47,7 +48,7 @@ class GuestSpan(Ended):
         """Its attributes."""
         return self._values
 
-    def with_values(self, values: dict[str, Any]) -> GuestSpan:
+    def with_values(self, values: dict[str, Any]) -> Self:
         """The same span with other attributes."""
         shown = copy.copy(self)
         shown._values = shown._attributes = values

@@ -25,6 +25,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 from opentelemetry.util.types import AnyValue, Attributes
+from typing_extensions import Self
 
 from mttp import ids, spans
 from mttp.clock import Clock
@@ -532,7 +533,7 @@ class LiveSpan(Span, Ended):
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
         return size + sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
 
-    def with_values(self, values: dict[str, Any]) -> LiveSpan:
+    def with_values(self, values: dict[str, Any]) -> Self:
         """The same ended span with other attributes; the original stays as it is."""
         shown = copy.copy(self)
         shown.scalars, shown.block = values, None
