@@ -19,6 +19,7 @@ VOCABULARY = {
     "errors": 0,
     "semconv": 0,
     "keys": 0,
+    "secrets": 1,
     "numbering": 0,
     "allocator": 0,
     "estimates": 0,

@@ -65,6 +65,7 @@ def configure(
     profile: str | None = None,
     sampling: Sampling | float | None = None,
     steps: str = "auto",
+    secret_keys: Sequence[str] | bool | None = None,
     mirror: bool = False,
     meter_provider: MeterProvider | None = None,
     close_timeout: float | None = None,
@@ -89,6 +90,8 @@ def configure(
     `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
     "auto", which packs those of an environment from the start where all transports are files, and else those
     of an episode beyond the first 1,000 where these had no tokens and no children.
+    `secret_keys` are names of values in configuration and metadata that are not recorded, besides api_key,
+    token, password and the like; False records all values. By default MTTP_SECRET_KEYS says so.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
     `meter_provider` is shown how recording fares and what episodes come to, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
@@ -125,6 +128,7 @@ def configure(
             processors=observers.checked(_listed("processors", processors)),
             sampling=sampling,
             steps=steps,
+            secret_keys=secret_keys,
             run=run,
             run_id=run_id,
             kind=kind,

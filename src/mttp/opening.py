@@ -21,6 +21,8 @@ from mttp.lane import Lane, Transport
 from mttp.recorder.packing import AUTO, MODES
 from mttp.routes import Destination, Route, check
 from mttp.sampling import Sampling, from_environment
+from mttp.secrets import VARIABLE as SECRETS_VARIABLE
+from mttp.secrets import Secrets
 from mttp.session import Session
 from mttp.transports import environment
 
@@ -62,6 +64,7 @@ def open_session(
     processors: Sequence[SpanProcessor] = (),
     sampling: Sampling | float | None = None,
     steps: str = AUTO,
+    secret_keys: Sequence[str] | bool | None = None,
     run: str | None = None,
     run_id: str | None = None,
     config: object = None,
@@ -85,7 +88,7 @@ def open_session(
     if not routes and not processors:
         _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER asks for no exporter")
         return Session([], run_id=identity, facts=facts)
-    chosen = _sampling(sampling)
+    chosen, secrets = _sampling(sampling), Secrets.stated(secret_keys)
     content = _content(apart) if content is None else content
     terms = {"content": content, "token_ids": token_ids}
     check(terms, redact, close_timeout)
@@ -101,6 +104,7 @@ def open_session(
         sampling=chosen,
         steps=steps,
         withholding=Withholding(content=content is not False, token_ids=token_ids, redact=redact),
+        secrets=secrets,
     )
     if apart is not None:
         apart.opened.append(session)
@@ -110,6 +114,8 @@ def open_session(
         publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
     if any(map(_withholds_more, own)):
         publish(session, CONTENT_VARIABLE, "false")
+    if str(secrets):
+        publish(session, SECRETS_VARIABLE, str(secrets))
     close_with_this_child(session)
     return session
 

@@ -108,9 +108,14 @@ class Push:
         spent: dict[str, int] = {}
         for record in records:
             values = unpacked(record.attributes)
-            marks = [mark.attributes for mark in (*record.events, *record.links)]
             kept = self.withholding.keep(
-                values, spent=spent.get(record.trace_id, 0), status=record.status_message, marks=marks
+                values,
+                spent=spent.get(record.trace_id, 0),
+                status=record.status_message,
+                marks=[
+                    *(event.attributes for event in record.events),
+                    *(link.attributes for link in record.links),
+                ],
             )
             spent[record.trace_id] = kept.spent
             yield Restored(shifted(_with(record, kept), self.shift))

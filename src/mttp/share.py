@@ -55,6 +55,8 @@ class Plan:
     """What is wrong with that."""
     directory: str
     """Where it started."""
+    omissions: tuple[str, ...] = ()
+    """What was left out of what it says of itself."""
     sampling: Sampling | None = None
     """Which episodes collectors get; None for all."""
     steps: str = "auto"
@@ -371,8 +373,11 @@ class Share:
             title = f"{names.RUN} {self._run_name}" if self._run_name else names.RUN
             self._run = self.span(title, values=values, sink=_To(self, self.pipelines))
             self._run.note(faults)
+            self._run.omissions.extend(plan.omissions)
         root = self._run
-        root.values |= {key: said for key, said in self._described.items() if key not in root.values}
+        new = {key: said for key, said in self._described.items() if key not in root.values}
+        root.omissions.extend(self._described.get(a.OMISSIONS, ()))
+        root.values |= new
         root.note(self._faults)
         self._faults = []
         return root

@@ -79,7 +79,9 @@ withholdings = st.builds(
 
 
 @pytest.mark.parametrize("hook", [None, upper, noted, zeroed, broken])
-@pytest.mark.parametrize("limits", [{}, {"max_elements": 2}, {"max_episode_bytes": 100}, {"content": False}, {"token_ids": False}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"max_elements": 2}, {"max_episode_bytes": 100}, {"content": False}, {"token_ids": False}]
+)
 def test_of_everything_a_reader_gets_the_projection(hook: Any, limits: Mapping[str, Any]) -> None:
     """
     An episode that uses every part of the vocabulary reads as `project` says.

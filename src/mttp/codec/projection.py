@@ -11,9 +11,9 @@ import numpy as np
 
 from mttp.codec.content import settled
 from mttp.codec.plain import from_json, to_json
+from mttp.codec.redaction import OFF, is_content
 from mttp.codec.structures import flatten
 from mttp.codec.tokens import ARRAY_KEYS
-from mttp.codec.redaction import OFF, is_content
 from mttp.codec.withholding import Withholding
 from mttp.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens
 from mttp.semconv import attributes as a
@@ -103,7 +103,7 @@ class _Span:
             found.append(text)
         return tuple(dict.fromkeys(found))
 
-    def scoring(self, value: Reward) -> dict[str, str | None]:
+    def scoring(self, value: Reward) -> dict[str, Any]:
         """The texts of a scoring."""
         return {name: self.text(key, getattr(value, name)) for name, key in _OF_SCORING.items()}
 
@@ -158,7 +158,9 @@ class _Span:
                     continue
                 reason = self.missing[key]
             self.missing[key] = reason
-            is_ids = isinstance(hooked, np.ndarray) and hooked.shape == ids.shape and hooked.dtype.kind in "iu"
+            is_ids = (
+                isinstance(hooked, np.ndarray) and hooked.shape == ids.shape and hooked.dtype.kind in "iu"
+            )
             block = _with_ids(block, name, hooked if is_ids else None, reason)
         return block
 

@@ -56,8 +56,9 @@ class Ended(ReadableSpan):
     @property
     def texts(self) -> tuple[str, list[Mapping[str, Any]]]:
         """The description of its status, and the attributes of its events and of its links."""
-        marks = [dict(mark.attributes or {}) for mark in (*self._events, *self._links)]
-        return self._status.description or "", marks
+        events = [mark.attributes for mark in self._events]
+        links = [mark.attributes for mark in self._links]
+        return self._status.description or "", [dict(mark or {}) for mark in (*events, *links)]
 
     def with_texts(self, description: str, marks: Sequence[Mapping[str, Any]]) -> Self:
         """The same span with another description, and other attributes of its events and links."""
