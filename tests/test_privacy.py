@@ -1,10 +1,13 @@
-"""What is not to leave does not leave, by whatever way: content that is off or redacted, token ids, and secrets."""
+"""What is not to leave does not leave by any way: content that is off or redacted, token ids, secrets."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,10 @@ from opentelemetry.trace import StatusCode
 
 import mttp
 from mttp.codec.profiles import unpacked
+from mttp.errors import ConfigureError
 from mttp.reading.scanning import Scan
+from mttp.secrets import Secrets
+from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 
 CANARY = "Canary-51f0"
@@ -124,10 +130,9 @@ def numbers(step: mttp.OpenStep) -> None:
 
 
 def foreign(step: mttp.OpenStep) -> None:
-    with pytest.raises(KeyError), trace.get_tracer("other").start_as_current_span("other") as span:
-        span.set_attribute("gen_ai.output.messages", CANARY)
-        span.set_attribute("input.value", CANARY)
-        raise KeyError(CANARY)
+    said = {"gen_ai.output.messages": CANARY, "input.value": CANARY}
+    with trace.get_tracer("other").start_as_current_span("other", attributes=said):
+        raise RuntimeError(CANARY)
 
 
 def failing(step: mttp.OpenStep) -> None:
@@ -228,12 +233,6 @@ def holds(found: bytes) -> bool:
         *(one.to_bytes(8, "little") for one in ids),
     ]
     return any(form in found for form in forms)
-
-
-@pytest.fixture
-def receiver() -> Iterator[OtlpReceiver]:
-    with OtlpReceiver() as opened:
-        yield opened
 
 
 def spans_of(exporter: InMemorySpanExporter) -> bytes:
@@ -350,3 +349,226 @@ def test_nothing_leaves_whatever_is_recorded(
     left = everywhere(tmp_path_factory.mktemp("ways"), acts, packed=packed, **terms)
 
     assert [] == [way for way, found in left.items() if holds(found)]
+
+
+# What is left, and what is said of the rest.
+
+
+def test_what_is_withheld_is_named_and_numbers_stay(tmp_path: Path) -> None:
+    """
+    Counts, means, log probabilities and kinds of faults are no content.
+    """
+    with mttp.configure("file://a.jsonl", content=False), mttp.episode() as episode, episode.step() as step:
+        tokens(step)
+        raw_reward(step)
+
+    (kept,) = mttp.read("a.jsonl").episodes[0].steps
+    assert kept.tokens is not None
+    assert (3, 3) == (kept.tokens.count, kept.tokens.prompt_count)
+    assert (None, None, [0.0, 0.0, 0.0]) == (
+        kept.tokens.ids,
+        kept.tokens.prompt_ids,
+        kept.tokens.logprobs.tolist(),
+    )
+    assert (("reward_invalid",), "error", None) == (kept.faults, kept.reward_status, kept.reward_raw)
+    withheld = [a.FAULTS, a.STEP_REWARD_RAW, a.TOKEN_IDS, a.TOKEN_PROMPT_IDS]
+    assert [f"{key}: content is off" for key in withheld] == sorted(kept.omissions)
+
+
+@pytest.mark.parametrize(
+    ("content", "token_ids", "found"),
+    [(False, True, (True, None)), (True, False, (False, "seen")), (True, None, (True, "seen"))],
+)
+def test_token_ids_have_a_switch_of_their_own(
+    content: bool, token_ids: bool | None, found: tuple[bool, str | None]
+) -> None:
+    """
+    Whoever asks for them gets them without the rest, or the rest without them.
+    """
+    with (
+        mttp.configure(mttp.Route("file://a.jsonl", content=content, token_ids=token_ids)),
+        mttp.episode() as episode,
+        episode.step() as step,
+    ):
+        step.observation("seen")
+        tokens(step)
+
+    (kept,) = mttp.read("a.jsonl").episodes[0].steps
+    assert found == (kept.tokens is not None and kept.tokens.ids is not None, kept.observation)
+
+
+def test_a_function_that_raises_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    By the attribute and the error's class, and not by what it says.
+    """
+    with mttp.configure("memory://", redact=broken) as session:
+        for _ in range(2):
+            with mttp.episode() as episode:
+                episode.final_observation(CANARY)
+
+    assert {"redaction_failed": 2} == dict(session.stats.faults)
+    assert 1 == len(caplog.messages)
+    assert CANARY not in caplog.text
+
+
+@pytest.mark.parametrize("terms", [{"content": False}, {"redact": starred}, {"token_ids": False}])
+def test_a_process_that_joins_the_run_gives_no_more_than_its_parent(
+    terms: dict[str, Any], tmp_path: Path
+) -> None:
+    """
+    It finds the address, and not what else was said of it.
+    """
+    with mttp.configure(tmp_path / "runs", **terms):
+        code = f"import mttp\nwith mttp.episode(inputs={CANARY!r}):\n    pass"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    assert "MTTP_CONTENT" not in os.environ
+    (episode,) = mttp.read(tmp_path / "runs")
+    assert (None, ("mttp.inputs.json: content is off",)) == (episode.inputs, episode.omissions)
+
+
+def test_the_variable_is_what_configure_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    An argument precedes it, and what is neither true nor false is refused.
+    """
+    monkeypatch.setenv("MTTP_CONTENT", "false")
+    for content, found in ((None, None), (True, "seen")):
+        with mttp.configure("memory://", content=content) as session, mttp.episode(inputs="seen"):
+            pass
+        assert found == mttp.read(session).episodes[0].inputs
+    monkeypatch.setenv("MTTP_CONTENT", "perhaps")
+
+    with pytest.raises(ConfigureError, match="MTTP_CONTENT='perhaps' is neither true nor false"):
+        mttp.configure("memory://")
+
+
+# Secrets.
+
+SECRET = "hunter2"
+CONFIG = {
+    "lr": 0.1,
+    "api_key": SECRET,
+    "max_tokens": 512,
+    "eos_token": "</s>",
+    "pad_token": "pad",
+    "use_auth_token": True,
+    "nested": [{"Authorization": f"Bearer {SECRET}", "tokenizer": "gpt2"}],
+    "command": ["train.py", "--token", SECRET, f"--api-key={SECRET}", "--lr", "3"],
+    "database": f"postgres://me:{SECRET}@host/db",
+    "namespace": f"Namespace(hub_token='{SECRET}', max_tokens=5)",
+}
+
+
+def test_secrets_are_recorded_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Neither of the configuration, nor of metadata, arguments of environments, headers or variables.
+    """
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"deployment.token={SECRET},team=blue")
+    with mttp.configure([f"file://{tmp_path}/a.jsonl", "memory://"], config=CONFIG) as session:
+        session.describe(algorithm="grpo")
+        metadata = {"password": SECRET, "note": f"see https://me:{SECRET}@host", "token_count": 3}
+        with mttp.episode(env="toy", env_kwargs={"api_key": SECRET}, metadata=metadata) as episode:
+            with episode.step() as step:
+                step.set_metadata("client_secret", {"a": SECRET})
+                step.span.set_attribute("http.request.header.authorization", SECRET)
+            with trace.get_tracer("other").start_as_current_span("other") as span:
+                span.set_attribute("http.request.header.x-api-key", [SECRET])
+            mttp.annotate(episode, "access_token", SECRET)
+        mttp.update(metadata={"cookie": SECRET})
+        session.flush()
+        kept = repr(list(session.records()))
+
+    assert SECRET not in kept
+    assert SECRET.encode() not in (tmp_path / "a.jsonl").read_bytes()
+    recording = mttp.read(tmp_path / "a.jsonl")
+    (run,), (found,) = recording.runs, recording.episodes
+    assert run.config == {
+        **CONFIG,
+        "api_key": "[redacted]",
+        "nested": [{"Authorization": "[redacted]", "tokenizer": "gpt2"}],
+        "command": ["train.py", "--token", "[redacted]", "--api-key=[redacted]", "--lr", "3"],
+        "database": "postgres://[redacted]@host/db",
+        "namespace": "Namespace(hub_token='[redacted]', max_tokens=5)",
+    }
+    assert {"password": "[redacted]", "note": "see https://[redacted]@host", "token_count": 3} == {
+        name: found.metadata[name] for name in ("password", "note", "token_count")
+    }
+    config = ("api_key", "nested.0.Authorization", "command.2", "command.3", "database", "namespace")
+    named = ["deployment.token", *(f"{a.RUN_CONFIG_JSON}.{name}" for name in config)]
+    assert {f"{key}: redacted as a secret" for key in named} == set(run.omissions)
+    named = [f"{a.METADATA}.password", f"{a.METADATA}.note", f"{a.ENV_KWARGS}.api_key"]
+    assert {f"{key}: redacted as a secret" for key in named} == set(found.omissions)
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "kept"),
+    [
+        (None, None, {"code": "a", "password": "[redacted]"}),
+        (["code"], None, {"code": "[redacted]", "password": "[redacted]"}),
+        (False, None, {"code": "a", "password": "b"}),
+        (None, "code, x", {"code": "[redacted]", "password": "[redacted]"}),
+        (None, "false", {"code": "a", "password": "b"}),
+        (True, "false", {"code": "a", "password": "[redacted]"}),
+    ],
+)
+def test_the_list_can_be_extended_and_turned_off(
+    given: Any, variable: str | None, kept: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    By the argument, or else by the variable.
+    """
+    if variable is not None:
+        monkeypatch.setenv("MTTP_SECRET_KEYS", variable)
+    with mttp.configure("memory://", config={"code": "a", "password": "b"}, secret_keys=given) as session:
+        pass
+
+    assert kept == mttp.read(session).runs[0].config
+
+
+def test_processes_that_are_started_find_the_list() -> None:
+    """
+    As long as the session is open.
+    """
+    with mttp.configure("memory://", secret_keys=["code", "case"]):
+        during = os.environ.get("MTTP_SECRET_KEYS")
+
+    assert ("code,case", None) == (during, os.environ.get("MTTP_SECRET_KEYS"))
+
+
+@pytest.mark.parametrize("wrong", ["code", [1], [""], {"code": 1}, 3])
+def test_what_is_no_list_of_names_is_refused(wrong: Any) -> None:
+    """
+    The message says what was given.
+    """
+    with pytest.raises(ConfigureError, match="is no list of names, True or False"):
+        mttp.configure("memory://", secret_keys=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("apiKey", True),
+        ("x-api-key", True),
+        ("hub_token", True),
+        ("token", True),
+        ("DB_PASSWORD", True),
+        ("client_secret", True),
+        ("Set-Cookie", True),
+        ("aws_secret_access_key", True),
+        ("tokens", False),
+        ("max_tokens", False),
+        ("tokenizer", False),
+        ("token_count", False),
+        ("gen_ai.token.type", False),
+        ("pad_token", False),
+        ("keyboard", False),
+        ("author", False),
+        ("secretary", False),
+    ],
+)
+def test_names_are_compared_word_by_word(name: str, is_secret: bool) -> None:
+    """
+    In whichever way they are written.
+    """
+    assert is_secret is Secrets().names(name)
