@@ -24,10 +24,7 @@ def full(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 
 def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, each array as a list of its elements."""
-    return {
-        key: value.ravel().tolist() if isinstance(value, np.ndarray) else value
-        for key, value in opened(attributes).items()
-    }
+    return _listed(opened(attributes))
 
 
 def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -39,7 +36,14 @@ def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     tokens.pack(projected)
     if blocks.is_block(projected):
         blocks.pack(projected)
-    return arrays(projected)
+    return _listed(projected)
+
+
+def _listed(attributes: dict[str, Plain]) -> dict[str, Plain]:
+    """Replace arrays by lists of their elements, in place."""
+    for key in [key for key, value in attributes.items() if isinstance(value, np.ndarray)]:
+        attributes[key] = attributes[key].ravel().tolist()
+    return attributes
 
 
 def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:

@@ -29,7 +29,7 @@ from mttp.readable import record
 from mttp.spans import SpanRecord
 from mttp.wire.otlp_json import row_of
 
-__all__ = ["HELPER_VARIABLE", "here", "hurry", "lines", "losses", "messages"]
+__all__ = ["HELPER_VARIABLE", "here", "hurry", "is_waiting", "lines", "losses", "messages"]
 
 _log = logging.getLogger("mttp")
 
@@ -72,6 +72,11 @@ def _of_record(whole: SpanRecord) -> Row:
     return (*row, None, rest)
 
 
+def is_waiting() -> bool:
+    """Whether the helper has been asked for something, and has not answered yet."""
+    return _encoding.is_waiting()
+
+
 def hurry(patience: float) -> None:
     """Kill a helper that has not answered for `patience` seconds; this process encodes what it was given."""
     _encoding.hurry(patience)
@@ -106,6 +111,11 @@ class _Encoding:
         self._spent += time.thread_time() - self._since.time
         if self._may_help and self._helper is None and self._spent > WORTH_SECONDS:
             self._start()
+
+    def is_waiting(self) -> bool:
+        """Whether the helper works, asked from any thread."""
+        helper = self._helper
+        return helper is not None and helper.is_working
 
     def _start(self) -> None:
         with self._lock:

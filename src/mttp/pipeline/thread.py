@@ -189,12 +189,16 @@ class Pipeline:
         return fits
 
     def _is_late(self) -> bool:
-        """Whether the thread should have taken what has gathered; once each time, called under the lock."""
+        """
+        Whether the thread should have taken what has gathered; once each time, called under the lock.
+
+        It is not late while the process that helps with encoding works: to wait for it is no use.
+        """
         now = time.time_ns()
         if now <= self._due:
             return False
         self._due = now + PACE
-        return True
+        return not encoder.is_waiting()
 
     def _give_way(self) -> None:
         """
