@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-integrations lint types semconv semconv-check bench bench-quick bench-install clean
+.PHONY: help demo test test-long test-integrations lint types semconv semconv-check bench bench-quick bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -27,6 +27,9 @@ demo: $(VENV)/.demo  ## Train a small agent, record its episodes, read them back
 
 test: $(VENV)/.dev  ## Run the tests.
 	$(BIN)/python -m pytest -n auto
+
+test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by the thousand, kills.
+	$(BIN)/python -m pytest -m long -s
 
 test-integrations:  ## Run the tests of libraries that need an environment of their own.
 	PYTHON=$(PYTHON) .ci/integrations
