@@ -156,20 +156,20 @@ def told(recording: mttp.Recording) -> str:
     return repr((recording.episodes, recording.runs, late))
 
 
-def looked_at(path: str, *, closely: bool) -> tuple[str, str]:
-    """What reading comes to, in a word, and what the recording says."""
+def looked_at(path: str, *, closely: bool) -> tuple[str, mttp.Recording]:
+    """What reading comes to, in a word, and the recording."""
     with in_time():
         try:
             if closely:
                 mttp.summarize(path)
             recording = mttp.read(path)
         except ReadError:
-            return "error", ""
+            return "error", mttp.Recording([])
         if closely:
             found = [getattr(recording.tables, name) for name in ("episodes", "steps", "rewards", "evals")]
             assert len(found[0]) == len(recording)
             list(mttp.scan(path))
-        return "problem" if recording.problems else "values", told(recording)
+        return "problem" if recording.problems else "values", recording
 
 
 class Outcomes:
@@ -185,12 +185,12 @@ class Outcomes:
         """Read one file; with `expected`, anything else must be said."""
         Path(self.path).write_bytes(content)
         try:
-            outcome, found = looked_at(self.path, closely=number % 10 == 0)
+            outcome, recording = looked_at(self.path, closely=number % 10 == 0)
         except Exception as error:
             self._fail(number, content, error)
             return
         if outcome == "values" and expected is not None:
-            outcome = "the same" if found == expected else "SILENT"
+            outcome = "the same" if told(recording) == expected else "SILENT"
             if outcome == "SILENT":
                 self.silent.append(f"{number}: {len(content)} bytes")
         self.counts[outcome] += 1
@@ -262,7 +262,7 @@ def test_mutated_compressed_files_differ_only_with_a_problem(kind: str, lines: l
     expected = []
     for content in files:
         Path(path).write_bytes(content)
-        expected.append(looked_at(path, closely=True)[1])
+        expected.append(told(looked_at(path, closely=True)[1]))
     of_bytes, of_json = change_bytes(files), change_json(lines)
 
     def made(rng: random.Random) -> tuple[bytes, str | None]:
@@ -297,7 +297,7 @@ def test_mutated_parquet_files_are_the_same_or_errors(lines: list[bytes]):
     expected = []
     for content in files:
         Path("mutated.parquet").write_bytes(content)
-        expected.append(looked_at("mutated.parquet", closely=True)[1])
+        expected.append(told(looked_at("mutated.parquet", closely=True)[1]))
     changes: list[Change] = change_bytes(files)
 
     def made(rng: random.Random) -> tuple[bytes, str | None]:
@@ -318,13 +318,13 @@ def test_every_flipped_byte_of_a_file_is_noticed(lines: list[bytes]):
     files = {f"flipped.jsonl.{kind}": compress(lines[0]) for kind, compress in COMPRESS.items()}
     for path, content in {**files, "flipped.parquet": parquet}.items():
         Path(path).write_bytes(content)
-        expected = looked_at(path, closely=False)[1]
+        expected = told(looked_at(path, closely=False)[1])
         counts: Counter[str] = Counter()
         for place in range(len(content)):
             changed = content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
             Path(path).write_bytes(changed)
             outcome, found = looked_at(path, closely=False)
-            counts["SILENT" if outcome == "values" and found != expected else outcome] += 1
+            counts["SILENT" if outcome == "values" and told(found) != expected else outcome] += 1
         print(path, dict(counts))
 
         assert 0 == counts["SILENT"]

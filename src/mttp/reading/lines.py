@@ -178,11 +178,13 @@ def _salvaged(
             block, reasons = decode_spans(item.content, arrays=arrays)
             if block or reasons:
                 return block, [("broken_span", reason) for reason in reasons]
+    begins_as_traces = item.content.startswith(_BEGINNING)
     with suppress(EnvelopeError):
         from mttp.reading.carried import carried
 
-        return carried(item.content, arrays=arrays)
-    rest: list[SpanRecord] | None = [] if item.content.startswith(_BEGINNING) else None
+        if not begins_as_traces:
+            return carried(item.content, arrays=arrays)
+    rest: list[SpanRecord] | None = [] if begins_as_traces else None
     if error.kind == "broken_line" and isinstance(item, Line) and not item.ended:
         return rest, [_TRUNCATED]
     return rest, [(error.kind, str(error))]
