@@ -118,11 +118,17 @@ def _answered(
 
 
 def _about(before: dict[str, Any], after: dict[str, Any], options: argparse.Namespace, took: float) -> str:
-    quick = " A quick run: the figures say nothing." if options.quick else ""
-    return (
-        "{processor}, {processors} processors, Python {python}, {system}; {time}, in {minutes:.0f} minutes; "
-        "load average {load} before and {later} after.{quick}"
-    ).format(**before, minutes=took / 60, later=after["load"], quick=quick)
+    """The machine, when and how long, and what that means for the figures."""
+    said = (
+        f"{before['processor']}, {before['processors']} processors, Python {before['python']}, "
+        f"{before['system']}; {before['time']}, in {took / 60:.0f} minutes; load average {before['load']} "
+        f"before and {after['load']} after."
+    )
+    if max(before["load"], after["load"] - 2) > 1:
+        said += (
+            " Other programs were busy: times say little, ratios more, the lowest and the highest how much."
+        )
+    return f"{said} A quick run: the figures say nothing." if options.quick else said
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from harness import Rounds
 
 __all__ = ["documented", "machine", "printed", "written"]
 
-WIDTH, LABEL = 80, 44
+WIDTH, LABEL = 80, 38
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 COLUMNS = {
     "mean_us": "mean µs",
@@ -57,7 +57,7 @@ def _processor() -> str:
 
 def printed(rows: Sequence[Mapping[str, Any]], realistic: Rounds, about: str) -> str:
     """Everything, 80 columns wide."""
-    lines = [f"{'':{LABEL}}{'median':>8} {'lowest to highest':^19} must"]
+    lines = [f"{'':{LABEL}}{'median':>8} {'lowest to highest':^20} must"]
     for row in rows:
         lines += _row(row)
         if row.get("absent"):
@@ -77,9 +77,8 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 def _line(part: Mapping[str, Any]) -> str:
     unit = part["unit"]
-    spread = f"{_shown(part['lowest'], unit)} to {_shown(part['highest'], unit)}"
     return (
-        f"      {part['text']:{LABEL - 6}}{_shown(part['median'], unit):>8} {spread:^19} "
+        f"      {part['text']:{LABEL - 6}}{_shown(part['median'], unit):>8} {_spread(part):^20} "
         f"{_bound(part):5} {part['verdict']}".rstrip()
     )
 
@@ -105,8 +104,7 @@ def documented(rows: Sequence[Mapping[str, Any]], realistic: Rounds, about: str)
     for row in rows:
         number, text = row["number"], row["text"]
         for part in row["parts"]:
-            spread = f"{_shown(part['lowest'], part['unit'])} to {_shown(part['highest'], part['unit'])}"
-            cells = [number, text, part["text"], _shown(part["median"], part["unit"]), spread]
+            cells = [number, text, part["text"], _shown(part["median"], part["unit"]), _spread(part)]
             lines.append(_cells(*cells, _bound(part), _bound(part, "good"), part["verdict"]))
             number = text = ""
         if row.get("absent"):
@@ -146,6 +144,10 @@ def _medians(rounds: Rounds) -> dict[str, dict[str, float]]:
 
 def _bound(part: Mapping[str, Any], name: str = "must") -> str:
     return "" if part[name] is None else f"{part[name]:g}{_spaced(part['unit'])}"
+
+
+def _spread(part: Mapping[str, Any]) -> str:
+    return f"{_number(part['lowest'])} to {_shown(part['highest'], part['unit'])}"
 
 
 def _shown(value: float, unit: str) -> str:

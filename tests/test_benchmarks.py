@@ -148,6 +148,25 @@ def test_a_ratio_is_that_of_one_round(load: Callable[[str], ModuleType]) -> None
     assert (1.5, 1.0, 3.0) == (judged["median"], judged["lowest"], judged["highest"])
 
 
+def test_rows_are_80_columns_wide(load: Callable[[str], ModuleType]) -> None:
+    """
+    With long labels and large numbers, and with the table of chats.
+    """
+    report, rows = load("report"), load("rows")
+    found = {"mttp": dict.fromkeys(report.COLUMNS, 123_456.0)}
+    parts = [
+        rows.judged(
+            rows.Part("if nothing is recorded, by", "loop", lambda found: found["mttp"]["x"], 100, unit="ms"),
+            [{"mttp": {"x": value}} for value in (12_345.0, 13_456.0)],
+        )
+    ]
+
+    printed = report.printed([{"number": 1, "text": "Chats", "parts": parts}], [found], "A machine. " * 20)
+
+    assert [] == [line for line in printed.splitlines() if len(line) > 80]
+    assert ["12,900", "ms", "12,345", "to", "13,456", "ms", "100", "ms", "pass"] == printed.split()[12:21]
+
+
 def test_figures_are_written_between_the_marks_of_a_page(
     load: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
