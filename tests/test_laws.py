@@ -17,11 +17,14 @@ ROOT = SOURCE.parents[1]
 
 VOCABULARY = {
     "errors": 0,
+    "printable": 0,
     "semconv": 0,
+    "guarding": 0,
     "keys": 0,
     "numbering": 0,
     "allocator": 0,
     "estimates": 0,
+    "regular_files": 0,
     "ids": 1,
     "clock": 0,
     "spans": 1,
@@ -50,7 +53,7 @@ WRITE = {
     "observers": 7,
     "encoding": 8,
     "bulk": 8,
-    "pipeline": 8,
+    "pipeline": 9,
     "transports": 11,
     "share": 11,
     "session": 12,
