@@ -21,6 +21,7 @@ VOCABULARY = {
     "semconv": 0,
     "guarding": 0,
     "keys": 0,
+    "secrets": 1,
     "numbering": 0,
     "allocator": 0,
     "estimates": 0,

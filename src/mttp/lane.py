@@ -72,6 +72,7 @@ class Lane:
         transport: Transport,
         *,
         content: bool | None = None,
+        token_ids: bool | None = None,
         redact: Callable[[str, Any], Any] | None = None,
         close_timeout: float | None = None,
     ) -> Lane:
@@ -95,6 +96,7 @@ class Lane:
         withholding = replace(
             lane.withholding,
             content=lane.withholding.content if content is None else content,
+            token_ids=lane.withholding.token_ids if token_ids is None else token_ids,
             redact=redact or lane.withholding.redact,
         )
         timeout = lane.close_timeout if close_timeout is None else close_timeout

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
 from mttp.checking import attributes, recorded, spans
 from mttp.checking.findings import Findings, Issue, Place, Register
+from mttp.codec import outline
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.semconv import SCHEMA_URL, VERSION
@@ -31,6 +33,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     scan = Scan(source, arrays=True, progress=progress)
     register = Register()
     ours = foreign = 0
+    omissions = Counter[str]()
     found: Iterator[Issue]
     scope: Scope | None = None
     for record in scan:
@@ -39,13 +42,20 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
             found = spans.of_another(record)
         else:
             ours += 1
+            omissions.update(outline.omitted(record.attributes))
             found = chain(spans.issues(record), recorded.issues(record))
             if record.scope is not scope:
                 scope = record.scope
                 _check_origin(record, register)
         for issue in found:
             register.add(issue, Place("span", spans.word(record), record.trace_id, record.span_id))
-    return register.findings(spans=ours, foreign=foreign, problems=scan.problems, sources=scan.sources)
+    return register.findings(
+        spans=ours,
+        foreign=foreign,
+        omissions=dict(omissions.most_common()),
+        problems=scan.problems,
+        sources=scan.sources,
+    )
 
 
 def _is_ours(record: SpanRecord) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "extent",
     "fold",
     "fold_pairs",
+    "has_ids",
     "leave_out",
     "make",
     "pack",
@@ -110,6 +111,7 @@ _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype
 _NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
 _LISTED, _NUMBERS = frozenset({list, tuple}), frozenset({float, int})
 _ndarray = np.ndarray
+_IDS = frozenset(_LENGTHS)
 
 
 def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
@@ -192,6 +194,11 @@ def _packed(values: Sequence[Any], *, integer: bool) -> tuple[str, bytes] | None
 def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes], Callable[..., bytes]]:
     """What makes bytes of so many integers of 64 and of 32 bits, and of so many floats."""
     return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}i").pack, struct.Struct(f"{count}d").pack
+
+
+def has_ids(block: Block) -> bool:
+    """Whether the tokens themselves are in a block, and not only numbers about them."""
+    return not _IDS.isdisjoint(block[3::3])
 
 
 def extent(block: Block) -> tuple[int, int]:
@@ -346,7 +353,7 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
         try:
             facts[name] = getattr(Tokens(**{name: facts[name]}), name)
         except Exception as error:  # whatever a foreign array raises when it is looked at
-            refused.append(str(error))
+            refused.append(_refusal(name, error))
             if name in _LENGTHS and hasattr(facts[name], "__len__"):
                 counts[_LENGTHS[name]] = len(facts[name])
             del facts[name]
@@ -356,6 +363,12 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
     if (parent := facts.get("parent")) is not None:
         facts["parent"] = (int(parent[0]), int(parent[1]))
     return Tokens(**{**counts, **facts})
+
+
+def _refusal(name: str, error: Exception) -> str:
+    """Why an array can't be kept; what a foreign array raises may quote what is in it."""
+    said = str(error)
+    return said if said.startswith("tokens: ") else f"tokens: {name} raised {type(error).__name__}"
 
 
 def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
@@ -405,7 +418,7 @@ def unpack(attributes: dict[str, Plain]) -> None:
     """Turn whichever form there is into the array form with numpy arrays, in place."""
     if attributes.get(a.TOKEN_ENCODING) not in ("packed", "array"):
         return
-    rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+    rows = _rows(attributes)
     arrays = {
         name: array.astype(np.int64) if name in Tokens.INTEGER_ARRAYS else array
         for name, array in _arrays(attributes, rows).items()
@@ -416,13 +429,25 @@ def unpack(attributes: dict[str, Plain]) -> None:
     attributes.update({ARRAY_KEYS[name]: array for name, array in arrays.items()})
 
 
-def leave_out(attributes: dict[str, Plain], reason: str) -> None:
-    """Keep what is known of a block in the array form but for its arrays, in place."""
-    for key in (*ARRAY_KEYS.values(), a.TOKEN_LAYOUT):
-        attributes.pop(key, None)
+def leave_out(attributes: dict[str, Plain], reason: str, *, names: Sequence[str] = tuple(ARRAY_KEYS)) -> None:
+    """Take some arrays, by default all, out of a block in the array form, in place."""
+    left = [row for row in _rows(attributes) if row[0] not in names]
+    for name in names:
+        attributes.pop(ARRAY_KEYS[name], None)
+    if left:
+        attributes[a.TOKEN_LAYOUT] = json.dumps(left, separators=(",", ":"))
+    else:
+        attributes.pop(a.TOKEN_LAYOUT, None)
+        attributes[a.TOKEN_ENCODING] = "none"
     earlier = attributes.get(a.TOKEN_OMITTED_REASON)
-    attributes[a.TOKEN_ENCODING] = "none"
-    attributes[a.TOKEN_OMITTED_REASON] = f"{earlier}; {reason}" if earlier else reason
+    if reason not in (earlier or "").split("; "):
+        attributes[a.TOKEN_OMITTED_REASON] = f"{earlier}; {reason}" if earlier else reason
+
+
+def _rows(attributes: Mapping[str, Plain]) -> list[list[Any]]:
+    """The layout's rows: name, dtype, length and alignment of each array."""
+    rows: list[list[Any]] = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+    return rows
 
 
 def _storable(array: Any) -> Any:
@@ -457,7 +482,7 @@ def decode(attributes: Mapping[str, Plain]) -> Tokens | None:
         name: attributes[key] for name, key in _FACT_KEYS.items() if attributes.get(key) is not None
     }
     try:
-        rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+        rows = _rows(attributes)
         parent = attributes.get(a.TOKEN_PARENT)
         return Tokens(
             **facts,

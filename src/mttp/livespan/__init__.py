@@ -13,7 +13,7 @@ Spans as they are recorded, real OpenTelemetry spans all of them, and as transpo
 from __future__ import annotations
 
 from mttp.livespan.ended import Arrival, Ended, Several, spans_of
-from mttp.livespan.exceptions import error_message, qualified_name
+from mttp.livespan.exceptions import error_message, qualified_name, traced
 from mttp.livespan.guest import GuestSpan
 from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink, Whose
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
@@ -34,5 +34,6 @@ __all__ = [
     "error_message",
     "qualified_name",
     "spans_of",
+    "traced",
     "weight",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanContext
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link, SpanContext, Status
+from typing_extensions import Self
 
 from mttp.codec import kinds
 from mttp.codec.series import Whole
@@ -47,9 +49,26 @@ class Ended(ReadableSpan):
         """Whether its trace ends with it, or this process's part of the trace."""
         return self.parent is None or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
 
-    def with_values(self, values: dict[str, Any]) -> Ended:
+    def with_values(self, values: dict[str, Any]) -> Self:
         """The same span with other attributes."""
         raise NotImplementedError
+
+    @property
+    def texts(self) -> tuple[str, list[Mapping[str, Any]]]:
+        """The description of its status, and the attributes of its events and of its links."""
+        events = [mark.attributes for mark in self._events]
+        links = [mark.attributes for mark in self._links]
+        return self._status.description or "", [dict(mark or {}) for mark in (*events, *links)]
+
+    def with_texts(self, description: str, marks: Sequence[Mapping[str, Any]]) -> Self:
+        """The same span with another description, and other attributes of its events and links."""
+        if not marks and description == (self._status.description or ""):
+            return self
+        shown, count = copy.copy(self), len(self._events)
+        shown._status = Status(self._status.status_code, description or None)
+        shown._events = list(map(_marked, self._events, marks[:count]))
+        shown._links = list(map(_marked, self._links, marks[count:]))
+        return shown
 
 
 class Several(Protocol):
@@ -81,6 +100,7 @@ class Several(Protocol):
 
 
 _Span = TypeVar("_Span", bound=ReadableSpan)
+_Mark = TypeVar("_Mark", Event, Link)
 Arrival: TypeAlias = "Ended | Several"
 """What is taken at once."""
 
@@ -94,3 +114,10 @@ def spans_of(arrivals: Iterable[_Span | Several]) -> list[_Span | Ended]:
         else:
             found += arrival.spans
     return found
+
+
+def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
+    """The same event or link with other attributes."""
+    shown = copy.copy(mark)
+    shown._attributes = dict(attributes)
+    return shown

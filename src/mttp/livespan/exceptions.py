@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["error_message", "qualified_name"]
+import traceback
+
+__all__ = ["error_message", "qualified_name", "traced"]
 
 
 def qualified_name(exception: BaseException) -> str:
@@ -17,3 +19,9 @@ def error_message(exception: BaseException) -> str:
         return str(exception)
     except Exception as error:
         return f"<{type(exception).__name__} whose message raised {type(error).__name__}>"
+
+
+def traced(exception: BaseException) -> str:
+    """An exception's class and where it was raised, without its message, which may quote content."""
+    frames = "".join(traceback.format_tb(exception.__traceback__))
+    return f"{qualified_name(exception)}\n{frames}".rstrip()

@@ -25,6 +25,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 from opentelemetry.util.types import AnyValue, Attributes
+from typing_extensions import Self
 
 from mttp import ids, spans
 from mttp.clock import Clock
@@ -39,6 +40,7 @@ from mttp.livespan.mending import as_tuple, frozen, is_context, pairs
 from mttp.livespan.printing import printed
 from mttp.livespan.records import KINDS, STATUSES, event_record, flags, link_record
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
+from mttp.secrets import USUAL, Secrets
 from mttp.semconv import attributes as a
 
 __all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Observers", "Origin", "Sink", "Whose"]
@@ -84,11 +86,16 @@ class Whose(Protocol):
 class Origin:
     """Who makes the spans of one session, in OpenTelemetry's types and in ours, and who looks on."""
 
-    __slots__ = ("observers", "record", "resource", "scope")
+    __slots__ = ("observers", "record", "resource", "scope", "secrets")
 
     def __init__(
-        self, resource: Resource, scope: InstrumentationScope, observers: Observers | None = None
+        self,
+        resource: Resource,
+        scope: InstrumentationScope,
+        observers: Observers | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
+        self.secrets = USUAL if secrets is None else secrets
         self.resource = resource
         self.scope = scope
         self.observers = observers
@@ -368,7 +375,16 @@ class LiveSpan(Span, Ended):
 
     def _keep(self, key: str, value: object) -> None:
         if self.admits(key):
-            self.values[key] = self.checked(plain, value)
+            kept = self.checked(plain, value)
+            self.values[key] = self.without_secrets(key, kept) if self._origin.secrets.names(key) else kept
+
+    def without_secrets(self, key: str, value: Any) -> Any:
+        """A plain value without what looks like a secret in it, each of which is named."""
+        hidden: list[str] = []
+        kept = self._origin.secrets.hide(key, value, hidden)
+        if hidden:
+            self.omissions.extend(hidden)
+        return kept
 
     def admits(self, key: str) -> bool:
         """Whether there is space for one more attribute of the user's own, or it is there already."""
@@ -495,7 +511,8 @@ class LiveSpan(Span, Ended):
         if self._faults:
             self.scalars[a.FAULTS] = list(dict.fromkeys(self._faults))
         if self._omissions:
-            self.scalars[a.OMISSIONS] = list(dict.fromkeys(self._omissions))
+            stated = self.scalars.get(a.OMISSIONS) or ()
+            self.scalars[a.OMISSIONS] = list(dict.fromkeys([*stated, *self._omissions]))
         self._end_time, is_light, self._is_light = ended, self._is_light, False
         is_small = is_light and not self.has_content
         self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_small else self._weigh()
@@ -541,7 +558,7 @@ class LiveSpan(Span, Ended):
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
         return size + sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
 
-    def with_values(self, values: dict[str, Any]) -> LiveSpan:
+    def with_values(self, values: dict[str, Any]) -> Self:
         """The same ended span with other attributes; the original stays as it is."""
         shown = copy.copy(self)
         shown.scalars, shown.block = values, None

@@ -16,7 +16,7 @@ from opentelemetry import context as otel_context
 from mttp.codec.withholding import Withholding
 from mttp.encoding import encoder
 from mttp.lane import Lane
-from mttp.livespan import Arrival, Ended
+from mttp.livespan import Arrival, Ended, traced
 from mttp.pipeline.backlog import Backlog
 from mttp.pipeline.delivery import Delivery
 from mttp.pipeline.gate import Gate
@@ -72,6 +72,9 @@ class Owner(Protocol):
     def gap(self, loss: Loss, pipeline: Pipeline) -> None:
         """Record into `pipeline` that it lost something."""
 
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault and log the first of its kind."""
+
     def ending(self) -> None:
         """Record the last there is; only the first call does."""
 
@@ -111,7 +114,7 @@ class Pipeline:
         """What the inbox may hold until somebody has to look."""
         self._gathered = Backlog()
         self._preparing = Backlog()
-        self._veil = Veil(lane.withholding) if lane.withholding != Withholding() else None
+        self._veil = Veil(lane.withholding, owner.fault) if lane.withholding != Withholding() else None
         self._gate = Gate(sampling, stats) if sampling is not None and lane.sampled else None
         self._losses = Losses(stats)
         self._delivery = Delivery(lane, stats, self._losses, self._lock)
@@ -436,9 +439,10 @@ class Pipeline:
         """Show of a trace what may be seen; where that can't be told, nothing of it: it is lost."""
         try:
             fresh.replace(trace_id, veil)
-        except Exception:
+        except Exception as error:
             if not self._stats.lost["withholding_failed"]:
-                _log.exception("mttp: what %s may have of an episode can't be told", self.address)
+                what = "mttp: what %s may have of an episode can't be told: %s"
+                _log.error(what, self.address, traced(error))
             with self._lock:
                 if fresh is self._preparing:  # else it took so long that it was given up
                     self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
@@ -504,5 +508,5 @@ class Pipeline:
     def _quietly(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception:
-            _log.exception("mttp: recording or closing failed")
+        except Exception as error:
+            _log.error("mttp: recording or closing failed: %s", traced(error))

@@ -316,6 +316,7 @@ class Measured(Handle):
         if self._takes("set_metadata") and (key := self._own_name(a.METADATA, name)) is not None:
             span = cast(LiveSpan, self._span)
             kept = _listed(span.checked(plain, value))
+            kept = span.without_secrets(f"{a.METADATA}.{key}", kept)
             self._metadata = self._metadata or {}
             self._metadata[key] = kept
             span._keep(f"{a.METADATA}.{key}", kept)

@@ -15,7 +15,7 @@ from mttp.codec.plain import Faults, Written
 from mttp.livespan import weight
 from mttp.recorder.block import Block, Layout, Taken
 from mttp.recorder.handle import SPAN_KEY, Host, current
-from mttp.recorder.open_episode import OpenEpisode, inert
+from mttp.recorder.open_episode import OpenEpisode, hide_secrets, inert
 from mttp.recorder.packing import PACKED
 from mttp.recorder.played import Played
 from mttp.semconv import attributes as a
@@ -36,6 +36,7 @@ class Setting:
         self.host = host
         self.facts = {**facts, "timing": "live"}
         self.said = codec.identity(host.run_id, "", faults, self.facts)
+        hide_secrets(host, self.said)
         self.name = host.name_root(self.said)
         self.size = weight(self.said)
         is_settled = all(type(fact) in _SETTLED or fact == {} for fact in facts.values())
