@@ -149,10 +149,7 @@ class Scan:
                 self._problems.add(Problem(kind="store_loss", message=message, file=repr(item)))
             return True
         if is_parquet(item.path):
-            from mttp.reading import parquet
-
-            yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
-            return True
+            return (yield from self._parquet(item))
         if (copy := self._copies.get(item.path)) is not None:
             from mttp.reading import parquet
 
@@ -163,6 +160,23 @@ class Scan:
             return True
         decoded = self._decode(item.path, progress=self._progress)
         return (yield from lines.read_blocks(item, decoded, self._problems))
+
+    def _parquet(self, item: File) -> Generator[Iterable[SpanRecord], None, bool]:
+        """Likewise, of a Parquet file: only one that the caller named must be a recording, and undamaged."""
+        from mttp.reading import parquet
+
+        try:
+            has_checksum = parquet.has_checksum(item.path)
+            yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
+        except parquet.FileError as error:
+            if item.named:
+                raise
+            self._problems.add(Problem(kind=error.kind, message=error.reason, file=str(item.path)))
+            return False
+        if not has_checksum:
+            message = "the file has no checksum, as where another program wrote it: damage would go unnoticed"
+            self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
+        return True
 
     def _note_gap(self, record: SpanRecord, item: File | Recorded) -> None:
         lost = outline.gap(record)
