@@ -22,6 +22,11 @@ def error_message(exception: BaseException) -> str:
 
 
 def traced(exception: BaseException) -> str:
-    """An exception's class and where it was raised, without its message, which may quote content."""
-    frames = "".join(traceback.format_tb(exception.__traceback__))
-    return f"{qualified_name(exception)}\n{frames}".rstrip()
+    """
+    An exception's class and where it was raised, outermost call first, as one line for a log.
+
+    Its message is left out, which may quote content.
+    """
+    frames = traceback.extract_tb(exception.__traceback__)
+    places = ", ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
+    return f"{qualified_name(exception)} at {places}" if places else qualified_name(exception)
