@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from mttp.codec import content, steps
-from mttp.codec.plain import Plain
+from mttp.codec.plain import Plain, little_endian
 from mttp.episodes import Step
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -236,7 +236,7 @@ def pack(attributes: dict[str, Plain]) -> None:
     """Replace the block's arrays by their little-endian bytes, in place."""
     for key, value in attributes.items():
         if isinstance(value, np.ndarray) and (key.startswith(_PREFIX) or key in _TIMES):
-            attributes[key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+            attributes[key] = little_endian(value)
 
 
 def unpack(attributes: dict[str, Plain]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mttp.codec.plain import Faults, Plain, plain
+from mttp.codec.plain import Faults, Plain, little_endian, plain
 from mttp.codec.structures import Flattened, flatten, rebuild
 from mttp.semconv import attributes as a
 
@@ -109,7 +109,7 @@ def pack(attributes: dict[str, Plain]) -> None:
     for value_key in BY_VALUE:
         value = attributes.get(value_key)
         if isinstance(value, np.ndarray):
-            attributes[value_key] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+            attributes[value_key] = little_endian(value)
 
 
 def unpack(attributes: dict[str, Plain]) -> None:

@@ -9,6 +9,7 @@ What can't be kept exactly is kept as text, and said in `faults`.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
@@ -30,6 +31,7 @@ __all__ = [
     "named",
     "nanoseconds",
     "number",
+    "little_endian",
     "plain",
     "scalar_text",
     "seed",
@@ -140,6 +142,16 @@ def scalar_text(value: object) -> str:
         return repr(value)[:4096]
     except Exception as error:
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+
+
+def little_endian(array: np.ndarray[Any, Any]) -> bytes:
+    """The elements of an array, least significant byte first."""
+    if not _IS_LITTLE or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return array.tobytes()
+
+
+_IS_LITTLE = sys.byteorder == "little"
 
 
 def text(value: object, faults: Faults) -> str:
