@@ -470,8 +470,9 @@ class LiveSpan(Span, Ended):
 
     def forget(self, keys: frozenset[str]) -> None:
         """Drop what was recorded under these names, ahead of recording it anew."""
-        for key in keys & self.values.keys():
-            del self.values[key]
+        said = self.scalars if keys.isdisjoint(tokens.KEYS) else self.values
+        for key in keys & said.keys():
+            del said[key]
 
     def fail(self, error_type: str, message: str) -> None:
         """Mark the span as ended by a fault; a status of OK that somebody set stays."""

@@ -108,7 +108,7 @@ class OpenStep(Measured):
     @property
     def place(self) -> dict[str, Any]:
         """What its scorings and calls say of where they belong."""
-        return steps.place(cast(LiveSpan, self._span).values)
+        return steps.place(cast(LiveSpan, self._span).scalars)
 
     @property
     def index(self) -> int:
@@ -203,7 +203,8 @@ class OpenStep(Measured):
     def _set_reward(self, made: Reward) -> None:
         span = cast(LiveSpan, self._span)
         span.forget(steps.REWARD_KEYS)
-        span.values |= steps.paid(made)
+        span.is_unusual()
+        span.scalars.update(steps.paid(made))
         self._reward = made.value
         self._invalid = made.status == "error" or (made.value is not None and made.status != "ok")
 

@@ -227,7 +227,7 @@ def _template(shape: _Shape) -> bytes:
         b',"name":' + _literal(_text(name)) if name else b"",
         b',"kind":%d' % kind if kind else b"",
     ]
-    heads = [_literal(_head(str(key))) + b"%b" for key in keys]
+    heads = [_literal(_head(key)) + b"%b" for key in keys]
     if heads:
         parts.append(b',"attributes":[%b}]' % b"},".join(heads))
     return b"".join(parts) + b"%b}"
@@ -298,11 +298,12 @@ def _named(value: str) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    plain = str.__str__(value)  # a class of its own, as an enum's or numpy's, may print as something else
+    if type(value) is not str:  # an enum's or numpy's may print as something else
+        value = str.__str__(value)
     try:
-        return _json(plain)
+        return _json(value)
     except UnicodeEncodeError:  # a lone surrogate, from spans that did not pass our recorder
-        return _json(plain.encode("utf-8", "backslashreplace").decode())
+        return _json(value.encode("utf-8", "backslashreplace").decode())
 
 
 # Attributes.
@@ -314,12 +315,12 @@ def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
 
 
 def _listed(said: Iterable[tuple[Any, Any]]) -> bytes:
-    return b"},".join([_head(str(key)) + _value(value) for key, value in said])
+    return b"},".join([_head(key) + _WRITERS.get(type(value), _other)(value) for key, value in said])
 
 
-@lru_cache(maxsize=1 << 12)
-def _head(key: str) -> bytes:
-    return b'{"key":%b,"value":' % _text(key)
+@lru_cache(maxsize=1 << 12, typed=True)
+def _head(key: object) -> bytes:
+    return b'{"key":%b,"value":' % _text(str(key))
 
 
 def _value(value: Any) -> bytes:
@@ -346,18 +347,16 @@ def _bytes(value: bytes | bytearray) -> bytes:
 
 
 def _map(values: Mapping[Any, Any]) -> bytes:
-    return b'{"kvlistValue":%b}' % _object(values=_attributes(values))
+    listed = _listed(values.items())
+    return b'{"kvlistValue":{"values":[%b}]}}' % listed if listed else b'{"kvlistValue":{}}'
 
 
 def _list(values: Sequence[Any]) -> bytes:
     numbers = as_numbers(values)
     if numbers is not None:
         return _numbers(numbers, values)
-    return b'{"arrayValue":%b}' % _object(values=_items([_value(item) for item in values]))
-
-
-def _items(written: list[bytes]) -> bytes:
-    return b"[%b]" % b",".join(written) if written else b""
+    written = b",".join([_value(item) for item in values])
+    return b'{"arrayValue":{"values":[%b]}}' % written if written else b'{"arrayValue":{}}'
 
 
 def _array(array: Array) -> bytes:
