@@ -16,6 +16,7 @@ from reading.traces import SCOPE, episode, foreign, run, span_id, trace_id, writ
 import mttp
 from mttp.errors import MissingExtra, ReadError
 from mttp.reading import parquet
+from mttp.reading.scanning import Scan
 from mttp.reading.columns import ATTRIBUTES, TEMPLATES
 from mttp.semconv import attributes as a
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
@@ -27,9 +28,9 @@ DATA = Path(__file__).parent / "data"
 
 
 def back(records: list[SpanRecord], *, arrays: bool = True) -> list[SpanRecord]:
-    """The spans after writing and reading."""
+    """The spans as they were written, after writing and reading."""
     parquet.write("a.parquet", records)
-    return list(mttp.scan("a.parquet", arrays=arrays))
+    return list(Scan("a.parquet", arrays=arrays, as_written=True))
 
 
 def span(**fields: Any) -> SpanRecord:

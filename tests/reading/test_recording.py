@@ -282,8 +282,8 @@ def test_a_trace_that_makes_no_sense_is_said():
     """
     One episode that can't be decoded does not keep the others from being read.
     """
-    spans = [replace(span, attributes={**span.attributes, a.ENV_WRAPPERS: 7}) for span in episode(0)]
-    found = mttp.read(write("a.jsonl", [*spans, *episode(1)]))
+    nameless = replace(episode(0)[-1], name="g", parent_id="", attributes={a.RUN_ID: "r", a.GROUP_SIZE: 1})
+    found = mttp.read(write("a.jsonl", [nameless, *episode(1)]))
 
     assert ([1], ["broken_trace"]) == (indices(found), kinds(found))
     assert f"trace {trace_id(0)} can't be decoded" in str(found.problems[0])

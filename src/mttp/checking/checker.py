@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from mttp.checking import attributes, recorded, spans
 from mttp.checking.findings import Findings, Issue, Place, Register
+from mttp.codec.conformity import Conformity
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.semconv import SCHEMA_URL, VERSION
@@ -28,8 +28,8 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     Arguments are those of `read`, and so are errors. Memory stays constant however large the files are.
     Spans of others are counted, and only their attributes of ours are checked.
     """
-    scan = Scan(source, arrays=True, progress=progress)
-    register = Register()
+    scan = Scan(source, arrays=True, as_written=True, progress=progress)
+    register, conformity = Register(), Conformity()
     ours = foreign = 0
     found: Iterator[Issue]
     scope: Scope | None = None
@@ -39,13 +39,33 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
             found = spans.of_another(record)
         else:
             ours += 1
-            found = chain(spans.issues(record), recorded.issues(record))
+            found = _issues(record, conformity)
             if record.scope is not scope:
                 scope = record.scope
                 _check_origin(record, register)
         for issue in found:
             register.add(issue, Place("span", spans.word(record), record.trace_id, record.span_id))
-    return register.findings(spans=ours, foreign=foreign, problems=scan.problems, sources=scan.sources)
+    return register.findings(
+        spans=ours,
+        foreign=foreign,
+        problems=[one for one in scan.problems if one.kind != "wrong_type"],
+        sources=scan.sources,
+    )
+
+
+def _issues(record: SpanRecord, conformity: Conformity) -> Iterator[Issue]:
+    """What is wrong with a span of ours as it was written, and what it says went wrong."""
+    mismatched = set()
+    for issue in spans.issues(record):
+        yield issue
+        if issue.id == "type_mismatch":
+            mismatched.add(issue.attribute)
+    read, misfits = conformity.examine(record)
+    for one in misfits:
+        if one.kind == "wrong_type" and one.attribute not in mismatched:
+            message = f"Attribute '{one.attribute}' is not what other attributes of the span say of it."
+            yield Issue("type_mismatch", "violation", message, one.attribute)
+    yield from recorded.issues(read)
 
 
 def _is_ours(record: SpanRecord) -> bool:
