@@ -16,8 +16,8 @@ from reading.traces import SCOPE, episode, foreign, run, span_id, trace_id, writ
 import mttp
 from mttp.errors import MissingExtra, ReadError
 from mttp.reading import parquet
-from mttp.reading.scanning import Scan
 from mttp.reading.columns import ATTRIBUTES, TEMPLATES
+from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
