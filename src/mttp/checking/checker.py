@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from mttp.checking import attributes, recorded, spans
 from mttp.checking.findings import Findings, Issue, Place, Register
 from mttp.codec.conformity import Conformity
+from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.semconv import SCHEMA_URL, VERSION
@@ -39,7 +41,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
             found = spans.of_another(record)
         else:
             ours += 1
-            found = _issues(record, conformity)
+            found = chain(spans.issues(record), recorded.issues(conformity.examine(record)[0]))
             if record.scope is not scope:
                 scope = record.scope
                 _check_origin(record, register)
@@ -48,24 +50,15 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     return register.findings(
         spans=ours,
         foreign=foreign,
-        problems=[one for one in scan.problems if one.kind != "wrong_type"],
+        problems=_unnamed(scan, register),
         sources=scan.sources,
     )
 
 
-def _issues(record: SpanRecord, conformity: Conformity) -> Iterator[Issue]:
-    """What is wrong with a span of ours as it was written, and what it says went wrong."""
-    mismatched = set()
-    for issue in spans.issues(record):
-        yield issue
-        if issue.id == "type_mismatch":
-            mismatched.add(issue.attribute)
-    read, misfits = conformity.examine(record)
-    for one in misfits:
-        if one.kind == "wrong_type" and one.attribute not in mismatched:
-            message = f"Attribute '{one.attribute}' is not what other attributes of the span say of it."
-            yield Issue("type_mismatch", "violation", message, one.attribute)
-    yield from recorded.issues(read)
+def _unnamed(scan: Scan, register: Register) -> list[Problem]:
+    """The problems, but for values of a wrong type that are findings."""
+    named = register.mismatched
+    return [one for one in scan.problems if one.kind != "wrong_type" or one.message.split()[0] not in named]
 
 
 def _is_ours(record: SpanRecord) -> bool:
