@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import mttp.printable  # noqa: F401 - what mttp logs passes its filter
+
 if TYPE_CHECKING:
     from mttp import errors, messages
     from mttp.carriers import carry, extract, inject
@@ -182,9 +184,16 @@ _HOMES = {
 }
 
 
+_RECORDING = ("configuration", "carriers", "learning", "late")
+"""What a training loop calls is imported together: its first call may come when no file can be opened."""
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        found = getattr(import_module(f"mttp.{_HOMES[name]}"), name)
+        home = _HOMES[name]
+        for each in _RECORDING if home in _RECORDING else ():
+            import_module(f"mttp.{each}")
+        found = getattr(import_module(f"mttp.{home}"), name)
         globals()[name] = found
         return found
     if name in ("errors", "messages"):

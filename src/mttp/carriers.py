@@ -23,7 +23,7 @@ from opentelemetry.trace import SpanContext
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import ParamSpec
 
-from mttp.configuration import current_session, recording_session
+from mttp.configuration import current_session, recorded, recording_session
 from mttp.recorder import OpenAgent, OpenPart, current_episode, current_step, current_trajectory
 from mttp.recorder.handle import detach
 from mttp.recorder.whereabouts import AgentAt, StepAt, Whereabouts
@@ -78,6 +78,7 @@ def inject(carrier: None = None, *, environment: bool = False) -> dict[str, str]
 def inject(carrier: _C, *, environment: bool = False) -> _C: ...
 
 
+@recorded(lambda carrier=None, **_: {} if carrier is None else carrier)
 def inject(carrier: Settable | None = None, *, environment: bool = False) -> Settable:
     """
     Write where the current episode, step and agent are into `carrier`; it is returned.
@@ -168,6 +169,7 @@ def _hex(span: SpanContext) -> str:
 # Into this process.
 
 
+@recorded(lambda *_, **__: OpenPart(None))
 def extract(
     carrier: Mapping[str, str] | Iterable[tuple[Any, Any]] | None = None, *, flush: bool = False
 ) -> OpenPart:
@@ -274,6 +276,7 @@ def _fault(detail: str) -> None:
 # Along with a function.
 
 
+@recorded(lambda function: function)
 def carry(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """
     `function` with what is current now: call it in another thread, task or process, as often as you like.

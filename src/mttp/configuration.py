@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.sdk.trace import SpanProcessor
-from typing_extensions import Unpack
+from typing_extensions import ParamSpec, Unpack
 
 from mttp import health, ids, measures, observers, provider, signals
 from mttp.apart import Apart
 from mttp.errors import ConfigureError
+from mttp.guarding import failed, guarded
 from mttp.lane import Transport
 from mttp.opening import (
     RUN_ID_VARIABLE,
@@ -39,6 +40,7 @@ __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_sessio
 
 _log = logging.getLogger("mttp")
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _lock = threading.RLock()
 _active: Session | None = None
@@ -162,6 +164,15 @@ def _leave() -> None:
 def current_session() -> Session | None:
     """The session that records, if one is open."""
     return _active if _active is not None and not _active.closed else None
+
+
+def _tell_session(what: str, error: Exception, *_: object) -> None:
+    failed(current_session(), what, error)
+
+
+def recorded(otherwise: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """A decorator of a function that records: the session counts what it raises, and `otherwise` answers."""
+    return guarded(otherwise, _tell_session)
 
 
 def _session() -> Session | None:
@@ -290,8 +301,12 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     `metadata`; `EpisodeFacts` has all of them. One that there is not is counted as a fault.
     Without a session, one is started on the default transport.
     """
-    session = _active or recording_session()
-    return inert_episode() if session is None else session.episode(**facts)
+    try:
+        session = _active or recording_session()
+        return inert_episode() if session is None else session.episode(**facts)
+    except Exception as error:
+        failed(current_session(), "episode", error)
+        return inert_episode()
 
 
 def step(**options: Any) -> OpenStep:
@@ -300,12 +315,15 @@ def step(**options: Any) -> OpenStep:
 
     Outside an episode it is inert, and that is counted.
     """
-    opened = current_trajectory()
-    if opened:
-        return opened.step(**options)
-    session = current_session()
-    if session is not None:
-        session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
+    try:
+        opened = current_trajectory()
+        if opened:
+            return opened.step(**options)
+        session = current_session()
+        if session is not None:
+            session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
+    except Exception as error:
+        failed(current_session(), "step", error)
     return inert_step()
 
 

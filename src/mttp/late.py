@@ -21,7 +21,7 @@ from mttp.codec import calls as call_codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.episodes import OUTCOMES
 from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
-from mttp.configuration import recording_session
+from mttp.configuration import recorded, recording_session
 from mttp.episodes import Annotation, Call, Grade, Spec
 from mttp.keys import name_key
 from mttp.recorder import OpenCall, targets
@@ -37,6 +37,11 @@ _lock = threading.RLock()
 _latest = 0
 
 
+def _nothing(*_: object, **__: object) -> None:
+    """What is answered where a statement could not be recorded."""
+
+
+@recorded(_nothing)
 def score(
     target: object,
     value: object = rewards.COMPUTED,
@@ -91,6 +96,7 @@ def score(
     _state(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
 
 
+@recorded(_nothing)
 def annotate(
     target: object,
     key: str,
@@ -113,6 +119,7 @@ def annotate(
     _state(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
 
 
+@recorded(_nothing)
 def prefer(
     chosen: object,
     rejected: object,
@@ -229,8 +236,6 @@ def _state(
         _record(session, meant, replace(annotation, by=by), faults, revision, time)
     except ValueError as error:
         session.fault("annotation_invalid", "; ".join([str(error), *faults]))
-    except Exception as error:
-        session.fault("internal_error", f"{make.__name__}: {error!r}")
 
 
 def _apart(preference: Annotation, chosen: Target) -> Annotation:

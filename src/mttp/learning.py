@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from mttp.codec import updates
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
-from mttp.configuration import recording_session
+from mttp.configuration import recorded, recording_session
 from mttp.episodes import Group, Update
 from mttp.recorder.batch import Batch, batch
 from mttp.recorder.handle import Measured
@@ -33,6 +33,7 @@ _last: dict[tuple[str, str | None], int] = {}
 """Index of the last update by run and policy."""
 
 
+@recorded(lambda *_, **__: OpenGroup(None))
 def group(
     id: object = None,
     episodes: Iterable[object] | None = None,
@@ -67,28 +68,24 @@ def group(
     session = recording_session()
     if session is None:
         return OpenGroup(None)
-    try:
-        stated, faults = _stated(
-            {"id": id, "task": task, "env": env, "scope": scope, "normalization": normalization},
-            {"reward_mean": reward_mean, "reward_std": reward_std},
-            ddof,
-        )
-        members = listed("episodes", episodes, faults)
-        given = {"rewards": listed("rewards", rewards, faults)}
-        given["advantages"] = listed("advantages", advantages, faults)
-        stated = replace(stated, size=_size(size, members, faults))
-        told = _aligned(given, members)
-        stated = replace(stated, **_unaligned(given, told))
-        opened = _opened(session, stated, faults, metrics, metadata)
-        if members is not None:
-            for position, member in enumerate(members):
-                opened.add(member, *(told[name][position] if name in told else None for name in given))
-            if not opened.ended:
-                opened.end()
-        return opened
-    except Exception as error:
-        session.fault("internal_error", f"group: {error!r}")
-        return OpenGroup(None)
+    stated, faults = _stated(
+        {"id": id, "task": task, "env": env, "scope": scope, "normalization": normalization},
+        {"reward_mean": reward_mean, "reward_std": reward_std},
+        ddof,
+    )
+    members = listed("episodes", episodes, faults)
+    given = {"rewards": listed("rewards", rewards, faults)}
+    given["advantages"] = listed("advantages", advantages, faults)
+    stated = replace(stated, size=_size(size, members, faults))
+    told = _aligned(given, members)
+    stated = replace(stated, **_unaligned(given, told))
+    opened = _opened(session, stated, faults, metrics, metadata)
+    if members is not None:
+        for position, member in enumerate(members):
+            opened.add(member, *(told[name][position] if name in told else None for name in given))
+        if not opened.ended:
+            opened.end()
+    return opened
 
 
 def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: object) -> tuple[Group, Faults]:
@@ -170,6 +167,7 @@ def _close(session: Session, held: dict[int, OpenGroup]) -> None:
             opened.close()
 
 
+@recorded(lambda *_, **__: Update())
 def update(
     index: int | None = None,
     *,
@@ -210,28 +208,22 @@ def update(
     session = recording_session()
     if session is None:
         return Update()
-    try:
-        faults: Faults = []
-        texts = {"policy": policy}
-        texts |= {
-            "policy_version_before": policy_version_before,
-            "policy_version_after": policy_version_after,
-        }
-        facts: dict[str, Any] = {
-            name: text(value, faults) for name, value in texts.items() if value is not None
-        }
-        numbers = {"loss": loss, "kl": kl, "entropy": entropy, "grad_norm": grad_norm}
-        numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction}
-        facts |= _numbers(numbers, faults)
-        facts |= _versions(sampled_versions, faults)
-        facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)
-        learned = batch(groups, episodes, discarded, faults)
-        facts |= _lag(lag, learned, facts["index"], faults)
-        stated = Update(run_id=session.run_id, **facts, **learned.facts(consumed, faults))
-        return _recorded(session, stated, learned, faults, (metadata, metrics), (start_time, end_time))
-    except Exception as error:
-        session.fault("internal_error", f"update: {error!r}")
-        return Update()
+    faults: Faults = []
+    texts = {"policy": policy}
+    texts |= {
+        "policy_version_before": policy_version_before,
+        "policy_version_after": policy_version_after,
+    }
+    facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
+    numbers = {"loss": loss, "kl": kl, "entropy": entropy, "grad_norm": grad_norm}
+    numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction}
+    facts |= _numbers(numbers, faults)
+    facts |= _versions(sampled_versions, faults)
+    facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)
+    learned = batch(groups, episodes, discarded, faults)
+    facts |= _lag(lag, learned, facts["index"], faults)
+    stated = Update(run_id=session.run_id, **facts, **learned.facts(consumed, faults))
+    return _recorded(session, stated, learned, faults, (metadata, metrics), (start_time, end_time))
 
 
 def _recorded(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mttp import regular_files
 from mttp.codec import blocks
 from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import unpacked
@@ -34,6 +35,8 @@ BATCH_BYTES = 2 * 2**20
 """What they take, roughly."""
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
 """Seconds ahead of the first attempt after one that failed, which double, and at most."""
+_MAX_STATE = 64 << 20
+"""Largest file of how far a push has come, in bytes."""
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 
 
@@ -227,10 +230,12 @@ class State:
         Raises ConfigureError where it is of another push, or the file is somebody else's.
         """
         try:
-            found = json.loads(self.path.read_bytes())
+            found = json.loads(regular_files.read(self.path, _MAX_STATE))
             about, so_far = found["about"], dict(found["so_far"])
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise ConfigureError(f"{self.path} can't be read: {error.strerror or error}") from error
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigureError(
                 f"{self.path} is no state of a push; remove it, or name another file with --state"

@@ -24,6 +24,7 @@ from mttp.codec import runs
 from mttp.codec.plain import Faults, unknown_arguments
 from mttp.episodes import Episode
 from mttp.errors import ReadError
+from mttp.guarding import failed, quiet_but
 from mttp.lane import Lane, Transport
 from mttp.livespan import GuestSpan, LiveSpan, Origin
 from mttp.observers import Observers
@@ -127,14 +128,15 @@ class Session:
 
     def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
         """Start an episode; `EpisodeFacts` has what can be stated of it."""
-        if self._closed:
-            return inert_episode()
         try:
+            if self._closed:
+                return inert_episode()
             return OpenEpisode(self._share) if not facts else _opened(self._share, facts)
         except Exception as error:
-            self._share.fault("internal_error", f"episode: {error!r}")
+            self._failed("Session.episode", error)
             return inert_episode()
 
+    @quiet_but(lambda *_, **__: inert_episode())
     def record(
         self,
         episode: Episode,
@@ -151,12 +153,9 @@ class Session:
         """
         if self._closed:
             return inert_episode()
-        try:
-            return bulk.record(self._share, episode, start_time=start_time, end_time=end_time, timing=timing)
-        except Exception as error:
-            self._share.fault("internal_error", f"record: {error!r}")
-            return inert_episode()
+        return bulk.record(self._share, episode, start_time=start_time, end_time=end_time, timing=timing)
 
+    @quiet_but(lambda *_, **__: None)
     def describe(
         self,
         *,
@@ -185,12 +184,10 @@ class Session:
             "policy_parameters": policy_parameters,
             "optimizer": optimizer,
         }
-        try:
-            faults: Faults = []
-            self._share.describe(runs.encode(faults, **facts) | _config(config, faults), faults)
-        except Exception as error:
-            self._share.fault("internal_error", f"describe: {error!r}")
+        faults: Faults = []
+        self._share.describe(runs.encode(faults, **facts) | _config(config, faults), faults)
 
+    @quiet_but(lambda *_, **__: False)
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """
         Have everything written that has ended, and span processors flushed, within `timeout` seconds.
@@ -202,6 +199,7 @@ class Session:
         written = self._share.flush(timeout)
         return self._observers.flush(max(deadline - time.monotonic(), 0.0)) and written
 
+    @quiet_but(lambda *_, **__: False)
     def close(self, timeout: float | None = None) -> bool:
         """
         End the run, write everything, and release the transports; afterwards every call does nothing.
@@ -228,8 +226,9 @@ class Session:
         try:
             self._ending.pop_all().close()
         except Exception as error:
-            self.fault("internal_error", f"close: {error!r}")
+            self._failed("Session.close", error)
 
+    @quiet_but(lambda *_, **__: False)
     def abort(self) -> bool:
         """Close a run that is cut off."""
         self._status = "aborted"
@@ -238,6 +237,9 @@ class Session:
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault, and log the first of its kind."""
         self._share.fault(kind, detail)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        failed(self._share, what, error)
 
     @property
     def location(self) -> Path | None:
@@ -306,15 +308,12 @@ class Session:
         """What all of an environment's episodes say; `facts` are under the names that `mttp.Episode` has."""
         return Setting(self._share, facts)
 
+    @quiet_but(lambda *_, **__: OpenPart(None))
     def join(self, where: Whereabouts, *, flush: bool = False) -> OpenPart:
         """Go on with another process's episode; with `flush` the end of that waits until it is written."""
         if self._closed:
             return OpenPart(None)
-        try:
-            return OpenPart(self._share, where, at_end=partial(self.flush, PART_SECONDS) if flush else None)
-        except Exception as error:
-            self._share.fault("internal_error", f"join: {error!r}")
-            return OpenPart(None)
+        return OpenPart(self._share, where, at_end=partial(self.flush, PART_SECONDS) if flush else None)
 
     def before_close(self, callback: Callable[..., object], *args: object) -> None:
         """Have something called while the session still records, right before it closes."""

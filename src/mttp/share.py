@@ -15,6 +15,7 @@ from mttp import ids, provenance
 from mttp.clock import Clock
 from mttp.codec import episodes, runs
 from mttp.codec.plain import Faults, text
+from mttp.encoding import encoder
 from mttp.lane import Lane
 from mttp.livespan import Arrival, Ended, LiveSpan, Origin, Sink
 from mttp.numbering import given, numbers, take
@@ -107,6 +108,7 @@ class Share:
         self._finished = numbers()
         self._parts = 0
         self._documents: dict[str, None] = {}
+        self._helpers_lost = encoder.losses()
 
     @property
     def closed(self) -> bool:
@@ -323,6 +325,13 @@ class Share:
                 episode.mark()
             finally:
                 episode._lock.release()
+
+    def wrote(self) -> None:
+        """Count the helpers that this process lost meanwhile; the encoder has logged it."""
+        with self.stats.lock:
+            before, self._helpers_lost = self._helpers_lost, encoder.losses()
+            for _ in range(self._helpers_lost - before):
+                self.stats.fault("helper_lost")
 
     def gap(self, loss: Loss, pipeline: Pipeline) -> None:
         """Record into one pipeline that it lost something."""

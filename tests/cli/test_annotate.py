@@ -313,6 +313,7 @@ def test_columns_that_make_no_sense(recording: str, header: str, message: str):
         (("nowhere", FIRST, "--set", "a=1"), "nowhere is no file and no directory"),
         (("runs/*.jsonl", FIRST, "--set", "a=1"), "runs/*.jsonl is no file and no directory"),
         (("runs/", "--from", "nowhere.csv"), "nowhere.csv: No such file or directory"),
+        (("runs/", "--from", "/dev/zero"), "/dev/zero: it is a device, not a regular file"),
         (("runs/", "--from", "latin.csv"), "latin.csv can't be read as text"),
         (("runs/", "--from", "empty.csv"), "there is no column trace_id"),
         (("runs/", "--from", "silent.csv"), "there is nothing to write: no row states anything"),

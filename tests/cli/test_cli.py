@@ -578,3 +578,14 @@ def test_failed_gradings_fail_a_strict_summary_and_a_check():
     assert "mttp: 2 gradings failed\nmttp: 1 fault recorded\n" == results["summary", "--strict"].stderr
     assert "failed gradings  2 (invalid 1, partial 1)" in results["summary",].stdout
     assert "The total of 'hand' includes a component that failed." in results["check",].stdout
+
+
+def test_what_is_piped_has_no_blanks_at_the_ends_of_lines(good: str):
+    """
+    Tables are padded on a terminal alone.
+    """
+    for arguments in (["summary", good], ["show", good], ["check", good]):
+        printed = process(*arguments).stdout.splitlines()
+
+        assert printed
+        assert [] == [line for line in printed if line != line.rstrip(" ")]

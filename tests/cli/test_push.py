@@ -174,6 +174,16 @@ def test_no_file_of_somebody_else_s_is_replaced(
     assert (content, []) == (Path("state").read_text(), receiver.requests)
 
 
+def test_a_state_is_a_regular_file(recording: str, receiver: OtlpReceiver) -> None:
+    """
+    A device would be read for ever.
+    """
+    said = push(recording, "--to", receiver.http_address, "--state", "/dev/zero", code=2).stderr
+
+    assert "/dev/zero can't be read: it is a device, not a regular file" in said
+    assert [] == receiver.requests
+
+
 def test_where_nothing_can_be_noted_nothing_is_sent(recording: str, receiver: OtlpReceiver) -> None:
     """
     A recording may lie where nobody may write.

@@ -169,8 +169,18 @@ def test_the_best_of_those_that_are_wanted(chat: str):
     Conditions come first.
     """
     assert "t/0" == json.loads(show(chat, "--outcome", "failure", "--episode", "best", "--json"))["task"]
-    assert "there is no best episode: no" in show(chat, "--env", "no", "--episode", "best", code=2)
+    left = show(chat, "--env", "no", "--episode", "best", code=2)
+    assert "there is no best episode: the conditions leave none of 3" in left
     assert "none of 1 has a return that counts" in show(chat, "--task", "t/2", "--episode", "worst", code=2)
+
+
+def test_of_an_empty_recording_no_episode_is_the_worst():
+    """
+    The error says that there are none.
+    """
+    mttp.configure("file://empty.jsonl").close()
+
+    assert "the recording has no episodes" in show("empty.jsonl", "--episode", "worst", code=2)
 
 
 @pytest.mark.parametrize(
@@ -246,3 +256,15 @@ def test_a_narrow_terminal_loses_no_names(columns: int):
     assert task in result.stdout
     assert "an-environment/with-a-name-v3" in result.stdout
     assert "…" not in result.stdout
+
+
+def test_one_step_that_is_left_out_is_one():
+    """
+    The hint counts in words that agree.
+    """
+    with mttp.configure("file://two.jsonl"), mttp.episode() as episode:
+        for _ in range(2):
+            with episode.step():
+                pass
+
+    assert "… and 1 more step; --limit 0 shows all" in show("two.jsonl", "--episode", "last", "--limit", "1")

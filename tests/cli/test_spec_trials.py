@@ -89,6 +89,9 @@ def test_bad_input_is_3(tmp_path, weak):
     A spec that can't be read, and people's scores that are none.
     """
     table = tmp_path / "people.csv"
+    assert (3, "", "mttp: /dev/zero: it is a device, not a regular file\n") == run(
+        "test", weak, "--human", "/dev/zero"
+    )
     table.write_text("case,human\nfine,five\n")
 
     assert 3 == run("test", tmp_path / "none.yaml")[0]

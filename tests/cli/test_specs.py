@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,99 @@ def test_foreign_code_needs_trust():
     assert {"impossible-case"} == {
         one["rule"] for one in document("check", FILE, "--trust", code=1)["findings"]
     }
+
+
+SHELL = """\
+mttp: reward-spec/1
+name: shell
+version: 1.0.0
+inputs: {astr: string, dict: object}
+distributions: [numpy]
+components:
+  - {name: run, kind: rubric, use: "numpy.testing._private.utils:runstring", range: [0, 1]}
+cases:
+  - {name: it, kind: valid, input: {astr: "__import__('os').system('touch ran')", dict: {}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["check"], ["test"], ["mutate"], ["diff", "lone.yaml", "--on", "runs"]],
+    ids=lambda one: one[0],
+)
+def test_a_lone_file_runs_nothing(command):
+    """
+    A spec that says itself which distribution it needs does not get to call it.
+    """
+    Path("lone.yaml").write_text(SHELL)
+    with mttp.configure("file://runs/a.jsonl"), mttp.episode(inputs={"astr": "open('ran', 'w')", "dict": {}}):
+        pass
+
+    said = invoke(*command, "lone.yaml", code=3).stderr
+
+    assert "lone.yaml:7:36: the module numpy.testing._private.utils is not imported" in said
+    assert "--trust-module numpy.testing._private.utils" in said
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize("command", [["show"], ["lock"], ["diff", "lone.yaml"], ["check", "--no-import"]])
+def test_what_imports_nothing_needs_no_trust(command):
+    """
+    A spec can be looked at before it is trusted.
+    """
+    Path("lone.yaml").write_text(SHELL)
+
+    result = CliRunner().invoke(app, ["spec", *command, "lone.yaml"])
+
+    assert "is not imported" not in result.output
+    assert result.exit_code in (0, 1)
+
+
+def test_a_module_may_be_trusted_by_its_name(monkeypatch):
+    """
+    By the option, which may be repeated, or by the variable.
+    """
+    text = changed(
+        "graders:language_reward", "statistics:mean", changed("answer: string}", "answer: string, data: any}")
+    )
+    write(
+        spec=text.replace("graders:format_reward", "textwrap:dedent").replace(
+            "data: any", "data: any, text: any"
+        )
+    )
+    options = ("--trust-module", "statistics", "--trust-module", "textwrap")
+
+    assert "textwrap is not imported" in invoke("check", FILE, *options[:2], code=3).stderr
+    assert {"impossible-case"} == {
+        one["rule"] for one in document("check", FILE, *options, code=1)["findings"]
+    }
+    monkeypatch.setenv("MTTP_TRUST", "statistics,textwrap")
+    assert {"impossible-case"} == {one["rule"] for one in document("check", FILE, code=1)["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"), [("/dev/zero", "a device"), ("pipe", "a pipe"), ("specs", "a directory")]
+)
+@pytest.mark.parametrize("command", ["check", "show", "lock", "test", "mutate"])
+def test_a_spec_is_a_regular_file(command, file, kind):
+    """
+    Anything else is named with its kind.
+    """
+    os.mkfifo("pipe")
+
+    assert (
+        f"mttp: {file}: can't be read: it is {kind}, not a regular file\n"
+        == invoke(command, file, code=3).stderr
+    )
+
+
+def test_a_lock_is_a_regular_file():
+    """
+    It lies beside the spec, and comes along with it.
+    """
+    os.mkfifo(f"{FILE}.lock")
+
+    assert "gsm8k.yaml.lock: the lock can't be read: it is a pipe" in invoke("show", FILE, code=3).stderr
 
 
 @pytest.mark.parametrize("command", ["check", "show", "lock", "diff"])

@@ -8,7 +8,7 @@ import signal
 import struct
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,19 +43,6 @@ def played(steps: int = 20, **block: object) -> list[ReadableSpan]:
 def here(spans: Sequence[ReadableSpan]) -> bytes:
     """What this process makes of them."""
     return b"".join(encode_records(record(span, packed) for span in spans))
-
-
-@pytest.fixture
-def helped(monkeypatch: pytest.MonkeyPatch) -> Iterator[encoder._Encoding]:
-    """Encoding with a helper that is there at once."""
-    own = encoder._Encoding()
-    monkeypatch.setattr(encoder, "_encoding", own)
-    own._start()
-    helper = own._helper
-    assert helper is not None
-    assert eventually(lambda: helper.is_ready)
-    yield own
-    own.close()
 
 
 def test_lines_are_the_same(helped: encoder._Encoding) -> None:
@@ -113,7 +100,7 @@ def test_a_helper_that_dies_is_replaced_once(
         os.kill(helper.pid, signal.SIGKILL)
         expected = expected or here(spans)
         assert expected == encoder.lines(spans)
-        assert deaths == helped._deaths
+        assert deaths == helped.deaths
 
     assert expected == encoder.lines(spans)
     assert helped._helper is None
@@ -128,11 +115,11 @@ def test_an_answer_that_nobody_waited_for_is_no_other_answer(
     """
     before, spans = played(steps=30), played()
 
-    def interrupted(_: Helper) -> tuple[int, bytes]:
+    def interrupted(*_: object) -> tuple[int, bytes]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Helper, "_receive", interrupted)
+        patched.setattr("mttp.encoding.helper._received", interrupted)
         with pytest.raises(KeyboardInterrupt):
             encoder.lines(before)
 
@@ -162,7 +149,7 @@ def test_a_module_that_is_none_is_a_lost_helper() -> None:
     """
     helper = Helper("mttp.nowhere")
 
-    with pytest.raises(HelperLostError, match="does not answer"):
+    with pytest.raises(HelperLostError, match="does not start"):
         eventually(lambda: helper.is_ready)
     helper.close()
 

@@ -149,6 +149,38 @@ def test_processes_that_die_are_done_without(
     assert hired
 
 
+STOPPED = """
+import os, signal
+from mttp.reading import worker
+
+def half(file, value):
+    content = b"x" * 100
+    file.write(len(content).to_bytes(8, "little"))
+    file.write(content[:{sent}])
+    file.flush()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+worker.send = half
+worker.main()
+"""
+
+
+@pytest.mark.parametrize("sent", [0, 50])
+def test_processes_that_are_stopped_are_done_without(
+    recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch, sent: int
+):
+    """
+    Ahead of their answer, or within it: they are killed after a while, and their shares decoded here.
+    """
+    expected = alone(recorded, arrays=True)
+    opening = crew._PROGRAM.split("from mttp")[0]
+    monkeypatch.setattr(crew, "_PROGRAM", f"{opening}\n{STOPPED.replace('{sent}', str(sent))}")
+    monkeypatch.setattr(crew, "_PATIENCE", 0.5)
+
+    assert expected == together(recorded, arrays=True)
+    assert [True, True] == [one.ended for one in hired[0].workers]
+
+
 def test_where_no_process_can_be_started_one_reads(
     recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch
 ):

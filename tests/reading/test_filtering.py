@@ -8,7 +8,7 @@ import pytest
 from reading.traces import RUN, episode, trace_id, write
 
 import mttp
-from mttp.errors import ReadError
+from mttp.errors import ConfigureError, ReadError
 from mttp.semconv import attributes as a
 
 
@@ -112,6 +112,25 @@ def test_an_unknown_or_ambiguous_id_is_an_error_that_lists_what_there_is(prefix:
     """
     with pytest.raises(ReadError, match=message):
         _ = recording()[prefix]
+
+
+def test_an_episode_is_in_its_recording_by_each_of_its_names():
+    """
+    What `recording[name]` finds is in it, by its id and by the beginning of its trace id.
+    """
+    found = recording()
+    first = found[0]
+
+    assert all(name in found for name in (first, first.trace_id, first.trace_id[:31]))
+    assert not any(name in found for name in ("", "f" * 32, 0, None))
+
+
+def test_words_that_are_no_function_are_refused_with_what_to_write():
+    """
+    A condition in one text is none of `filter`, but of the command line.
+    """
+    with pytest.raises(ConfigureError, match=r"words go by name, as in filter\(status='error'\)"):
+        recording().filter("status=error")  # type: ignore[arg-type]
 
 
 def test_an_empty_recording_has_no_episode_to_find():

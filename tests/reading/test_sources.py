@@ -187,6 +187,17 @@ def test_a_pipe_is_read():
     assert ([0], []) == (numbers(found), found.problems)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_that_is_called_as_a_part_is_none():
+    """
+    Only the recording that was named may be a pipe: nobody would write into another.
+    """
+    write("a.jsonl", episode(0))
+    os.mkfifo("a.1.jsonl")
+
+    assert [0] == numbers(mttp.read("a.jsonl"))
+
+
 def test_a_file_that_may_not_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch):
     """
     What the operating system refuses is said as any other thing that can't be read.

@@ -438,7 +438,10 @@ def test_it_listens_to_this_machine_alone_unless_told_otherwise() -> None:
         ("mttp+http://127.0.0.1:http", "could not be cast"),
         ("mttp+http://192.0.2.1:0", "can't listen on 192.0.2.1, port 0"),
         ("mttp+http://127.0.0.1:0?timeout=-1", "expected a number of seconds"),
-        ("mttp+http://127.0.0.1:0?size=1", "unknown option 'size'; known are capacity, max_bytes, timeout"),
+        (
+            "mttp+http://127.0.0.1:0?size=1",
+            "known are capacity, max_bytes, timeout, max_unfinished_bytes",
+        ),
         ("mttp+https://127.0.0.1:0", "can't receive at 'mttp+https://127.0.0.1:0'"),
         ("file://a.jsonl", "can't receive at 'file://a.jsonl'; what can be received at is mttp+http://, "),
         ("nothing", "can't receive at 'nothing'"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -403,6 +405,56 @@ def test_what_is_declared_and_not_there_is_an_error(fields):
 
     with pytest.raises(mttp.errors.SpecError, match=r"none\.txt can't be read|is not installed"):
         assert spec.code_sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("/dev/zero", "the file /dev/zero can't be read: it is a device, not a regular file"),
+        ("pipe", "the file pipe can't be read: it is a pipe, not a regular file"),
+        ("socket", "the file socket can't be read: it is a socket, not a regular file"),
+        ("linked", "the file linked can't be read: it is a device, not a regular file"),
+        (".", "the file . can't be read: it is a directory, not a regular file"),
+        ("/proc/kmsg", "the file /proc/kmsg can't be read: "),
+        ("/proc/self/mem", "the file /proc/self/mem can't be read: "),
+        ("a\0b", "can't be read: its name has a null character"),
+        ("a" * 5000, "can't be read: File name too long"),
+        ("large", "all files under `depends` together have more than 1,073,741,824 bytes"),
+    ],
+    ids=lambda part: part[:12],
+)
+def test_what_a_spec_depends_on_are_regular_files_of_a_limited_size(name, words):
+    """
+    Anything else is an error that names it and its kind, at once, and is not opened.
+    """
+    write()
+    os.mkfifo("specs/pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("specs/socket")
+    Path("specs/linked").symlink_to("/dev/zero")
+    with Path("specs/large").open("wb") as file:
+        file.truncate(2**30 + 1)
+    spec = mttp.RewardSpec.from_dict(small(depends=[name]), folder="specs")
+
+    with pytest.raises(mttp.errors.SpecError, match=re.escape(words)):
+        assert spec.code_sha256
+
+
+def test_files_that_a_spec_depends_on_share_one_limit(monkeypatch):
+    """
+    One file by several names does not get it several times.
+    """
+    monkeypatch.setattr("mttp.rewards.identity.MAX_DEPENDS_BYTES", 1000)
+    write()
+    Path("specs/words.txt").write_text("a" * 400)
+    found = [
+        mttp.RewardSpec.from_dict(small(depends=names), folder="specs")
+        for names in (["words.txt", "./words.txt"], ["words.txt", "./words.txt", "././words.txt"])
+    ]
+
+    assert found[0].code_sha256
+    with pytest.raises(mttp.errors.SpecError, match="together have more than 1,000 bytes"):
+        assert found[1].code_sha256
 
 
 def test_a_given_function_and_its_target_have_one_code():

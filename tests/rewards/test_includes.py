@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -218,6 +219,87 @@ def test_specs_of_installed_packages_are_included_by_name(spec, expected):
 
     assert expected == found.included["inner"].name
     assert 1.5 == found.score(completion="").value
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_spec_brings_its_code_where_its_package_is_trusted():
+    """
+    What an entry point names is what the user trusts; reading the spec, and its digests, need no trust.
+    """
+    place = put("work/main.yaml", include=[part("form")])
+    spec = RewardSpec.load(place)
+    assert spec.code_sha256
+
+    with pytest.raises(SpecError, match=r"/specs are not imported: .* --trust-module acme_rewards\.specs, "):
+        spec.score(completion="")
+
+    for trust in ("acme_rewards", ["acme_rewards.specs"], True):
+        assert 1.5 == RewardSpec.load(place, trust=trust).score(completion="").value
+    with pytest.raises(SpecError, match="are not imported"):
+        RewardSpec.load(place, trust="graders").score(completion="")
+
+
+@pytest.mark.parametrize(
+    "spec", ["../other/y.yaml", "link/y.yaml", "../work/../other/y", "venv/lib/site-packages/acme/y.yaml"]
+)
+def test_an_included_spec_elsewhere_brings_no_code(spec):
+    """
+    Only what lies in the directory of the spec that the user named does, or below it: links and `..` are
+    followed first, and what is installed in a virtual environment there does not.
+    """
+    put("other/y.yaml")
+    put("work/venv/lib/site-packages/acme/y.yaml")
+    Path("work/link").symlink_to("../other")
+    for folder in ("other", "work/venv/lib/site-packages/acme"):
+        Path(folder, "graders.py").write_text("raise SystemExit('imported')\n")
+    place = put("work/main.yaml", include=[part(spec)])
+
+    with pytest.raises(SpecError, match=r"y\.yaml:\d+:\d+: the modules in .* are not imported: "):
+        RewardSpec.load(place).score(completion="")
+
+
+def test_all_trust_is_that_of_the_whole_spec():
+    """
+    It holds for what is included from elsewhere, too.
+    """
+    put("other/y.yaml", value=0.5)
+    place = put("work/main.yaml", include=[part("../other/y.yaml")])
+
+    assert 1.5 == RewardSpec.load(place, trust=True).score(completion="").value
+
+
+def test_includes_that_multiply_are_refused():
+    """
+    Each of nine specs includes the next one ten times: a thousand million in all.
+    """
+    for number in range(9):
+        again = [part(f"s{number + 1}.yaml", name=f"i{index}") for index in range(10)]
+        place = put(f"s{number}.yaml", include=again)
+    put("s9.yaml")
+
+    with pytest.raises(SpecError, match="more than 500 specs are included"):
+        RewardSpec.load("s0.yaml")
+    assert "s8" == RewardSpec.load(place).name
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("pipe.yaml", "pipe.yaml: can't be read: it is a pipe, not a regular file"),
+        ("/dev/zero", "/dev/zero: can't be read: it is a device, not a regular file"),
+        ("a" * 5000, r"main\.yaml:\d+:\d+: a{60} can't be looked for: File name too long"),
+        ("a\0b", r"main\.yaml:\d+:\d+: there is no spec"),
+    ],
+    ids=lambda part: part[:10],
+)
+def test_what_is_no_file_is_not_included(name, words):
+    """
+    It is named with its kind, and never opened.
+    """
+    os.mkfifo("pipe.yaml")
+
+    with pytest.raises(SpecError, match=words):
+        RewardSpec.load(put("main.yaml", include=[part(name)]))
 
 
 @pytest.mark.usefixtures("installed")

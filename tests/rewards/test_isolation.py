@@ -15,7 +15,7 @@ import mttp
 from mttp.rewards.locking import write_lock
 
 GRADERS = """
-import os, re, time
+import os, re, signal, time
 
 def fine(completion):
     print("to standard output")
@@ -28,6 +28,9 @@ def stuck(completion):
 
 def hog(completion):
     return bool(re.fullmatch(r"(a+)+b", completion))
+
+def stopped(completion):
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 def dying(completion):
     os._exit(7)
@@ -70,7 +73,7 @@ components:
 def apart(tmp_path: Path):
     """Makes a spec of one component in a process of its own."""
 
-    def make(use: str, timeout: float = 60.0, more: str = "") -> mttp.RewardSpec:
+    def make(use: str, timeout: float | str = 60.0, more: str = "") -> mttp.RewardSpec:
         (tmp_path / "graders.py").write_text(GRADERS)
         file = tmp_path / f"{use}.yaml"
         file.write_text(SPEC.format(use=use, timeout=timeout, more=more))
@@ -89,6 +92,36 @@ def test_a_worker_answers_as_the_function_would(apart, capfd):
     assert [(3.0, "long", "counted")] * 2 == [(one.value, one.label, one.explanation) for one in grades]
     assert os.getpid() != grades[0].evidence["pid"] == grades[1].evidence["pid"]
     assert "to standard output" in capfd.readouterr().err
+
+
+def test_a_worker_trusts_what_its_process_trusts(apart, tmp_path, caplog):
+    """
+    A spec that changes as it scores can't have a worker import more.
+    """
+    made = apart("fine")
+    assert made.plan
+    (tmp_path / "fine.yaml").write_text(
+        SPEC.format(use="fine", timeout=60.0, more="").replace("graders", "this")
+    )
+
+    result = made.score(completion="abc")
+
+    assert "the module this is not imported" in str(result.error)
+
+
+def test_a_worker_calls_what_the_user_trusts(tmp_path):
+    """
+    Modules elsewhere, by name.
+    """
+    text = SPEC.format(use="mean", timeout=60.0, more="")
+    text = text.replace("graders", "statistics").replace("completion: any", "data: any")
+    (tmp_path / "mean.yaml").write_text(text)
+
+    result = mttp.RewardSpec.load(tmp_path / "mean.yaml", trust="statistics").score(
+        data=[1, 2, 3], weights=None
+    )
+
+    assert (2.0, None) == (result.value, result.error)
 
 
 def test_what_never_ends_is_ended(apart):
@@ -116,6 +149,18 @@ def test_a_worker_that_dies_is_replaced(apart):
     made = apart("dying")
 
     assert ["it: the worker ended with exit code 7"] * 2 == [made.score(completion="a").error for _ in "ab"]
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system does not say what is stopped")
+@pytest.mark.parametrize("timeout", [60.0, "null"])
+def test_a_worker_that_is_stopped_is_ended(apart, monkeypatch, timeout):
+    """
+    Ahead of its time limit, and where it has none: it would never answer.
+    """
+    monkeypatch.setattr("mttp.rewards.isolation.STOPPED_SECONDS", 0.2)
+    made = apart("stopped", timeout=timeout)
+
+    assert ["it: the worker was stopped by a signal"] * 2 == [made.score(completion="a").error for _ in "ab"]
 
 
 def test_what_can_t_be_sent_is_said(apart):

@@ -128,7 +128,7 @@ def test_a_huge_file_is_refused(tmp_path):
     path = tmp_path / "huge.yaml"
     path.write_text("# " + "x" * MAX_BYTES)
 
-    with pytest.raises(SpecError, match="larger than 1,048,576 bytes"):
+    with pytest.raises(SpecError, match="it has more than 1,048,576 bytes"):
         read(path)
 
 

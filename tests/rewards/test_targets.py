@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import py_compile
 import sys
 from pathlib import Path
 
@@ -12,8 +13,13 @@ import mttp
 from mttp.errors import SpecError
 
 CHEAT = """
-from os import system
 import functools
+import json.tool
+import subprocess
+from os import system
+from xmlrpc.client import ServerProxy
+
+import mttp
 
 
 def right(completion):
@@ -25,11 +31,25 @@ once = functools.lru_cache(right)
 
 
 class Grader:
+    shell = staticmethod(system)
+    library = subprocess
+
+    @property
+    def broken(self):
+        raise SystemExit(3)
+
     def right(self, completion):
         return 1.0
 
 
+class Shell(subprocess.Popen):
+    pass
+
+
 GRADER = Grader()
+PROXY = ServerProxy("http://localhost:1")
+TABLE = {"shell": system}
+MADE = mttp.verifier(functools.partial(system))
 """
 
 
@@ -113,37 +133,197 @@ def test_code_that_changes_between_its_digest_and_its_import_is_refused():
         assert spec.plan
 
 
-def test_installed_modules_may_be_declared():
+def test_a_distribution_that_a_spec_states_is_not_trusted():
     """
-    A function of a distribution that the spec declares is called.
+    It says whose versions change scores; who may be called, the user says.
     """
-    component = {"name": "right", "kind": "rubric", "use": "pydantic.color:is_str", "range": [0, 1]}
-    document = small(components=[component | {"use": "wrapt:decorator"}])
-    with pytest.raises(SpecError, match="is not called"):
+    component = {"name": "right", "kind": "rubric", "range": [0, 1]}
+    shell = component | {"use": "numpy.testing._private.utils:runstring"}
+    document = small(components=[shell], distributions=["numpy"])
+
+    with pytest.raises(SpecError, match=r"numpy\.testing\._private\.utils is not imported: "):
         assert mttp.RewardSpec.from_dict(document).plan
 
-    assert mttp.RewardSpec.from_dict(document | {"distributions": ["wrapt"]}).plan
+
+@pytest.mark.parametrize(
+    "trust", ["wrapt", ["os", "wrapt"], {"wrapt.decorators"}, True], ids=["text", "list", "set", "all"]
+)
+def test_a_module_that_the_user_trusts_is_called(trust):
+    """
+    By its name or that of one above it, as an argument.
+    """
+    component = {"name": "right", "kind": "rubric", "use": "wrapt.decorators:decorator", "range": [0, 1]}
+    spec = mttp.RewardSpec.from_dict(small(components=[component]), trust=trust)
+
+    assert callable(spec.plan.components[0].function)
 
 
-@pytest.mark.parametrize("use", ["os:system", "graders:system", "graders:ping", "graders:functools.reduce"])
+def test_a_module_that_a_variable_names_is_called(monkeypatch):
+    """
+    MTTP_TRUST has names that are separated by commas, in addition to those of the argument.
+    """
+    monkeypatch.setenv("MTTP_TRUST", " wrapt, statistics ")
+    component = {"name": "right", "kind": "rubric", "use": "textwrap:dedent", "range": [0, 1]}
+    spec = mttp.RewardSpec.from_dict(
+        small(components=[component, component | {"name": "mean", "use": "statistics:mean"}]),
+        trust=["textwrap"],
+    )
+
+    assert ["right", "mean"] == [one.name for one in spec.plan.components]
+
+
+@pytest.mark.parametrize("name", ["statistic", "statistics2", "stat"])
+def test_a_name_that_only_begins_alike_is_not_trusted(name):
+    """
+    Names are compared part by part.
+    """
+    component = {"name": "right", "kind": "rubric", "use": "statistics:mean", "range": [0, 1]}
+
+    with pytest.raises(SpecError, match="statistics is not imported"):
+        assert mttp.RewardSpec.from_dict(small(components=[component]), trust=[name]).plan
+
+
+@pytest.mark.parametrize("name", ["acme-rewards", "a..b", "", "*", "graders.py "])
+def test_what_can_not_be_the_name_of_a_module_is_an_error(name):
+    """
+    A distribution's name, or a pattern, would trust nothing, and nobody would know.
+    """
+    with pytest.raises(SpecError, match="is not the name of a module"):
+        mttp.RewardSpec.from_dict(small(), trust=[name])
+
+
+@pytest.mark.parametrize(
+    ("use", "owner"),
+    [
+        ("graders:system", "posix"),
+        ("graders:ping", "posix"),
+        ("graders:functools.reduce", "functools"),
+        ("graders:subprocess.getoutput", "subprocess"),
+        ("graders:json.tool.main", "json"),
+        ("graders:PROXY.system.shutdown", "xmlrpc.client"),
+        ("graders:PROXY", "xmlrpc.client"),
+        ("graders:Grader.shell", "posix"),
+        ("graders:Grader.library.getoutput", "subprocess"),
+        ("graders:Shell.communicate", "subprocess"),
+        ("graders:__loader__.set_data", "mttp.rewards.folder"),
+    ],
+)
 @pytest.mark.usefixtures("cheat")
-def test_what_lies_elsewhere_is_not_called(use):
+def test_what_a_module_beside_the_spec_merely_has_is_not_called(use, owner):
     """
-    Not directly, not through a module of the spec's that imported it, not wrapped in a partial.
+    What it imported, wrapped in a partial or inherited: the way leads only through what it defines.
     """
-    with pytest.raises(SpecError, match=r"is not called: .* --trust"):
+    with pytest.raises(SpecError, match=rf"{use} is not called: .*it belongs to the module {owner}"):
         called(use)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "graders:TABLE.get",
+        "graders:right.__globals__.get",
+        "graders:__builtins__.get",
+        "graders:right.__call__",
+        "graders:right.__code__.replace",
+        "graders:Grader.mro",
+        "graders:GRADER.__class__.__base__.__subclasses__",
+    ],
+)
 @pytest.mark.usefixtures("cheat")
-def test_an_installed_module_is_not_even_imported():
+def test_what_python_itself_gives_every_object_is_not_called(use):
     """
-    Unless it was imported before, or may hold decorated functions: importing runs code.
+    No trust in a module would allow it, so that none is advised.
     """
-    with pytest.raises(SpecError, match="this is not called"):
-        called("this:s")
+    with pytest.raises(SpecError, match=r"its module can't be told\. Call it in a function beside the spec$"):
+        called(use)
 
-    assert "this" not in sys.modules
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#" * (4 << 20) + "\ndef right(completion): return 1.0\n", "it has more than 4,194,304 bytes"),
+        ("def right(completion): return " + "-" * 100_000 + "1\n", "MemoryError|RecursionError|SyntaxError"),
+    ],
+    ids=["large", "nested"],
+)
+def test_a_module_that_can_not_be_read_is_said(text, words):
+    """
+    Neither its digest nor its import exhausts memory.
+    """
+    write(graders=text)
+
+    with pytest.raises(SpecError, match=f"importing graders raised .*({words})"):
+        called("graders:right")
+
+
+@pytest.mark.usefixtures("cheat")
+def test_what_a_lookup_raises_is_said():
+    """
+    A property of the user's own may do anything.
+    """
+    with pytest.raises(SpecError, match=r"looking up broken in graders:GRADER raised SystemExit: 3 \("):
+        called("graders:GRADER.broken")
+
+
+@pytest.mark.usefixtures("cheat")
+def test_a_function_that_combines_needs_the_same_trust():
+    """
+    It is named as a component's is.
+    """
+    document = small(components=[], combine={"use": "os:system"})
+    spec = mttp.RewardSpec.from_dict(document, folder="specs")
+
+    with pytest.raises(SpecError, match="the module os is not imported"):
+        assert spec.plan
+
+
+@pytest.mark.usefixtures("cheat")
+def test_a_foreign_module_is_not_even_looked_into():
+    """
+    Some modules import others when an attribute of theirs is asked for.
+    """
+    Path("specs/lazy.py").write_text(
+        "import types\nclass Lazy(types.ModuleType):\n    def __getattr__(self, name):\n"
+        "        raise SystemExit(name)\nmodule = Lazy('elsewhere')\n"
+    )
+
+    with pytest.raises(SpecError, match="lazy:module is not looked into"):
+        called("lazy:module.attribute")
+
+
+@pytest.mark.usefixtures("cheat")
+def test_a_decorated_function_of_another_module_is_called_where_one_beside_the_spec_has_it():
+    """
+    Code that the user trusts said that it is a component; a library's decorated function is made so.
+    """
+    assert callable(called("graders:MADE"))
+
+
+@pytest.mark.parametrize("module", ["this", "mttp.__main__"])
+@pytest.mark.usefixtures("cheat")
+def test_an_installed_module_is_not_even_imported(module, monkeypatch):
+    """
+    Importing runs code, also that of a module which uses mttp.
+    """
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(SpecError, match=f"{module} is not imported"):
+        called(f"{module}:s")
+
+    assert module not in sys.modules
+
+
+def test_a_module_that_was_imported_already_is_not_called():
+    """
+    What the process has imported for itself is not for a spec to choose from.
+    """
+    assert "os" in sys.modules
+    with pytest.raises(SpecError) as caught:
+        load(spec=changed("graders:math_reward", "os:system")).plan  # noqa: B018
+
+    assert (
+        "specs/gsm8k.yaml:6:39: the module os is not imported: it does not lie beside the spec, and a spec "
+        "can't allow it. If you trust it, say --trust-module os, trust=['os'] or MTTP_TRUST=os"
+    ) == str(caught.value)
 
 
 @pytest.mark.parametrize("use", ["graders:right", "graders:once", "graders:GRADER.right"])
@@ -180,6 +360,24 @@ def test_a_link_out_of_the_folder_is_elsewhere(tmp_path):
         called("linked:right")
 
 
+@pytest.mark.parametrize("file", ["code.py", "code.pyc"])
+def test_a_link_in_a_package_that_leads_out_of_the_folder_is_elsewhere(tmp_path, file):
+    """
+    To source, and to compiled code.
+    """
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "code.py").write_text("def right(completion): return 1.0\n")
+    py_compile.compile(str(outside / "code.py"), cfile=str(outside / "code.pyc"))
+    write()
+    Path("specs/pkg").mkdir()
+    Path("specs/pkg/__init__.py").write_text("")
+    Path("specs/pkg", file).symlink_to(outside / file)
+
+    with pytest.raises(SpecError, match=r"pkg\.code, which is not installed"):
+        called("pkg.code:right")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -190,7 +388,7 @@ def test_a_link_out_of_the_folder_is_elsewhere(tmp_path):
         ),
         ("graders:math_reward", "graders:math_rewrd", "did you mean 'math_reward'?"),
         ("graders:math_reward", "graders:_ANSWER", "is a Pattern, not a function"),
-        ("graders:math_reward", "pathlib:Path", "the class Path, not a function"),
+        ("graders:math_reward", "graders:re.Pattern", "re is not looked into"),
         (
             "{completion: string, answer: string}",
             "{completion: string, anser: string}",

@@ -148,6 +148,7 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
         ("http://host:4318?timeout=10s", "option timeout='10s': expected a number of seconds above zero"),
         ("http://host:4318?max_bytes=65MiB", "option max_bytes='65MiB': expected at most 64MiB"),
         ("https://host?certificate=ca.pem", "option certificate='ca.pem': can't read it: No such file"),
+        ("https://host?certificate=/dev/zero", "can't read it: it is a device, not a regular file"),
         ("https://host?certificate=occupied", "certificate .*occupied can't be used: .*"),
         ("https://host?client_certificate=occupied", "occupied can't be used as client certificate: .*"),
         ("https://host?client_key=occupied", "client_key is given without client_certificate"),

@@ -12,7 +12,7 @@ import pytest
 import trustme
 from mist import Mist, break_off, drip, garbage, hang, hang_up, take_and_break_off
 from otlp import DELIVERED, Outcome, outcome, span
-from polling import eventually
+from polling import SECONDS, eventually
 from programs import told
 
 import mttp
@@ -484,6 +484,22 @@ def test_dial_sends_again_what_may_pass(mist: Mist, monkeypatch: pytest.MonkeyPa
         sender.send(PING)
 
     assert [PING.to_bytes()] * 3 == mist.bodies
+
+
+def test_a_connection_that_the_receiver_ends_is_opened_anew(mist: Mist) -> None:
+    """
+    After an answer that ends the connection, the message is sent again over another one.
+    """
+
+    def say_the_end(handler: Any) -> None:
+        handler.wfile.write(b"HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+
+    with mttp.dial(mist.address, patience=SECONDS) as sender:
+        mist.answers = [say_the_end, 202]
+        sender.send(PING)
+
+    assert [PING.to_bytes()] * 2 == mist.bodies
+    assert 2 == mist.connections
 
 
 def test_dial_says_why_a_message_was_not_taken(mist: Mist) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import typer
 
 from mttp import __version__, ids
 from mttp.cli.files import writer
-from mttp.cli.output import Json, print_json, progress
+from mttp.cli.output import Json, print_json, progress, say
 from mttp.codec import annotations as codec
 from mttp.episodes import Annotation
 from mttp.errors import ConfigureError
@@ -154,9 +153,9 @@ def _stated(
 def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.Row], *, skip_bad: bool) -> None:
     """Say what is wrong; raise where that was not to be left out."""
     for found in bad[:_SHOWN]:
-        print(visible(f"{found.place}: {found.message}"), file=sys.stderr)
+        say(visible(f"{found.place}: {found.message}"), error=True)
     if len(bad) > _SHOWN:
-        print(f"… and {len(bad) - _SHOWN:,} more", file=sys.stderr)
+        say(f"… and {len(bad) - _SHOWN:,} more", error=True)
     if bad and not skip_bad:
         wrong = len({found.place for found in bad})
         raise ConfigureError(
@@ -226,4 +225,4 @@ def _tell(annotations: Sequence[Annotation], bad: Sequence[_Bad], target: Path |
         print_json({"annotations": len(annotations), "episodes": episodes, "file": target, "skipped": bad})
         return
     what = f"{count(len(annotations), 'annotation')} of {count(episodes, 'episode')}"
-    print(f"would write {what}" if target is None else f"wrote {what} to {target}")
+    say(f"would write {what}" if target is None else f"wrote {what} to {target}")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 from typer.main import get_command
 
 from mttp import __version__
-from mttp.cli.output import leave_quietly
+from mttp.cli.output import leave_quietly, say
 from mttp.errors import MttpError
+from mttp.printable import visible
 
 __all__ = ["COMMANDS", "app"]
 
@@ -86,11 +88,41 @@ class Group(TyperGroup):
         full = f"{'' if self.name == 'mttp' else self.name} {name}".strip()
         return name, _load(full) if full in COMMANDS else command, rest
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Parse the arguments of the group."""
+        with _shown_usage():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the arguments of the command, and call it."""
+        with _shown_usage():
+            return super().invoke(ctx)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - it prints, as typer's own does
         """Print the help."""
         from mttp.cli.help import print_help
 
         print_help(self, ctx)
+
+
+class _WrongUsage(typer.BadParameter):
+    """What is wrong with the arguments, in one sentence."""
+
+    def format_message(self) -> str:
+        """The sentence."""
+        return self.message
+
+
+@contextmanager
+def _shown_usage() -> Iterator[None]:
+    """Have what is quoted of wrong arguments act on no terminal."""
+    try:
+        yield
+    except TyperException as error:
+        shown = visible(error.format_message(), lines=True)
+        if shown == error.format_message():
+            raise
+        raise _WrongUsage(shown, ctx=getattr(error, "ctx", None)) from error
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -127,15 +159,13 @@ def _with_messages(command: Callable[..., Any], bad_input: int) -> Callable[...,
 
 
 def _refuse(sentence: str, code: int) -> None:
-    from mttp.report.words import visible
-
-    print(f"mttp: {visible(sentence, lines=True)}", file=sys.stderr)
+    say(f"mttp: {sentence}", error=True)
     raise typer.Exit(code)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"mttp {__version__}")
+        say(f"mttp {__version__}")
         raise typer.Exit
 
 

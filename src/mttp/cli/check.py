@@ -19,6 +19,7 @@ from mttp.cli.output import (
     failures,
     print_json,
     progress,
+    say,
 )
 from mttp.report.findings import document, headline, markdown, render
 from mttp.report.words import count
@@ -75,7 +76,7 @@ def check(
     if json:
         print_json(document(findings))
     elif markdown_:
-        print(markdown(findings))
+        say(markdown(findings))
     else:
         console().print(render(findings))
     gradings, faults = findings.failed_gradings, findings.faults

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mttp.cli.files import Format, replace, writer
-from mttp.cli.output import Strict, finish, progress
+from mttp.cli.output import Strict, finish, progress, say
 from mttp.errors import ConfigureError
 from mttp.reading import copies
 from mttp.reading.problems import Problem
@@ -79,7 +78,7 @@ def _copy(sources: list[str]) -> None:
     for file in find(sources):
         if isinstance(file, File) and not is_parquet(file.path) and copies.find(file.path) is None:
             made = copies.make(file.path)
-            print(f"wrote {made} ({made.stat().st_size:,} bytes)")
+            say(f"wrote {made} ({made.stat().st_size:,} bytes)")
 
 
 def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: bool, strict: bool) -> None:
@@ -95,7 +94,7 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
         replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
-    print(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
+    say(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
     for reason in refused:
         scan.add_problem("unwritable_span", f"{reason}; it was left out")
     _name_left_out(scan.problems)
@@ -106,4 +105,4 @@ def _name_left_out(problems: list[Problem]) -> None:
     """Say what the format has no place for."""
     for problem in problems:
         if problem.kind in ("other_message", "unwritable_span"):
-            print(f"mttp: {visible(problem)}", file=sys.stderr)
+            say(visible(f"mttp: {problem}"), error=True)

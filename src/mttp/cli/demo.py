@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +11,10 @@ from types import ModuleType
 from typing import Annotated, Protocol
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import mttp as package
-from mttp.cli.output import Json, console, print_json
+from mttp.cli.output import Json, console, print_json, say
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.reading import summarize
 from mttp.report.summary import document, render
@@ -142,9 +140,9 @@ def _progress(episodes: int) -> Iterator[_OnEpisode]:
     def print_line(index: int, return_: float, /) -> None:
         text = mean_with(return_)
         if (index + 1) % 50 == 0:
-            print(f"episode {index + 1:4d}  {text}", file=sys.stderr, flush=True)
+            say(f"episode {index + 1:4d}  {text}", error=True)
 
-    errors = Console(stderr=True)
+    errors = console(error=True)
     if not errors.is_terminal:
         yield print_line
         return
@@ -159,7 +157,7 @@ def _progress(episodes: int) -> Iterator[_OnEpisode]:
 
 
 def _say_what_next(path: Path) -> None:
-    print(
+    say(
         f"\nThe episodes are in {path}. Next:\n"
         f"  mttp show {path}                  runs and episodes\n"
         f"  mttp show {path} --episode best   one episode, step by step\n"

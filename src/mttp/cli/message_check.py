@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, print_json
+from mttp.cli.output import Json, print_json, say
 from mttp.errors import DecodeError
 from mttp.report.words import count, visible
 
@@ -67,7 +67,7 @@ def message_check(
         for line in read_lines(stream):
             error = _check(line, tally)
             if error and not json:
-                print(visible(f"{source}:{error['line']}: {error['kind']}: {error['message']}"))
+                say(visible(f"{source}:{error['line']}: {error['kind']}: {error['message']}"))
     if json:
         print_json({"source": source, **vars(tally)})
     else:
@@ -108,13 +108,13 @@ def _check(line: Line, tally: _Tally) -> dict[str, object] | None:
 
 
 def _print_tally(tally: _Tally) -> None:
-    print(f"{count(len(tally.errors), 'error')}, {count(tally.messages, 'good message')}")
+    say(f"{count(len(tally.errors), 'error')}, {count(tally.messages, 'good message')}")
     for kind, number in sorted(tally.types.items()):
-        print(f"  {kind} {number:,}")
+        say(f"  {kind} {number:,}")
     if tally.with_checksum:
-        print(f"{count(tally.with_checksum, 'message')} with a checksum, all of them right")
+        say(f"{count(tally.with_checksum, 'message')} with a checksum, all of them right")
     if tally.long_lines:
-        print(
+        say(
             f"{count(tally.long_lines, 'line')} too long for the stack's own readers "
             "of files and standard input, which take 1,048,575 bytes"
         )

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
-from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from mttp.cli.output import Json
+from mttp.cli.output import Json, console, print_json, say
 from mttp.errors import ConfigureError, SendError
-from mttp.reading.jsonable import to_json
 from mttp.report.words import count, visible
 
 if TYPE_CHECKING:
@@ -72,6 +69,9 @@ def message_relay(
     or that TO turns down, is reported and left out. The command ends with its file or standard input;
     a listener goes on until it is interrupted, and then passes on what it has.
 
+    An address may have options: a listener holds capacity=256 messages, of max_bytes=10MiB each, and
+    max_unfinished_bytes=256MiB of those that are coming in; it answers 503 to what is more.
+
     \b
     Examples:
       mttp message relay messages.jsonl mttp+http://localhost:8700
@@ -97,9 +97,9 @@ def message_relay(
     ):
         tally.refused = receiver.stats.refused
         if receiver.address.startswith("mttp+http"):
-            print(f"receiving at {receiver.address}", file=sys.stderr)
+            say(f"receiving at {receiver.address}", error=True)
         _relay(receiver, sender, tally, advance)
-    _print(tally, sys.stderr if to.startswith(_STDIO) else sys.stdout, json=json)
+    _print(tally, error=to.startswith(_STDIO), json=json)
     if tally.bad or tally.lost:
         raise typer.Exit(1)
 
@@ -114,7 +114,7 @@ def _relay(receiver: Receiver, sender: Sender, tally: _Tally, advance: Callable[
         except (SendError, OSError) as error:
             cause = error.cause if isinstance(error, SendError) else "write_failed"
             tally.lost[cause] += 1
-            print(visible(f"{_named(message)}: {error}"), file=sys.stderr)
+            say(visible(f"{_named(message)}: {error}"), error=True)
             if cause == "write_failed" or (isinstance(error, SendError) and error.may_pass):
                 _give_up(receiver, tally, cause)
         else:
@@ -127,13 +127,13 @@ def _give_up(receiver: Receiver, tally: _Tally, cause: str) -> None:
     """Take nothing more in, and count what has come in: nothing is lost in silence."""
     receiver.close()
     tally.lost[cause] += sum(1 for _ in receiver)
-    print("gave up: what comes after that was not passed on", file=sys.stderr)
+    say("gave up: what comes after that was not passed on", error=True)
 
 
 def _report(line: Line, tally: _Tally) -> None:
     kind = type(line.error).__name__.removesuffix("Error").lower()
     tally.bad[kind] += 1
-    print(visible(f"{line}: {kind}: {line.error}"), file=sys.stderr)
+    say(visible(f"{line}: {kind}: {line.error}"), error=True)
 
 
 def _named(message: Message) -> str:
@@ -168,7 +168,7 @@ def _interruptible(receiver: Receiver) -> Iterator[None]:
 @contextmanager
 def _progress() -> Iterator[Callable[[], object]]:
     """How many there were so far, on standard error, if that is a terminal."""
-    errors = Console(stderr=True)
+    errors = console(error=True)
     if not errors.is_terminal:
         yield lambda: None
         return
@@ -178,14 +178,14 @@ def _progress() -> Iterator[Callable[[], object]]:
         yield lambda: bar.advance(task)
 
 
-def _print(tally: _Tally, file: TextIO, *, json: bool) -> None:
+def _print(tally: _Tally, *, error: bool, json: bool) -> None:
     """The figures, where no messages go."""
     if json:
-        print(to_json(vars(tally), indent=2), file=file)
+        print_json(vars(tally), error=error)
         return
-    print(f"relayed {count(tally.relayed, 'message')}", file=file)
+    say(f"relayed {count(tally.relayed, 'message')}", error=error)
     for kind, number in sorted(tally.types.items()):
-        print(f"  {kind} {number:,}", file=file)
+        say(f"  {kind} {number:,}", error=error)
     for what, counts in (("bad", tally.bad), ("not taken", tally.lost), ("turned down", tally.refused)):
         for kind, number in sorted(counts.items()):
-            print(f"  {what}: {kind} {number:,}", file=file)
+            say(f"  {what}: {kind} {number:,}", error=error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from mttp.errors import ConfigureError
+from mttp.printable import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +28,7 @@ __all__ = [
     "Strict",
     "StrictHealth",
     "Trust",
+    "TrustModule",
     "console",
     "fail",
     "fail_on",
@@ -36,6 +37,7 @@ __all__ = [
     "print_json",
     "progress",
     "receiver",
+    "say",
     "working",
 ]
 
@@ -54,10 +56,16 @@ SpecFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A reward spec, YAML or JSON.", show_default=False)
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code, wherever that lies.")]
+TrustModule = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust-module",
+        metavar="MODULE",
+        help="Let the spec call the code of this module and those below it; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
-_ACTING = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON text may hold as it is, and a terminal would act on."""
 _LARGE = 20_000_000
 _WIDTH_OF_A_PIPE = 160
 
@@ -68,28 +76,60 @@ def leave_quietly() -> None:
     raise SystemExit(0)
 
 
-def console() -> Console:
-    """Standard output; wide where no terminal limits it, and without colour there."""
+def say(text: str = "", *, error: bool = False) -> None:
+    """Print lines to standard output, or error; characters that act on a terminal are spelled out."""
+    _print(visible(text, lines=True), error=error)
+
+
+def print_json(document: object, *, error: bool = False) -> None:
+    """Print one JSON document; characters that act on a terminal are escaped in it."""
+    from mttp.reading.jsonable import to_json
+
+    _print(visible_json(to_json(document, indent=2)), error=error)
+
+
+def _print(text: str, *, error: bool) -> None:
+    stream = sys.stderr if error else sys.stdout
+    _replace_unknown_characters(stream)
+    print(text, file=stream, flush=error)
+
+
+def _replace_unknown_characters(stream: Any) -> None:
+    """Have characters that the encoding of a stream lacks replaced, where it would raise."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
+def console(*, error: bool = False) -> Console:
+    """
+    Standard output, or error; where it is no terminal, wide, without colour, and without blanks at line ends.
+
+    Text is no markup, and characters in it that act on a terminal are spelled out.
+    """
     from rich.console import Console
+    from rich.segment import Segment
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
             leave_quietly()
 
+        def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*args, **options):
+                yield segment if segment.control else segment._replace(text=visible(segment.text, lines=True))
+
+    class Piped(Output):
+        def print(self, *objects: Any, **options: Any) -> None:
+            with self.capture() as captured:
+                super().print(*objects, **options)
+            lines = captured.get().removesuffix("\n").split("\n")
+            _print("\n".join(line.rstrip(" ") for line in lines), error=error)
+
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-    to_terminal = Output(highlight=False)
+        _replace_unknown_characters(stream)
+    to_terminal = Output(highlight=False, markup=False, stderr=error)
     if to_terminal.is_terminal:
         return to_terminal
-    return Output(highlight=False, width=_WIDTH_OF_A_PIPE)
-
-
-def print_json(document: object) -> None:
-    """One JSON document; characters that act on a terminal are escaped in it."""
-    from mttp.reading.jsonable import to_json
-
-    print(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", to_json(document, indent=2)))
+    return Piped(highlight=False, markup=False, stderr=error, width=_WIDTH_OF_A_PIPE)
 
 
 @contextmanager
@@ -97,11 +137,9 @@ def progress(
     sources: Sequence[str], *, doing: str = "reading", least: int | None = None
 ) -> Iterator[Progress | None]:
     """A bar on standard error while much is read, or a trace store answers, if that is a terminal."""
-    from rich.console import Console
-
     from mttp.reading.sources import size
 
-    errors = Console(stderr=True)
+    errors = console(error=True)
     total = size(sources) if errors.is_terminal else 0
     if errors.is_terminal and not total:  # a trace store, which does not say how much there is
         with errors.status(doing):
@@ -120,9 +158,7 @@ def progress(
 @contextmanager
 def working(doing: str) -> Iterator[None]:
     """A sign of life on standard error while something takes its time, if that is a terminal."""
-    from rich.console import Console
-
-    with Console(stderr=True).status(doing):
+    with console(error=True).status(doing):
         yield
 
 
@@ -164,7 +200,7 @@ def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> 
 
 def failures(words: Collection[str], *, gradings: int, faults: int, problems: Sequence[Problem]) -> list[str]:
     """Why the command fails, a sentence for each of `words` that applies."""
-    from mttp.report.words import count, visible
+    from mttp.report.words import count
 
     reasons = {
         "gradings": f"{count(gradings, 'grading')} failed" if gradings else "",
@@ -177,7 +213,7 @@ def failures(words: Collection[str], *, gradings: int, faults: int, problems: Se
 def fail(reasons: Sequence[str]) -> None:
     """Say why on standard error and exit with 1, where there is a reason."""
     for reason in reasons:
-        print(f"mttp: {reason}", file=sys.stderr)
+        say(f"mttp: {reason}", error=True)
     if reasons:
         raise typer.Exit(1)
 

@@ -8,10 +8,9 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from mttp.cli.output import Json, console, print_json, receiver
+from mttp.cli.output import Json, console, print_json, receiver, say
 from mttp.errors import ConfigureError
 from mttp.probing import Probe, Report
 from mttp.reading import stores
@@ -97,7 +96,7 @@ def _guessed(url: str, profile: str) -> str:
 @contextmanager
 def _telling() -> Iterator[Callable[[str], None]]:
     """A line on standard error, where that is a terminal."""
-    with Console(stderr=True).status("probing") as status:
+    with console(error=True).status("probing") as status:
         yield lambda what: status.update(what)
 
 
@@ -111,7 +110,7 @@ def _show(report: Report, *, every: bool) -> None:
         for finding in shown:
             table.add_row(printed(finding.case), _WORDS[finding.outcome], printed(finding.detail))
         out.print(table, "")
-    print("\n".join(_conclusion(report)))
+    say("\n".join(_conclusion(report)))
 
 
 def _conclusion(report: Report) -> Sequence[str]:

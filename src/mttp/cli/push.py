@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mttp.cli.output import Json, Sources, console, print_json, progress, receiver
+from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
 from mttp.pushing import Push, Pushed, State, latest
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
@@ -117,7 +116,7 @@ def push(
         rate=rate,
         patience=patience,
         dry=dry_run,
-        on_trouble=lambda said: print(f"mttp: {visible(said)}", file=sys.stderr),
+        on_trouble=lambda said: say(visible(f"mttp: {said}"), error=True),
         on_progress=None if dry_run else note,
         pushed=Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {}))),
     )
@@ -130,9 +129,9 @@ def push(
             job.run(scan, done=so_far.get("spans", 0))
         except KeyboardInterrupt:
             goes_on = "" if dry_run else ", and the same command goes on from there"
-            print(
+            say(
                 f"mttp: interrupted; {count(job.pushed.spans, 'span')} are done with{goes_on}",
-                file=sys.stderr,
+                error=True,
             )
             raise
     transport.shutdown()
@@ -191,16 +190,14 @@ def _tell(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> N
     verb = "would push" if document["dry_run"] else "pushed"
     what = f"{count(pushed.spans - pushed.resumed, 'span')} of {count(len(pushed.traces), 'trace')}"
     size = f", {pushed.bytes:,} bytes" if document["dry_run"] else ""
-    print(f"{verb} {what}{size} to {document['to']}, profile {document['profile']}")
+    say(f"{verb} {what}{size} to {document['to']}, profile {document['profile']}")
     if pushed.resumed:
-        print(f"an earlier push had sent {count(pushed.resumed, 'span')}")
+        say(f"an earlier push had sent {count(pushed.resumed, 'span')}")
     if job.shift:
-        print(f"times are later by {duration(job.shift / 1e9)}")
+        say(f"times are later by {duration(job.shift / 1e9)}")
     for item in document["left_out"]:
-        print(
-            f"  left out: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})"
-        )
+        say(f"  left out: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})")
     for cause, number in pushed.lost.items():
-        print(f"  turned down: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
+        say(f"  turned down: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
     if problems:
         console().print("", problem_lines(problems), sep="\n")

@@ -135,7 +135,7 @@ def show(
     _check_run(recording, run)
     wanted = recording.filter(lambda one: all(holds(one) for holds in conditions), **words)
     if episode is not None:
-        found = _picked(wanted, episode)
+        found = _picked(wanted, episode, of=len(recording))
         _show_one(found, limit=0 if full and limit is None else limit, full=full, json=json)
     elif json:
         _print_document(wanted, _ordered(wanted.episodes, sort, reverse=reverse), limit)
@@ -152,13 +152,14 @@ def _check_run(recording: Recording, name: str | None) -> None:
         raise ReadError(f"no run has the id or name {name!r}; there are {there}")
 
 
-def _picked(recording: Recording, name: str) -> Episode:
-    """The episode by the beginning of its trace id, or the last, best or worst one."""
+def _picked(recording: Recording, name: str, *, of: int) -> Episode:
+    """The episode by the beginning of its trace id, or the last, best or worst one of `of` in all."""
     if name not in _PICKS:
         return recording.episode(name)
     episodes = recording.episodes
     if not episodes:
-        raise ReadError(f"there is no {name} episode: no episode is wanted, or none is there")
+        why = f"the conditions leave none of {of:,}" if of else "the recording has no episodes"
+        raise ReadError(f"there is no {name} episode: {why}")
     if name == "last":
         return episodes[-1]
     paid = [one for one in episodes if _is_number(one.return_) and one.reward.status in _TRUSTED]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, print_json
+from mttp.cli.output import Json, SpecFile, Trust, TrustModule, print_json, say
 
 __all__ = ["spec_check"]
 
@@ -18,6 +18,7 @@ def spec_check(
         bool, typer.Option("--no-import", help="Import nothing: signatures and decorators are not checked.")
     ] = False,
     trust: Trust = False,
+    trust_module: TrustModule = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     json: Json = False,
 ) -> None:
@@ -44,13 +45,13 @@ def spec_check(
     from mttp.rewards.lint import lint
     from mttp.rewards.spec import RewardSpec
 
-    spec = RewardSpec.load(file, trust=trust)
+    spec = RewardSpec.load(file, trust=trust or trust_module or ())
     findings = lint(spec, imports=not no_import)
     if json:
         print_json(findings_document(spec, findings))
     else:
         for finding in findings:
-            print(visible(finding_line(finding, file)))
-        print(f"{spec.name} {spec.version}: {headline(findings)}")
+            say(visible(finding_line(finding, file)))
+        say(f"{spec.name} {spec.version}: {headline(findings)}")
     if any(strict or finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

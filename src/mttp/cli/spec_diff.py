@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Trust, console, print_json, progress, working
+from mttp.cli.output import Json, Trust, TrustModule, console, print_json, progress, working
 from mttp.episodes import Episode
 from mttp.reading import read
 
@@ -22,6 +22,7 @@ def spec_diff(
         typer.Option("--on", metavar="RUN", help="Score these recorded episodes by both; may be repeated."),
     ] = None,
     trust: Trust = False,
+    trust_module: TrustModule = None,
     json: Json = False,
 ) -> None:
     """
@@ -47,7 +48,7 @@ def spec_diff(
     from mttp.rewards.difference import differences, is_enough
     from mttp.rewards.spec import RewardSpec
 
-    one, other = (RewardSpec.load(path, trust=trust) for path in (before, after))
+    one, other = (RewardSpec.load(path, trust=trust or trust_module or ()) for path in (before, after))
     found = differences(one, other)
     scored = None
     if on:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import SpecFile
+from mttp.cli.output import SpecFile, say
 
 __all__ = ["spec_lock"]
 
@@ -43,11 +43,11 @@ def spec_lock(
     spec = RewardSpec.load(file)
     if not check:
         write_lock(spec)
-        print(f"wrote {lock_path(Path(file))}")
+        say(f"wrote {lock_path(Path(file))}")
         return
     lock = read_lock(spec.path) if spec.path is not None else None
     found = [change.reason for change in changes(lock, spec)] if lock is not None else ["there is no lock"]
     for reason in found:
-        print(f"{file}: {reason}")
+        say(f"{file}: {reason}")
     if found:
         raise typer.Exit(1)

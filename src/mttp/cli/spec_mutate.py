@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json, working
+from mttp.cli.output import Json, SpecFile, Trust, TrustModule, console, print_json, working
 
 __all__ = ["spec_mutate"]
 
@@ -15,6 +15,7 @@ def spec_mutate(
     file: SpecFile,
     *,
     trust: Trust = False,
+    trust_module: TrustModule = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a fault goes unnoticed.")] = False,
     json: Json = False,
 ) -> None:
@@ -41,7 +42,7 @@ def spec_mutate(
     from mttp.rewards.mutations import mutate
     from mttp.rewards.spec import RewardSpec
 
-    spec = RewardSpec.load(file, trust=trust)
+    spec = RewardSpec.load(file, trust=trust or trust_module or ())
     with working(f"scoring {len(spec.document.cases):,} cases"):
         mutation = mutate(spec.plan, spec.document.cases)
     if json:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import csv
 import math
-import sys
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, console, print_json, progress, working
+from mttp import regular_files
+from mttp.cli.output import (
+    Json,
+    SpecFile,
+    Trust,
+    TrustModule,
+    console,
+    print_json,
+    progress,
+    say,
+    working,
+)
 from mttp.errors import SpecError
 
 if TYPE_CHECKING:
@@ -18,6 +29,9 @@ if TYPE_CHECKING:
     from mttp.rewards.trials import Instability
 
 __all__ = ["spec_test"]
+
+_MAX_BYTES: Final = 64 << 20
+"""Largest table of people's scores."""
 
 
 def spec_test(
@@ -47,6 +61,7 @@ def spec_test(
         Path | None, typer.Option("--junit", metavar="PATH", help="Also write JUnit XML to this file.")
     ] = None,
     trust: Trust = False,
+    trust_module: TrustModule = None,
     json: Json = False,
 ) -> None:
     """
@@ -81,7 +96,7 @@ def spec_test(
         raise typer.BadParameter(
             "--human and --junit are about cases, which are not scored with it", param_hint="--on"
         )
-    spec = RewardSpec.load(file, trust=trust)
+    spec = RewardSpec.load(file, trust=trust or trust_module or ())
     if on:
         failed, unstable = _on_episodes(spec, on, repeats=repeats, json=json)
     else:
@@ -90,7 +105,7 @@ def spec_test(
     rate = unstable.rate if unstable is not None else None
     is_unstable = max_unstable is not None and rate is not None and rate > max_unstable
     if is_unstable:
-        print(f"unstable: {rate:.4g} is above --max-unstable {max_unstable:g}", file=sys.stderr)
+        say(f"unstable: {rate:.4g} is above --max-unstable {max_unstable:g}", error=True)
     if failed or is_unstable:
         raise typer.Exit(1)
 
@@ -134,13 +149,16 @@ def _on_episodes(
 
 def _people(path: Path) -> dict[str, float]:
     """People's scores by case."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
+    try:
+        text = regular_files.read(path, _MAX_BYTES).decode("utf-8-sig")
+        rows = csv.DictReader(StringIO(text, newline=""))
         lacking = {"case", "human"} - set(rows.fieldnames or ())
         if lacking:
             columns = " and no column ".join(sorted(lacking))
             raise SpecError(f"it has no column {columns}", path=str(path), line=1)
         return {row["case"]: _score(path, rows.line_num, row["human"]) for row in rows}
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SpecError(f"can't be read as text: {error}; save it as UTF-8", path=str(path)) from error
 
 
 def _score(path: Path, line: int, cell: str | None) -> float:

@@ -16,6 +16,7 @@ from mttp.cli.output import (
     failures,
     print_json,
     progress,
+    say,
 )
 from mttp.reading import summarize
 from mttp.report.summary import document, markdown, render
@@ -67,7 +68,7 @@ def summary(
     if json:
         print_json(document(found))
     elif markdown_:
-        print(markdown(found))
+        say(markdown(found))
     else:
         out = console()
         out.print(render(found, terminal=out.is_terminal))

@@ -28,7 +28,7 @@ from mttp.encoding.works import LINES, MESSAGES
 from mttp.livespan import Several, spans_of
 from mttp.readable import record
 
-__all__ = ["HELPER_VARIABLE", "here", "lines", "messages"]
+__all__ = ["HELPER_VARIABLE", "here", "hurry", "lines", "losses", "messages"]
 
 _log = logging.getLogger("mttp")
 
@@ -70,6 +70,16 @@ def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
     return None if found is None else list(marshal.loads(found))
 
 
+def hurry(patience: float) -> None:
+    """Kill a helper that has not answered for `patience` seconds; this process encodes what it was given."""
+    _encoding.hurry(patience)
+
+
+def losses() -> int:
+    """How many helpers of this process were lost."""
+    return _encoding.deaths
+
+
 def here() -> _Encoding:
     """Count what is done inside the block as encoding in this process."""
     return _encoding
@@ -84,7 +94,8 @@ class _Encoding:
         self._spent = 0.0
         self._since = threading.local()
         self._may_help = can_help() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
-        self._deaths = 0
+        self.deaths = 0
+        """How many helpers were lost."""
 
     def __enter__(self) -> None:
         self._since.time = time.thread_time()
@@ -124,14 +135,21 @@ class _Encoding:
 
     def _lose(self, error: HelperLostError) -> None:
         helper, self._helper = self._helper, None
-        self._deaths += 1
-        self._may_help = self._deaths < DEATHS
+        self.deaths += 1
+        self._may_help = self.deaths < DEATHS
         _log.warning("mttp: the process that helps with encoding is lost, this one goes on: %s", error)
         if helper is not None:
             helper.close()
 
+    def hurry(self, patience: float) -> None:
+        """Kill a helper that has not answered for so many seconds; another thread waits for it."""
+        helper = self._helper
+        if helper is not None:
+            helper.hurry(patience)
+
     def close(self) -> None:
-        """Let the helper end."""
+        """End the helper, even one that owes an answer."""
+        self.hurry(0.0)
         with self._lock:
             helper, self._helper, self._may_help = self._helper, None, False
             if helper is not None:

@@ -3,7 +3,7 @@ A process that encodes for this one, so that nobody's training loop waits for th
 
 It is a Python of its own, not a fork and not `multiprocessing`, which would run unguarded scripts again.
 Both sides talk over a pair of sockets, in one call each way: every further call would be one more wait for
-the lock. The helper ends when its socket does, so it can't outlive whoever it works for.
+the lock. The helper ends when its socket does, so it can't outlive the process that it works for.
 """
 
 from __future__ import annotations
@@ -14,23 +14,31 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 __all__ = ["DONE", "FAILED", "Helper", "HelperLostError", "can_help", "serve"]
+
+T = TypeVar("T")
 
 DONE: Final = 0
 FAILED: Final = 1
 """The answer is what went wrong, as text."""
 
 _HEAD = struct.Struct("<BQ")
-_PATIENCE = 30
-"""Seconds after which a helper that does not answer is given up."""
+PATIENCE = 5.0
+"""Seconds after which a helper that does not answer is killed."""
+_TICK_MICROSECONDS = 500_000
+"""The time between two looks at the clock while an answer is awaited."""
+_SILENT = "it did not answer for {:.1f} s"
 _NICENESS = 5
 """Where there are not enough processors, the training loop comes first."""
-_SILENT = {
+_VARIABLES = {
     "OTEL_SDK_DISABLED": "true",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -68,11 +76,15 @@ class Helper:
     def __init__(self, module: str) -> None:
         """Start it, by running a module; raises OSError, or RuntimeError at the interpreter's end."""
         self._socket, theirs = socket.socketpair()
-        self._is_ready = self._owes_answer = False
+        self._is_ready = False
+        self._asked: float | None = None
+        """When it was asked for the answer that it owes, on the monotonic clock."""
+        self._killed = ""
+        """Why it was killed."""
         try:
-            patience = struct.pack("@ll", _PATIENCE, 0)
+            tick = struct.pack("@ll", 0, _TICK_MICROSECONDS)
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                self._socket.setsockopt(socket.SOL_SOCKET, option, patience)
+                self._socket.setsockopt(socket.SOL_SOCKET, option, tick)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-S", "-c", _RUN, module],
                 stdin=theirs.fileno(),
@@ -96,7 +108,10 @@ class Helper:
     def is_ready(self) -> bool:
         """Whether it has started up; raises HelperLostError where it could not."""
         if not self._is_ready and self._answers():
-            self._receive()
+            try:
+                _received(self._socket, time.monotonic() + PATIENCE)
+            except (OSError, EOFError) as error:
+                raise HelperLostError(f"it does not start: {error}") from error
             self._is_ready = True
         return self._is_ready
 
@@ -107,31 +122,36 @@ class Helper:
 
     def ask(self, work: int, data: bytes) -> tuple[int, bytes]:
         """What became of it, and the answer; raises HelperLostError."""
-        if self._owes_answer:  # Ctrl-C may break off anything
-            raise HelperLostError("whoever asked before did not wait for the answer")
-        self._owes_answer = True
-        try:
-            _send(self._socket, work, data)
-        except OSError as error:
-            raise HelperLostError(f"it takes no work: {error}") from error
-        answer = self._receive()
-        self._owes_answer = False
+        if self._asked is not None:  # Ctrl-C may break off anything
+            raise HelperLostError("its last answer was not waited for")
+        self._asked = time.monotonic()
+        answer = self._exchange(work, data)
+        self._asked = None
         return answer
 
-    def _receive(self) -> tuple[int, bytes]:
+    def _exchange(self, work: int, data: bytes) -> tuple[int, bytes]:
+        until = time.monotonic() + PATIENCE
         try:
-            return _received(self._socket)
+            _send(self._socket, work, data, until)
+            return _received(self._socket, until)
+        except TimeoutError as error:
+            raise HelperLostError(_SILENT.format(PATIENCE)) from error
         except (OSError, EOFError) as error:
-            raise HelperLostError(f"it does not answer: {error}") from error
+            raise HelperLostError(self._killed or f"it does not answer: {error}") from error
+
+    def hurry(self, patience: float) -> None:
+        """Kill it if it has owed an answer for so many seconds; the thread that waits learns at once."""
+        asked = self._asked
+        if asked is not None and time.monotonic() - asked >= patience:
+            self._killed = _SILENT.format(patience)
+            self._process.kill()
 
     def close(self) -> None:
-        """Let it end."""
+        """End it, whatever it is doing, even if it is stopped."""
         self._socket.close()
-        try:
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):  # the system does not let it go
             self._process.wait(1)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
     def forget(self) -> None:
         """In a forked child: it is the parent's."""
@@ -146,31 +166,48 @@ def _environment() -> dict[str, str]:
     listed: list[object] = [*sys.path]
     texts = [path for path in listed if isinstance(path, str) and path]  # Python passes over the rest, too
     paths = [str(Path(__file__).parents[2]), *texts]
-    return kept | _SILENT | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    return kept | _VARIABLES | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-def _send(end: socket.socket, kind: int, data: bytes) -> None:
-    head = _HEAD.pack(kind, len(data))
-    sent = end.sendmsg([head, data])  # to put them together first would be a copy more
-    if sent < len(head) + len(data):
-        end.sendall(head[sent:])
-        end.sendall(memoryview(data)[max(sent - len(head), 0) :])
+def _send(end: socket.socket, kind: int, data: bytes, until: float = inf) -> None:
+    pieces = [memoryview(_HEAD.pack(kind, len(data))), memoryview(data)]
+    while pieces:  # to put them together first would be a copy more
+        pieces = _rest(pieces, _tried(partial(end.sendmsg, pieces), until))
 
 
-def _received(end: socket.socket) -> tuple[int, bytes]:
-    kind, size = _HEAD.unpack(_exactly(end, _HEAD.size))
-    return kind, _exactly(end, size)
+def _rest(pieces: list[memoryview], sent: int) -> list[memoryview]:
+    rest = []
+    for piece in pieces:
+        if sent < len(piece):
+            rest.append(piece[sent:])
+        sent = max(sent - len(piece), 0)
+    return rest
 
 
-def _exactly(end: socket.socket, size: int) -> bytes:
+def _received(end: socket.socket, until: float = inf) -> tuple[int, bytes]:
+    kind, size = _HEAD.unpack(_exactly(end, _HEAD.size, until))
+    return kind, _exactly(end, size, until)
+
+
+def _exactly(end: socket.socket, size: int, until: float) -> bytes:
     found: list[bytes] = []
     while size:
-        part = end.recv(size, socket.MSG_WAITALL)
+        part = _tried(partial(end.recv, size, socket.MSG_WAITALL), until)
         if not part:
             raise EOFError("the other side is gone")
         found.append(part)
         size -= len(part)
     return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _tried(call: Callable[[], T], until: float) -> T:
+    """What a call on a socket returns, made again after each tick; raises TimeoutError after `until`."""
+    while True:
+        try:
+            return call()
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError("it took too long") from None
 
 
 # The far side.

@@ -19,9 +19,10 @@ from mttp.evaluating.bar import bar
 from mttp.evaluating.outcome import found, said, seconds, whole
 from mttp.evaluating.tasks import SAMPLE, Task, task_id
 from mttp.evaluations import EvalSummary, Evaluation, TaskResult
+from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
 from mttp.recorder import OpenEpisode, OpenPart
-from mttp.recorder.handle import Measured, current, quiet
+from mttp.recorder.handle import Measured, current
 from mttp.recorder.targets import Target, link
 from mttp.semconv import spans as names
 from mttp.semconv.values import EvalOutcome as Outcome

@@ -32,6 +32,7 @@ from mttp.codec import kinds, stretches, tokens
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import Profile, arrays, of_block
 from mttp.codec.series import Whole
+from mttp.guarding import failed, quiet
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
 from mttp.livespan.mending import as_tuple, frozen, is_context, pairs
@@ -344,11 +345,13 @@ class LiveSpan(Span, Ended):
         """Whether the span still takes anything."""
         return self._end_time is None
 
+    @quiet
     def set_attribute(self, key: str, value: AnyValue) -> None:
         """Set one attribute of the user's own; names that begin with `mttp.` are not."""
         if self._takes("set_attribute"):
             self._set(key if isinstance(cast(object, key), str) else "", value)
 
+    @quiet
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
         """Set attributes of the user's own; a name that is no text is set as what it prints as."""
         if self._takes("set_attributes"):
@@ -377,6 +380,7 @@ class LiveSpan(Span, Ended):
         self._user_keys.add(key)
         return True
 
+    @quiet
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add something that happened at one time."""
         if self._takes("add_event"):
@@ -386,6 +390,7 @@ class LiveSpan(Span, Ended):
             self._is_light, self._events = False, self._events or []
             cast("list[Event]", self._events).append(event)
 
+    @quiet
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Refer to another span; a link to no valid span is kept where it has attributes or a trace state."""
         if not self._takes("add_link"):
@@ -403,6 +408,7 @@ class LiveSpan(Span, Ended):
     def _text(self, value: object) -> str:
         return cast(str, self.checked(text, value))
 
+    @quiet
     def update_name(self, name: str) -> None:
         """Rename the span, which says its type itself from here on."""
         if self._takes("update_name"):
@@ -413,6 +419,7 @@ class LiveSpan(Span, Ended):
         """Say as what a span of that name is read."""
         self.values.setdefault(a.SPAN_TYPE, kinds.named(name))
 
+    @quiet
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Set the status; once OK it stays, and UNSET, or what is no status, changes nothing."""
         if not self._takes("set_status") or self._status.status_code is StatusCode.OK:
@@ -427,6 +434,7 @@ class LiveSpan(Span, Ended):
             self._is_light = False
             self._status = Status(code, None if description is None else self._text(description))
 
+    @quiet
     def record_exception(
         self,
         exception: BaseException,
@@ -462,6 +470,7 @@ class LiveSpan(Span, Ended):
         """There is something to look after when it ends."""
         self._is_light = False
 
+    @quiet
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on; only the first call counts."""
         self.conclude(end_time)
@@ -544,6 +553,7 @@ class LiveSpan(Span, Ended):
         shown._origin, shown.is_plain = origin, False
         return shown
 
+    @quiet
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -571,6 +581,10 @@ class LiveSpan(Span, Ended):
         """Keep and count one fault."""
         self.faults.append(f"{kind}: {detail}" if detail else kind)
         self._sink.fault(kind, detail)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """Count that a call raised, and note it while the span is open."""
+        failed(self if self._end_time is None else self._sink, what, error)
 
     def _takes(self, what: str) -> bool:
         if self._end_time is None:

@@ -14,6 +14,7 @@ from typing import Protocol
 from opentelemetry import context as otel_context
 
 from mttp.codec.withholding import Withholding
+from mttp.encoding import encoder
 from mttp.lane import Lane
 from mttp.livespan import Arrival, Ended
 from mttp.pipeline.backlog import Backlog
@@ -52,6 +53,8 @@ class _Here(threading.local):
 _here = _Here()
 RESTS = (0.2, 0.4, 0.8)
 """Seconds between the last attempts at a transport that takes nothing."""
+HELPER_SECONDS, HELPER_SHARE = 2.0, 1 / 3
+"""What the process that helps with encoding may take of the time after which spans are lost."""
 
 
 class Owner(Protocol):
@@ -62,6 +65,9 @@ class Owner(Protocol):
 
     def mark(self) -> None:
         """Record what must not wait for the end of an episode."""
+
+    def wrote(self) -> None:
+        """Take note that something was written."""
 
     def gap(self, loss: Loss, pipeline: Pipeline) -> None:
         """Record into `pipeline` that it lost something."""
@@ -276,8 +282,7 @@ class Pipeline:
             self._end()
         else:
             with self._changed:
-                while not self._closed and (left := self._deadline - time.monotonic()) > 0:
-                    self._changed.wait(left)
+                self._await(lambda: self._closed, self._deadline - time.monotonic())
             if not self._closed:
                 self._give_up()
                 self._release()
@@ -311,7 +316,7 @@ class Pipeline:
     def _throttle(self, trace_id: int, since: float) -> bool:
         """Wait for space, as long as this episode still may; without it, lose the whole episode."""
         started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
-        fits = self._changed.wait_for(self._fits, max(self.patience - waited - (started - since), 0.0))
+        fits = self._await(self._fits, self.patience - waited - (started - since))
         now = time.monotonic()
         self._waited[trace_id], self.easy = waited + now - since, False
         self._stats.blocked_seconds += now - started
@@ -322,6 +327,18 @@ class Pipeline:
                 self._waited.pop(trace_id)
                 self._losses.add(trace_id, lost, "buffer_full")
         return fits
+
+    def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """
+        Wait for a condition after which nothing is lost; whether it came true; called under the lock.
+
+        A helper that has not answered for a part of that time is killed, so that its spans are encoded here.
+        """
+        until, patience = time.monotonic() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
+        while not (found := condition()) and (left := until - time.monotonic()) > 0:
+            self._changed.wait(min(left, patience / 2))
+            encoder.hurry(patience)
+        return found
 
     def _gather(self) -> None:
         """Sort what came in; a signal's handler may have it written at any time."""
@@ -383,6 +400,7 @@ class Pipeline:
                 with self._changed:
                     self._changed.notify_all()
             self._losses.log()
+            self._quietly(self._owner.wrote)
             with self._changed:
                 written = not self._delivery.waiting
                 self._awake = self._awake or not written

@@ -10,9 +10,10 @@ from __future__ import annotations
 import marshal
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -36,6 +37,8 @@ _MOST = 16
 """One reader can't take what more of them decode."""
 _AHEAD = 2
 """So many shares for each process are asked for before the reader has come to them."""
+_PATIENCE = 30.0
+"""Seconds after which a process that has not decoded its share is killed: it may have been stopped."""
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from mttp.reading.worker import main; main()"
 
 
@@ -82,13 +85,22 @@ class _Worker:
         self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
         self._asks = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
+        self._asked: float | None = None
 
     def ask(self, task: _Task, wanted: Wanted) -> bytes:
         """Its answer; empty where there is none."""
+        self._asked = time.monotonic()
         with suppress(OSError, ValueError):
             send(self._asks, (str(task.path), *task.share, wanted))
-            return receive(self._answers)
+            answer = receive(self._answers)
+            self._asked = None
+            return answer
         return b""
+
+    def hurry(self, patience: float) -> None:
+        """Kill it if it has owed an answer for so many seconds; the thread that waits for it goes on."""
+        if self._asked is not None and time.monotonic() - self._asked >= patience:
+            self.kill()
 
     @property
     def ended(self) -> bool:
@@ -133,7 +145,7 @@ class Crew:
         try:
             while self._is_next(path):
                 task, answer = self._next()
-                for line in self._answer(task, answer.result()):
+                for line in self._answer(task, self._awaited(answer)):
                     yield numbers.corrected(line, task.share)
                     if any(fault.kind == "cut_stream" for fault in line.faults):
                         return
@@ -169,6 +181,12 @@ class Crew:
             return one.ask(task, self._wanted)
         finally:
             self._free.put(one)
+
+    def _awaited(self, answer: Future[bytes]) -> bytes:
+        while not wait([answer], _PATIENCE).done:
+            for one in self.workers:
+                one.hurry(_PATIENCE)
+        return answer.result()
 
     def _answer(self, task: _Task, answer: bytes) -> Iterator[Decoded]:
         """

@@ -15,9 +15,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from mttp import regular_files
 from mttp.codec import annotations as codec
 from mttp.codec import outline
 from mttp.codec.episodes import OUTCOMES
@@ -28,7 +30,10 @@ from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["ABOUT", "Known", "Row", "known", "rows", "stated"]
+__all__ = ["ABOUT", "MAX_BYTES", "Known", "Row", "known", "rows", "stated"]
+
+MAX_BYTES: Final = 256 << 20
+"""Largest table of labels."""
 
 ABOUT = ("trace_id", "step", "by", "grader", "grader_kind", "grader_version", "explanation")
 """Columns that say what a row is about and who states it; every other one is a key."""
@@ -55,8 +60,8 @@ def rows(path: Path) -> list[Row]:
     """The rows of a table; raises ReadError where it can't be read or its columns make no sense."""
     read = _json_rows if path.suffix in _JSON_SUFFIXES else _csv_rows
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(read(path, file))
+        text = regular_files.read(path, MAX_BYTES).decode("utf-8-sig")
+        return list(read(path, StringIO(text, newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ReadError(f"{path} can't be read as text: {error}; save it as UTF-8") from error
 

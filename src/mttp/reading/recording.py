@@ -17,7 +17,7 @@ from mttp.codec import kinds
 from mttp.codec import runs as run_codec
 from mttp.codec import updates as update_codec
 from mttp.episodes import Annotation, Call, Episode, Group, Run, Update, ordered
-from mttp.errors import ReadError
+from mttp.errors import ConfigureError, ReadError
 from mttp.evaluations import Evaluation
 from mttp.reading import notebook
 from mttp.reading.call_times import timed
@@ -72,6 +72,10 @@ class Recording:
     def __iter__(self) -> Iterator[Episode]:
         return iter(self.episodes)
 
+    def __contains__(self, item: object) -> bool:
+        """Whether there is an episode, or one whose id it is, or whose trace id begins with it."""
+        return bool(item and self._called(item)) if isinstance(item, str) else item in self.episodes
+
     def __repr__(self) -> str:
         known = {"group": len(self.groups), "update": len(self.updates), "annotation": len(self.annotations)}
         counted = {"episode": len(self.episodes), "run": len(self.runs)}
@@ -101,9 +105,7 @@ class Recording:
 
         Raises ReadError unless there is just one.
         """
-        found = [episode for episode in self.episodes if episode.id == id_prefix and id_prefix]
-        if not found:
-            found = [episode for episode in self.episodes if episode.trace_id.startswith(id_prefix.lower())]
+        found = self._called(id_prefix)
         if len(found) == 1:
             return found[0]
         shown = ", ".join(episode.trace_id for episode in (found or self.episodes)[:3])
@@ -114,6 +116,11 @@ class Recording:
         raise ReadError(
             f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}"
         )
+
+    def _called(self, id_prefix: str) -> list[Episode]:
+        """Episodes whose own id it is; where there are none, those whose trace ids begin with it."""
+        found = [episode for episode in self.episodes if episode.id == id_prefix and id_prefix]
+        return found or [one for one in self.episodes if one.trace_id.startswith(id_prefix.lower())]
 
     @property
     def grading_usage(self) -> GradingUsage:
@@ -163,6 +170,11 @@ class Recording:
         `predicate` is called with each episode that is left.
         Runs, groups, updates, annotations, evaluations and problems are those of these episodes.
         """
+        if predicate is not None and not callable(predicate):
+            raise ConfigureError(
+                f"filter({predicate!r}): the first argument is a function of an episode; "
+                "words go by name, as in filter(status='error')"
+            )
         asked = {
             "env": env,
             "task": task,

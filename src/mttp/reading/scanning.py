@@ -102,7 +102,8 @@ class Scan:
                 try:
                     readable += yield from self._of_one_convention(item)
                 except OSError as error:
-                    raise ReadError(f"{error.filename or item}: {error.strerror or error}") from error
+                    where = error.filename or (item.path if isinstance(item, File) else item)
+                    raise ReadError(f"{where}: {error.strerror or error}") from error
         if not readable:
             raise ReadError("; ".join(map(str, self.problems[:3])) + ": nothing was recorded there")
 

@@ -170,7 +170,7 @@ def _with_parts(path: Path) -> list[Path]:
     parts = [
         (int(match[1]), other)
         for other in path.parent.iterdir()
-        if (match := pattern.fullmatch(other.name)) is not None
+        if (match := pattern.fullmatch(other.name)) is not None and other.is_file()
     ]
     return [path, *(part for _, part in sorted(parts))]
 

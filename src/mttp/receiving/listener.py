@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -9,11 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedReader
+from io import BufferedIOBase, BufferedReader, BytesIO
 from socketserver import TCPServer
 from typing import Any
 from urllib.parse import urlsplit
+
+from typing_extensions import Self
 
 from mttp.channels import Channel, Entrance, Exit
 from mttp.errors import SendError, TransportError
@@ -30,12 +34,17 @@ IDLE_SECONDS = 30.0
 """How long a connection may say nothing between two requests."""
 TIMEOUT = 10.0
 """Seconds that the body of a request may take."""
+MAX_UNFINISHED_BYTES = 256 * 2**20
+"""Bytes of bodies that have not come in whole, of all connections together."""
+HEAD_BYTES = 1 << 16
+"""Bytes of a request's headers, all together."""
 RETRY_AFTER = 1
 """Seconds after which a sender that was told so should come again."""
 _CLOSING_SECONDS = 5.0
 _DRAINED_BYTES = 1 << 24
 """Of a body that is not wanted so much is read, so that whoever sends it hears the answer."""
 _LONGEST_SIZE = 1 << 10
+_PIECE = 1 << 16
 
 
 class ListeningOrigin:
@@ -43,6 +52,8 @@ class ListeningOrigin:
     Listens on a host and port; each POST to /mist is one message.
 
     It answers 202 once a message is in the inbox, which holds `capacity` of them, and 503 while that is full.
+    The bodies that are coming in take at most `max_unfinished_bytes` of memory together: the one that would
+    take more is answered 503, and its sender tries again.
     """
 
     def __init__(
@@ -53,12 +64,26 @@ class ListeningOrigin:
         capacity: int | None = None,
         max_bytes: int = MAX_SIZE,
         timeout: float = TIMEOUT,
+        max_unfinished_bytes: int = MAX_UNFINISHED_BYTES,
     ) -> None:
+        if max_unfinished_bytes < max_bytes:
+            raise TransportError(
+                f"max_unfinished_bytes={max_unfinished_bytes} is less than one message may have, "
+                f"max_bytes={max_bytes}: no such message would ever be taken"
+            )
         inbox = Channel(capacity, name="inbox")
         self.refused: Counter[str] = Counter()
         self._exit = Exit(inbox)
         self._closed = False
-        self._server = _Server(host, port, Entrance(inbox, wait=False), self.refused, max_bytes, timeout)
+        self._server = _Server(
+            host,
+            port,
+            Entrance(inbox, wait=False),
+            self.refused,
+            max_bytes=max_bytes,
+            timeout=timeout,
+            space=_Space(max_unfinished_bytes),
+        )
         self.address = f"mttp+http://{_shown(host)}:{self._server.server_port}"
 
     @property
@@ -90,8 +115,10 @@ class _Server(ThreadingHTTPServer):
         port: int,
         entrance: Entrance,
         refused: Counter[str],
+        *,
         max_bytes: int,
         timeout: float,
+        space: _Space,
     ) -> None:
         if ":" in host:
             self.address_family = socket.AF_INET6
@@ -100,7 +127,7 @@ class _Server(ThreadingHTTPServer):
         except OSError as error:
             entrance.close()
             raise TransportError(f"can't listen on {host}, port {port}: {error.strerror or error}") from error
-        self.max_bytes, self.seconds, self.closing = max_bytes, timeout, False
+        self.max_bytes, self.seconds, self.space, self.closing = max_bytes, timeout, space, False
         self._entrance, self._refused = entrance, refused
         self._received = 0
         self._connections: set[socket.socket] = set()
@@ -169,6 +196,79 @@ class _RefusedError(Exception):
         self.status = status
 
 
+class _Space:
+    """The bytes that all unfinished bodies may take together."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._left = size
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        """Take a part; raises _RefusedError where not so much is left."""
+        with self._lock:
+            if size > self._left:
+                raise _RefusedError(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    f"messages that are coming in take {self._size - self._left:,} bytes of {self._size:,}",
+                )
+            self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Give a part back."""
+        with self._lock:
+            self._left += size
+
+
+class _Body:
+    """The part of a request's body that has come in; it takes space until its block ends."""
+
+    def __init__(self, space: _Space) -> None:
+        self._space = space
+        self._taken = 0
+        self._content = BytesIO()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._content = BytesIO()
+        self._space.give_back(self._taken)
+
+    @property
+    def size(self) -> int:
+        """Bytes that have come in."""
+        return self._content.tell()
+
+    def read(self, source: BufferedIOBase, length: int) -> bool:
+        """Read so many bytes more; whether there were as many."""
+        end = self.size + length
+        while self.size < end:
+            piece = min(end - self.size, _PIECE)
+            self._space.take(piece)
+            self._taken += piece
+            if self._content.write(source.read(piece)) < piece:
+                return False
+        return True
+
+    def content(self) -> bytes:
+        """All bytes that have come in."""
+        return self._content.getvalue()
+
+
+class _Reader(BufferedReader):
+    """What a connection sends; `head_left` is how many bytes its headers may still have."""
+
+    head_left: float = HEAD_BYTES
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Read a line; raises HTTPException once the headers are too large."""
+        if self.head_left <= 0:
+            raise HTTPException(f"headers may have {HEAD_BYTES:,} bytes")
+        line = super().readline(size)
+        self.head_left -= len(line)
+        return line
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One connection, request after request."""
 
@@ -181,19 +281,23 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self._deadline = Deadline(self.connection)
         self.rfile.close()
-        self.rfile = BufferedReader(self._deadline)
+        self.rfile = self._reader = _Reader(self._deadline)
 
     def handle_one_request(self) -> None:
         """One request, whose line and headers must come in time."""
         self._deadline.until = time.monotonic() + IDLE_SECONDS
+        self._reader.head_left = HEAD_BYTES
         super().handle_one_request()
 
     def do_POST(self) -> None:
         """Take a message."""
         self._deadline.until = time.monotonic() + self.server.seconds
+        self._reader.head_left = math.inf
         try:
             self._check_path()
-            line = self.server.take(self._body(), self.client_address[0])
+            with _Body(self.server.space) as body:
+                self._read(body)
+                line = self.server.take(body.content(), self.client_address[0])
         except _RefusedError as refused:
             self._refuse(refused.status, str(refused))
         except TimeoutError:
@@ -219,6 +323,11 @@ class _Handler(BaseHTTPRequestHandler):
         """What it is."""
         return "mttp"
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Turn down and count what is no request."""
+        self.server.count(code)
+        super().send_error(code, message, explain)
+
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
 
@@ -226,47 +335,47 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != MIST_PATH:
             raise _RefusedError(HTTPStatus.NOT_FOUND, f"messages are taken at {MIST_PATH}")
 
-    def _body(self) -> bytes:
-        """The body, whichever way its end is said; raises _RefusedError where it can't be taken."""
+    def _read(self, body: _Body) -> None:
+        """Read the body, whichever way its end is said; raises _RefusedError where it can't be taken."""
         if self.headers.get("content-encoding", "identity").lower() != "identity":
             raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "messages are sent uncompressed")
         encoding, length = self.headers.get("transfer-encoding"), self.headers.get("content-length")
         if encoding is not None:
             if encoding.lower() != "chunked" or length is not None:
                 raise _RefusedError(HTTPStatus.BAD_REQUEST, "the end of the body is not said clearly")
-            return self._chunks()
+            self._read_chunks(body)
+            return
         if length is None:
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "the length of the message is not said")
-        return self._exactly(_number(length, 10))
+        self._read_exactly(body, _number(length, 10))
 
-    def _chunks(self) -> bytes:
-        found, size = [], 0
+    def _read_chunks(self, body: _Body) -> None:
         while length := _number(self._line().partition(b";")[0].decode("latin-1"), 16):
-            size += length
-            found.append(self._exactly(length, more_than=size))
+            self._read_exactly(body, length)
             if self._line():
                 raise _RefusedError(HTTPStatus.BAD_REQUEST, "a chunk is longer than it says")
         while self._line():
             pass  # trailers
-        return b"".join(found)
 
-    def _exactly(self, length: int, *, more_than: int = 0) -> bytes:
-        if max(length, more_than) > self.server.max_bytes:
+    def _read_exactly(self, body: _Body, length: int) -> None:
+        if body.size + length > self.server.max_bytes:
             raise _RefusedError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a message may have {self.server.max_bytes:,} bytes"
             )
-        return self._whole(self.rfile.read(length), length)
+        if not body.read(self.rfile, length):
+            raise self._broken_off()
 
     def _line(self) -> bytes:
         line = self.rfile.readline(_LONGEST_SIZE)
-        return self._whole(line, len(line) + (not line.endswith(b"\n"))).strip()
+        if not line.endswith(b"\n"):
+            raise self._broken_off()
+        return line.strip()
 
-    def _whole(self, content: bytes, length: int) -> bytes:
-        if len(content) == length:
-            return content
+    def _broken_off(self) -> _RefusedError:
+        """Why no more of the body comes."""
         if self.server.closing:
-            raise _RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "it is closing")
-        raise _RefusedError(HTTPStatus.BAD_REQUEST, "the message breaks off")
+            return _RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "it is closing")
+        return _RefusedError(HTTPStatus.BAD_REQUEST, "the message breaks off")
 
     def _refuse(self, status: int, reason: str, *, is_read: bool = False) -> None:
         """Turn a request down, of which not everything was read unless that is said."""
@@ -331,5 +440,7 @@ def open(address: str, options: Mapping[str, object]) -> ListeningOrigin:
         raise TransportError(f"{error}; write mttp+http://127.0.0.1:8700") from error
     if port is None or parts.path.rstrip("/") not in ("", MIST_PATH) or "@" in parts.netloc:
         raise TransportError("it listens on a host and port, at /mist; write mttp+http://127.0.0.1:8700")
-    parsed = take(options, capacity=positive, max_bytes=byte_count, timeout=seconds)
+    parsed = take(
+        options, capacity=positive, max_bytes=byte_count, timeout=seconds, max_unfinished_bytes=byte_count
+    )
     return ListeningOrigin(parts.hostname or "127.0.0.1", port, **parsed)

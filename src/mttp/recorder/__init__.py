@@ -65,15 +65,21 @@ def current_trajectory() -> Trajectory:
 
 def current_episode() -> OpenEpisode:
     """The episode whose block, or whose step's or agent's, this runs in; an inert, false one elsewhere."""
-    return cast(OpenEpisode, current_trajectory().episode)
+    try:
+        return cast(OpenEpisode, current_trajectory().episode)
+    except Exception:  # for want of memory, or of stack: there is nothing to lose
+        return inert()
 
 
 def current_step() -> OpenStep:
     """The step whose block this code runs in; an inert, false one where there is none."""
-    found = _opened(otel_context.get_value(STEP_KEY))
-    while isinstance(found, OpenStep) and found.ended:
-        found = _opened(found._outer)
-    return found if isinstance(found, OpenStep) and not _is_left_open(found.owner) else _INERT_STEP
+    try:
+        found = _opened(otel_context.get_value(STEP_KEY))
+        while isinstance(found, OpenStep) and found.ended:
+            found = _opened(found._outer)
+        return found if isinstance(found, OpenStep) and not _is_left_open(found.owner) else _INERT_STEP
+    except Exception:  # likewise
+        return _INERT_STEP
 
 
 def _is_left_open(trajectory: Any) -> bool:

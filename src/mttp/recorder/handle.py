@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
-from typing_extensions import ParamSpec, Self
+from typing_extensions import Self
 
 from mttp.codec.plain import mapped, number, plain, text
 from mttp.episodes import Reward
+from mttp.guarding import failed, quiet
 from mttp.keys import name_key
 from mttp.livespan import LiveSpan, Origin, Several, error_message, qualified_name
 from mttp.semconv import attributes as a
@@ -34,7 +35,6 @@ __all__ = [
     "current",
     "detach",
     "document_of",
-    "quiet",
     "restore",
 ]
 
@@ -60,9 +60,6 @@ attach: Callable[[Context], Token[Context]] = _context.set if _context is not No
 """Make a context the current one; `detach` takes what this returns."""
 restore: Callable[[Token[Context]], object] = _context.reset if _context is not None else otel_context.detach
 """Put back what was current; raises ValueError or RuntimeError where `detach` does nothing."""
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 _ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
@@ -140,21 +137,6 @@ class Host(Protocol):
         """Take note that steps gather, which are to be written soon."""
 
 
-def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A method of a handle that counts whatever goes wrong in it instead of raising; it answers None then."""
-
-    @functools.wraps(method)
-    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            return method(*args, **kwargs)
-        except Exception as error:
-            handle = cast("Handle", args[0])
-            handle._fault("internal_error", f"{method.__qualname__}: {error!r}")
-            return cast(_T, None)
-
-    return guarded
-
-
 class Handle:
     """What episodes, steps and calls share: a span, a place in the context, and an end."""
 
@@ -207,20 +189,29 @@ class Handle:
         if self._host is not None:
             self._host.fault(kind, detail)
 
+    def _failed(self, what: str, error: Exception) -> None:
+        """Count that a call raised, and note it on the span while that is open."""
+        span = self._span
+        failed(self._host if span is None or span._end_time is not None else span, what, error)
+
     def _enclose(self, outer: object) -> None:
         """Remember what was current, but not this handle itself or what is in its block."""
         if outer is not self and self._attached is None:
             self._outer = outer
 
     def __enter__(self) -> Self:
-        if self._span is not None:
-            self._attached = (attach(self._as_context()), self._attached)
+        try:
+            if self._span is not None:
+                self._attached = (attach(self._as_context()), self._attached)
+        except Exception as error:
+            self._failed(f"{type(self).__name__}.__enter__", error)
         return self
 
     def _as_context(self) -> Context:
         """The context inside the block."""
         return trace.set_span_in_context(self.span)
 
+    @quiet
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
     ) -> None:
@@ -245,7 +236,7 @@ class Handle:
             else:
                 self._break_off(error)
         except Exception as failure:
-            self._fault("internal_error", f"{type(self).__name__}: {failure!r}")
+            self._failed(type(self).__name__, failure)
 
     def _break_off(self, error: BaseException) -> None:
         if isinstance(error, _ABORTS):
@@ -267,10 +258,8 @@ def document_of(result: object) -> str:
 
 def detach(token: Token[Context]) -> None:
     """Put the context back, unless this is another context: an async generator's end may run anywhere."""
-    try:
+    with suppress(Exception):  # what has ended is not current, even where it still stands there
         restore(token)
-    except (ValueError, RuntimeError):
-        return
 
 
 class Measured(Handle):

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from mttp import clock
 from mttp.codec import rewards, steps, stretches, tokens
+from mttp.guarding import quiet
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
 from mttp.recorder.light_span import LightSpan
@@ -94,34 +95,37 @@ class LiveStep(OpenStep, LightSpan):
         return (self._owner, row) if self._scalars is None else None  # last: somebody may look meanwhile
 
     def __enter__(self) -> Self:
-        around, owner = current(), self._owner
-        # OpenTelemetry only reads it: a copy of its own type would cost as much again.
-        inside: Any = around.copy()
-        if around is not owner.inside:
-            self._enclose(around.get(STEP_KEY))
-            inside[TRAJECTORY_KEY] = owner
-        inside[SPAN_KEY] = inside[STEP_KEY] = self
-        self._attached = (attach(inside), self._attached)
+        try:
+            around, owner = current(), self._owner
+            # OpenTelemetry only reads it: a copy of its own type would cost as much again.
+            inside: Any = around.copy()
+            if around is not owner.inside:
+                self._enclose(around.get(STEP_KEY))
+                inside[TRAJECTORY_KEY] = owner
+            inside[SPAN_KEY] = inside[STEP_KEY] = self
+            self._attached = (attach(inside), self._attached)
+        except Exception as error:
+            self._failed("LiveStep.__enter__", error)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        attached = self._attached
-        if error is not None or attached is None or not self._is_light:
-            super().__exit__(kind, error, trace)
-            return
-        token, self._attached = attached
-        owner, segment = self._owner, self._segment
         try:
-            restore(token)
-        except (ValueError, RuntimeError):
-            detach(token)  # which knows why
-        try:  # what `_finish` does, of a step about which there is nothing unusual
-            owner.open_steps.remove(self)
-        except KeyError:  # it has ended within its block
-            return
-        try:
+            attached = self._attached
+            if error is not None or attached is None or not self._is_light:
+                super().__exit__(kind, error, trace)
+                return
+            token, self._attached = attached
+            try:
+                restore(token)
+            except (ValueError, RuntimeError):
+                detach(token)  # which knows why
+            owner, segment = self._owner, self._segment
+            try:  # what `_finish` does, of a step about which there is nothing unusual
+                owner.open_steps.remove(self)
+            except KeyError:  # it has ended within its block
+                return
             if self._reward is not None:
                 owner.step_rewards.append(self._reward)
             self._is_light = False  # from here on it takes nothing
@@ -147,52 +151,59 @@ class LiveStep(OpenStep, LightSpan):
             else:
                 owner.hand_on(self)
         except Exception as failure:
-            self._fault("internal_error", f"step: {failure!r}")
+            self._failed("LiveStep.__exit__", failure)
 
     def _hand_on(self) -> None:
         self._owner.hand_on(self)
 
     def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
         """As by any step."""
-        if (
-            type(value) is float
-            and self._is_light
-            and self._reward is None
-            and not scoring
-            and value - value == 0.0  # it is finite
-        ):
-            self._reward = value
-            if self._scalars is not None:
-                self._scalars |= {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: "ok"}
-        elif type(value) is np.float64 and self._is_light:
-            self.reward(value.item(), **scoring)
-        else:
-            self._take_reward(value, scoring)
+        try:
+            if (
+                type(value) is float
+                and self._is_light
+                and self._reward is None
+                and not scoring
+                and value - value == 0.0  # it is finite
+            ):
+                self._reward = value
+                if self._scalars is not None:
+                    self._scalars |= {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: "ok"}
+            elif type(value) is np.float64 and self._is_light:
+                self.reward(value.item(), **scoring)
+            else:
+                self._take_reward(value, scoring)
+        except Exception as error:
+            self._failed("LiveStep.reward", error)
 
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """As by any step; arrays of the usual kind are only copied now."""
-        if self._kinds is None and self._is_light:
-            if (  # what `pair` makes of the arrays that most trainers have, without the call
-                type(ids) is _ndarray
-                and type(logprobs) is _ndarray
-                and ids.dtype is _IDS
-                and logprobs.dtype is _LOGPROBS
-                and ids.ndim == 1 == logprobs.ndim
-                and len(ids) == len(logprobs)
-                and not facts
-            ):
-                self._ids, self._logprobs, self._kinds = ids.tobytes(), logprobs.tobytes(), tokens.USUAL
-                return
-            copied = None if facts else tokens.pair(ids, logprobs)
-            if copied is not None:
-                self._kinds, self._ids, self._logprobs = copied
-                return
-            block = tokens.snapshot({"ids": ids, "logprobs": logprobs, **facts})
-            if block is not None:
-                self.block = block
-                return
-        super().tokens(ids, logprobs=logprobs, **facts)
+        try:
+            if self._kinds is None and self._is_light:
+                if (  # what `pair` makes of the arrays that most trainers have, without the call
+                    type(ids) is _ndarray
+                    and type(logprobs) is _ndarray
+                    and ids.dtype is _IDS
+                    and logprobs.dtype is _LOGPROBS
+                    and ids.ndim == 1 == logprobs.ndim
+                    and len(ids) == len(logprobs)
+                    and not facts
+                ):
+                    self._ids, self._logprobs, self._kinds = ids.tobytes(), logprobs.tobytes(), tokens.USUAL
+                    return
+                copied = None if facts else tokens.pair(ids, logprobs)
+                if copied is not None:
+                    self._kinds, self._ids, self._logprobs = copied
+                    return
+                block = tokens.snapshot({"ids": ids, "logprobs": logprobs, **facts})
+                if block is not None:
+                    self.block = block
+                    return
+            super().tokens(ids, logprobs=logprobs, **facts)
+        except Exception as error:
+            self._failed("LiveStep.tokens", error)
 
+    @quiet
     def end(
         self,
         end_time: int | None = None,

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from mttp.codec import agents as codec
 from mttp.codec.plain import Faults, text
+from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import quiet
 from mttp.recorder.trajectory import Trajectory
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names

@@ -10,8 +10,9 @@ from opentelemetry.trace import SpanKind
 
 from mttp.codec import calls
 from mttp.episodes import Call
+from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Handle, Host, quiet
+from mttp.recorder.handle import Handle, Host
 
 __all__ = ["OpenCall", "span_kind"]
 

@@ -13,8 +13,9 @@ from mttp import ids
 from mttp.codec import content
 from mttp.codec import episodes as codec
 from mttp.codec.plain import Faults, scalar_text, text, unknown_arguments
+from mttp.guarding import quiet, quiet_but
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import SPAN_KEY, Host, current, detach, quiet
+from mttp.recorder.handle import SPAN_KEY, Host, current, detach
 from mttp.recorder.known import Known
 from mttp.recorder.live_root import LiveRoot
 from mttp.recorder.open_agent import OpenAgent
@@ -31,6 +32,10 @@ _AT_THE_END = frozenset(
 )
 """What else a caller may state at the end."""
 _COMPLETED: Mapping[str, Any] = MappingProxyType({"status": "completed", "outcome": "unknown"})
+
+
+def _no_agent(*_: object, **__: object) -> OpenAgent:
+    return OpenAgent(inert(), "")
 
 
 class OpenEpisode(Known):
@@ -99,6 +104,7 @@ class OpenEpisode(Known):
 
     # What a training loop says.
 
+    @quiet_but(_no_agent)
     def agent(
         self,
         id: object,
@@ -119,7 +125,6 @@ class OpenEpisode(Known):
         opened._introduce(metadata, policy=policy, policy_version_start=policy_version, name=name)
         return opened
 
-    @quiet
     def _find_agent(self, id: object, start_time: int | None) -> OpenAgent | None:
         if not self._takes("agent"):
             return None
@@ -173,6 +178,7 @@ class OpenEpisode(Known):
                 **facts,
             )
 
+    @quiet
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -193,20 +199,17 @@ class OpenEpisode(Known):
         token, self._attached = attached
         detach(token)
         segment, lock = self.segment, self._lock
-        try:  # what `_finish` does, of an episode about which there is nothing unusual
-            lock.acquire()  # in half the time that `with` takes
-            try:
-                if self._closing:
-                    return
-                self._close()
-                self._ending = _COMPLETED
-                spans = segment.spans + 1
-            finally:
-                lock.release()
-            segment.host.finished(self)
-            root.conclude_lightly(self._book, self.step_rewards, self._following, self._begun, spans)
-        except Exception as failure:
-            self._fault("internal_error", f"episode: {failure!r}")
+        lock.acquire()  # what `_finish` does, of an episode about which there is nothing unusual
+        try:  # in half the time that `with` takes
+            if self._closing:
+                return
+            self._close()
+            self._ending = _COMPLETED
+            spans = segment.spans + 1
+        finally:
+            lock.release()
+        segment.host.finished(self)
+        root.conclude_lightly(self._book, self.step_rewards, self._following, self._begun, spans)
 
     def _finish(
         self,

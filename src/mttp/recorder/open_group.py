@@ -15,8 +15,9 @@ from mttp import baselines, ids
 from mttp.codec import groups
 from mttp.codec.plain import number, scalar_text
 from mttp.episodes import Episode, Group
+from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Host, Measured, quiet
+from mttp.recorder.handle import Host, Measured
 from mttp.recorder.open_episode import OpenEpisode
 from mttp.recorder.targets import target
 

@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanContext, SpanKind
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Call, Reward, Tokens
+from mttp.guarding import quiet, quiet_but
 from mttp.livespan import LiveSpan
 from mttp.recorder.handle import (
     SPAN_KEY,
@@ -21,7 +22,6 @@ from mttp.recorder.handle import (
     Measured,
     current,
     document_of,
-    quiet,
 )
 from mttp.recorder.open_call import OpenCall
 from mttp.recorder.segment import Segment
@@ -68,6 +68,10 @@ class Owner(Protocol):
 
     def hand_on(self, step: LiveSpan) -> None:
         """Have a step that has ended written, as a span or with others."""
+
+
+def _no_call(*_: object, **__: object) -> OpenCall:
+    return OpenCall(None, None)
 
 
 class OpenStep(Measured):
@@ -133,28 +137,26 @@ class OpenStep(Measured):
         if faults:
             span.note(faults)
 
+    @quiet
     def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
         """
         Record the step's token block: ids of the completion, and whatever else `mttp.Tokens` names.
 
         Each array is one-dimensional, of Python numbers or from any array library.
         """
-        self._take_tokens({"ids": ids, "logprobs": logprobs, **facts})
-
-    @quiet
-    def _take_tokens(self, given: dict[str, Any]) -> None:
         if not self._takes("tokens"):
             return
         span = cast(LiveSpan, self._span)
         if a.TOKEN_ENCODING in span.values:
             span.fault("tokens_replaced", "a step has one token block")
-        self._set_tokens(span.checked(tokens.make, given))
+        self._set_tokens(span.checked(tokens.make, {"ids": ids, "logprobs": logprobs, **facts}))
 
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(LiveSpan, self._span)
         span.forget(tokens.KEYS)
         span.values |= span.checked(tokens.encode, block)
 
+    @quiet
     def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
         """
         What this step pays; a value that is not a finite number is an error, and never a zero.
@@ -164,7 +166,6 @@ class OpenStep(Measured):
         """
         self._take_reward(value, scoring)
 
-    @quiet
     def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
         if not self._takes("reward"):
             return
@@ -229,6 +230,7 @@ class OpenStep(Measured):
             )
         )
 
+    @quiet_but(_no_call)
     def model_call(
         self,
         model: str | None = None,
@@ -246,6 +248,7 @@ class OpenStep(Measured):
             Call(operation=operation, name=model, provider=provider, parameters=parameters), SpanKind.CLIENT
         )
 
+    @quiet_but(_no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
         """A call of a tool."""
         return self._call(

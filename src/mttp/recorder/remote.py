@@ -9,8 +9,9 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Reward
+from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import Handle, document_of, quiet
+from mttp.recorder.handle import Handle, document_of
 from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.open_episode import OpenEpisode
 from mttp.recorder.open_step import OpenStep
@@ -83,7 +84,6 @@ class RemoteStep(Remote, OpenStep):
         """Whether nothing more can be said of it here."""
         return self._left or super().ended
 
-    @quiet
     def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
         """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
         if self._takes("reward"):

@@ -30,7 +30,7 @@ def watch(spec: str, *, of_step: bool) -> LiveScoring | None:
     try:
         return LiveScoring(scored, spec)
     except Exception as error:
-        scored._fault("internal_error", f"scoring: {error!r}")
+        scored._failed("scoring", error)
         return None
 
 
@@ -99,7 +99,7 @@ class LiveScoring:
         span.end(ended)
 
     def _fault(self, error: Exception) -> None:
-        self._scored._fault("internal_error", f"scoring: {error!r}")
+        self._scored._failed("scoring", error)
 
 
 class _Grading:

@@ -14,6 +14,7 @@ from typing_extensions import Self
 from mttp.codec import rewards
 from mttp.codec.plain import Faults, count, flag, scalar_text, unknown_arguments
 from mttp.episodes import Call, Reward, Spec
+from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
 from mttp.numbering import given, numbers
 from mttp.recorder.block import Block, Taken
@@ -25,7 +26,6 @@ from mttp.recorder.handle import (
     Measured,
     current,
     document_of,
-    quiet,
 )
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.live_step import begin
@@ -116,6 +116,7 @@ class Trajectory(Measured):
         self.inside = inside
         return inside  # type: ignore[no-any-return]  # OpenTelemetry only reads it
 
+    @quiet
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -217,7 +218,7 @@ class Trajectory(Measured):
                 step._finish()
             return step
         except Exception as error:
-            self._fault("internal_error", f"step: {error!r}")
+            self._failed("step", error)
         return OpenStep(self, self._host, None)
 
     def _looked_at(self, start_time: int | None, index: int | None) -> OpenStep | None:

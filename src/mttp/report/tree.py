@@ -70,7 +70,7 @@ class _Drawing:
             self._add_step(root, step, is_paid_by_step=is_paid_by_step)
         more = len(episode.steps) - len(episode.steps[:limit])
         if more:
-            root.add(printed(f"… and {more:,} more steps; --limit 0 shows all"))
+            root.add(printed(f"… and {count(more, 'more step')}; --limit 0 shows all"))
         self._add_content(root, "final observation", episode.final_observation)
         return root
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from rich.text import Text
+
+from mttp.printable import visible
 
 __all__ = [
     "NOTHING",
@@ -26,9 +27,6 @@ __all__ = [
 NOTHING = "-"
 """What stands where nothing is known."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that act instead of being shown: control codes, marks of direction, halves of a character."""
-_VISIBLE = {"\n": "⏎", "\t": " ", "\r": ""}
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -86,18 +84,6 @@ def shortened(text: str, limit: int | None = 200, *, hint: str = "") -> str:
     return f"{text[:limit]}… ({more})"
 
 
-def visible(text: object, *, lines: bool = False) -> str:
-    """Recorded text without characters that act on a terminal; with `lines`, its line breaks stay."""
-    if lines:
-        return "\n".join(visible(line) for line in str(text).split("\n"))
-    return _CONTROL.sub(_escaped, str(text))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return _VISIBLE.get(found[0], f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-
 def printed(text: object, *, style: str = "", lines: bool = False) -> Text:
     """
     Recorded text as it may be printed: neither markup nor control characters of it have any effect.
@@ -110,6 +96,6 @@ def printed(text: object, *, style: str = "", lines: bool = False) -> Text:
 def cell(text: str) -> str:
     """Recorded text on one line, with nothing in it that would end its cell or be markup."""
     shown = visible(text).replace("\\", "\\\\")
-    for mark in "|<>*[]":
+    for mark in "|<>*[]`~&":
         shown = shown.replace(mark, f"\\{mark}")
     return shown

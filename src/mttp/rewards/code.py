@@ -12,8 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from mttp import regular_files
 from mttp.rewards.bindings import Bound, Chain, Imported, Names, names_in, names_of
-from mttp.rewards.folder import find
+from mttp.rewards.folder import MAX_SOURCE, find
 from mttp.rewards.modules import Module, is_installed, locate
 from mttp.rewards.surroundings import changes
 from mttp.rewards.syntax import normal
@@ -76,14 +77,14 @@ def code_of(module: Module, name: str, distributions: Iterable[str], depends: It
 def _parsed(source: bytes) -> ast.Module | None:
     try:
         return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # MemoryError: nested too deeply
         return None
 
 
 def tree_of(path: Path | None) -> ast.Module | None:
     """The syntax of a file; None where it has none that can be read."""
     try:
-        return _parsed(path.read_bytes()) if path is not None else None
+        return _parsed(regular_files.read(path, MAX_SOURCE)) if path is not None else None
     except OSError:
         return None
 

@@ -288,6 +288,6 @@ class Document(_Part):
     depends: tuple[str, ...] = ()
     """Files beside the spec whose content changes scores."""
     distributions: tuple[str, ...] = ()
-    """Installed distributions whose code may be called, and whose versions change scores."""
+    """Installed distributions whose versions change scores; stating one does not allow calling its code."""
     cases: tuple[_Cases, ...] = ()
     """Samples with what they are expected to give, and orders among them."""

@@ -12,9 +12,14 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Folder", "find", "is_within"]
+from mttp import regular_files
+
+__all__ = ["MAX_SOURCE", "Folder", "find", "is_within"]
+
+MAX_SOURCE: Final = 4 << 20
+"""Most bytes of a module beside a spec, and of any that is read for its digest."""
 
 _PREFIX = "_mttp_spec_"
 _OURS = "mttp"
@@ -96,7 +101,7 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        source = self.get_data(path)
+        source = regular_files.read(Path(path), MAX_SOURCE)
         self._folder.sources[path] = source
         code: CodeType = self.source_to_code(source, path)
         return code
@@ -117,10 +122,12 @@ class _Finder(MetaPathFinder):
         if folder is None or path is None:
             return None
         found = PathFinder.find_spec(fullname, path, target)
-        if found is None or not isinstance(found.loader, SourceFileLoader) or found.origin is None:
+        if found is None or found.origin is None:
             return found
-        if not is_within(Path(found.origin), folder.path):
-            return None
+        if not is_within(Path(found.origin), folder.path):  # None would have Python's own finder load it
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        if not isinstance(found.loader, SourceFileLoader):
+            return found
         found.loader = _Loader(fullname, found.origin, folder)
         found.cached = None
         return found
@@ -151,6 +158,6 @@ def is_within(path: Path, folder: Path) -> bool:
 
 def _bytes(path: str) -> bytes | None:
     try:
-        return Path(path).read_bytes()
+        return regular_files.read(Path(path), MAX_SOURCE)
     except OSError:
         return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from errno import EFBIG
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from mttp import regular_files
 from mttp.errors import MissingExtra, SpecError
 from mttp.rewards.code import Code, Coverage
 from mttp.rewards.combining import threshold
@@ -18,6 +20,8 @@ from mttp.rewards.reach import floor, stated_or_reachable
 
 __all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "recordable"]
 
+MAX_DEPENDS_BYTES: Final = 1 << 30
+"""Most bytes that all files under `depends` have together."""
 _UNSAID: Final = {"description", "depends"}
 """Fields of a component that change no score; what `depends` holds is part of the code."""
 _LATER: Final = ("always", "criteria", "values")
@@ -79,7 +83,7 @@ def code_digest(
             {
                 "targets": {target: [list(part) for part in code.parts] for target, code in codes.items()},
                 "include": dict(included),
-                "depends": {name: _file_digest(name, path, fail) for name, path in files.items()},
+                "depends": _file_digests(files, fail),
                 "distributions": {name: _version(name, fail) for name in distributions},
             }
         )
@@ -148,11 +152,22 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _file_digest(name: str, path: Path, fail: Callable[[str, str], SpecError]) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise fail("depends", f"the file {name} can't be read: {error.strerror or error}") from error
+def _file_digests(files: Mapping[str, Path], fail: Callable[[str, str], SpecError]) -> dict[str, str]:
+    """SHA-256 of each file by its name; the limit is one for all of them."""
+    found, left = {}, MAX_DEPENDS_BYTES
+    for name, path in files.items():
+        content = hashlib.sha256()
+        try:
+            for piece in regular_files.pieces(path, left):
+                content.update(piece)
+                left -= len(piece)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if error.errno == EFBIG:
+                reason = f"all files under `depends` together have more than {MAX_DEPENDS_BYTES:,} bytes"
+            raise fail("depends", f"the file {name} can't be read: {reason}") from error
+        found[name] = content.hexdigest()
+    return found
 
 
 def _version(distribution: str, fail: Callable[[str, str], SpecError]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +33,8 @@ class Candidate:
     """What it says its name is."""
     version: str
     """What it says its version is."""
+    package: str | None = None
+    """The installed package that brings it; None for a file that was named by its path."""
 
 
 def choose(
@@ -46,7 +48,10 @@ def choose(
 
     Raises SpecError where there is none, or none of a version that will do.
     """
-    found = list(_candidates(part.spec, folder))
+    try:
+        found = list(_candidates(part.spec, folder))
+    except OSError as error:  # a name that is too long, a directory that may not be read
+        raise fail(f"{part.spec:.60} can't be looked for: {error.strerror or error}") from error
     if not found:
         raise fail(f"there is no spec {part.spec!r}{nearest(part.spec, _known(folder))}")
     wanted = constraint(part.version) if part.version is not None else None
@@ -75,7 +80,7 @@ def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
     """By a file's path, by `directory/name`, by the name of an installed one, by `collection/name`."""
     if folder is not None:
         path = folder / spec
-        if path.is_file():
+        if path.exists() and not path.is_dir():
             yield _candidate(path)
             return
         if found := list(_in_directory(path.parent, path.name)):
@@ -89,13 +94,14 @@ def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
 
 def _installed(point: metadata.EntryPoint, name: str) -> Iterator[Candidate]:
     """What an entry point brings: `package` all specs in its folder, `package:stem` one of them."""
-    package, _, stem = point.value.partition(":")
-    for place in _folders(package.strip()):
+    package, _, stem = (part.strip() for part in point.value.partition(":"))
+    for place in _folders(package):
         if stem:
-            files = (place / f"{stem.strip()}{suffix}" for suffix in _SUFFIXES)
-            yield from (_candidate(file) for file in files if file.is_file())
+            files = [place / f"{stem}{suffix}" for suffix in _SUFFIXES]
+            found = [_candidate(file) for file in files if file.is_file()]
         else:
-            yield from _in_directory(place, name)
+            found = list(_in_directory(place, name))
+        yield from (replace(one, package=package) for one in found)
 
 
 def _folders(package: str) -> list[Path]:

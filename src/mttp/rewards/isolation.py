@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 from typing import IO, Any
 
 from mttp.errors import SpecError
@@ -22,6 +24,8 @@ __all__ = ["Workers"]
 
 START_SECONDS = 60.0
 """How long a worker may take to load the spec."""
+STOPPED_SECONDS = 5.0
+"""The time between two looks at whether a worker was stopped, which ends it even without a time limit."""
 _RUN = "import sys; sys.path[:] = sys.argv[1:]; from mttp.rewards.worker import main; main()"
 
 
@@ -40,7 +44,7 @@ class Workers:
                 f"spec {plan.identity.name}: isolation: process needs a spec file, which a worker can load;"
                 " write the spec to a file and load it from there"
             )
-        self._identity = (plan.location, plan.identity.sha256, plan.identity.code_sha256)
+        self._identity = (plan.location, plan.trust, plan.identity.sha256, plan.identity.code_sha256)
         self._idle: list[_Worker] = []
         self._owner = os.getpid()
         weakref.finalize(self, _end, self._idle, self._owner)
@@ -96,7 +100,7 @@ class _Lost(Exception):  # noqa: N818 - said of a worker
 class _Worker:
     """One process, which answers one call at a time."""
 
-    def __init__(self, identity: tuple[str | None, ...]) -> None:
+    def __init__(self, identity: tuple[object, ...]) -> None:
         """Start it and have it load the spec; raises _Lost where it can't."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", _RUN, *sys.path],
@@ -110,30 +114,43 @@ class _Worker:
             raise _Lost(f"the worker could not load {identity[0]}: {problem}")
 
     def ask(self, request: bytes, timeout: float | None) -> Any:
-        """What it answers; it is ended where that takes longer, and raises _Lost."""
-        late = threading.Event()
-        timer = threading.Timer(timeout, self._stop, [late]) if timeout is not None else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
+        """What it answers; raises _Lost where it died, was stopped, or took longer, and is ended then."""
+        done, lost = threading.Event(), list[_Lost]()
+        watch = threading.Thread(target=self._watch, args=(timeout, done, lost), daemon=True)
+        watch.start()
         try:
             write_frame(self._pipe(self._process.stdin), request)
             reply = read_frame(self._pipe(self._process.stdout))
         except OSError:
             reply = None
         finally:
-            if timer is not None:
-                timer.cancel()
-        if late.is_set():
+            done.set()
+        watch.join()
+        if lost:
             self.end()
-            raise _Lost(f"timed out after {timeout:g} s", "TimeoutError")
+            raise lost[0]
         if reply is None:
             raise _Lost(self._cause())
         return pickle.loads(reply)
 
-    def _stop(self, late: threading.Event) -> None:
-        late.set()
-        self._kill()
+    def _watch(self, timeout: float | None, done: threading.Event, lost: list[_Lost]) -> None:
+        """Kill it at its time limit, or once it was stopped: neither would be over by itself."""
+        until = inf if timeout is None else time.monotonic() + timeout
+        while not done.wait(max(min(until - time.monotonic(), STOPPED_SECONDS), 0.0)):
+            if time.monotonic() >= until:
+                lost.append(_Lost(f"timed out after {timeout:g} s", "TimeoutError"))
+            elif self._is_stopped():
+                lost.append(_Lost("the worker was stopped by a signal"))
+            if lost:
+                self._kill()
+                return
+
+    def _is_stopped(self) -> bool:
+        """Whether a signal has stopped it; False where the system does not say."""
+        with suppress(AttributeError, OSError):
+            stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, stopped) is not None
+        return False
 
     def _kill(self) -> None:
         """With whatever it has started itself, where there are sessions."""

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from mttp import regular_files
 from mttp.errors import SpecError
 from mttp.rewards.paying import Identified
+from mttp.rewards.source import MAX_BYTES
 
 __all__ = [
     "Change",
@@ -99,10 +101,13 @@ def read_lock(spec: Path) -> Lock | None:
     """The lock of the spec in a file; None where it has none."""
     path = lock_path(spec)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular_files.read(path, MAX_BYTES).decode()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
+        reason = f"the lock can't be read: {error.strerror or error}"
+        raise SpecError(reason, path=str(path)) from error
+    except UnicodeError as error:
         raise SpecError(f"the lock can't be read: {error}", path=str(path)) from error
     try:
         return _lock(json.loads(text))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from mttp.rewards.folder import find, is_within
+from mttp.rewards.folder import find
 
-__all__ = ["Module", "belongs", "is_installed", "locate", "version_of"]
+__all__ = ["Module", "is_installed", "locate", "version_of"]
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -75,25 +72,5 @@ def version_of(distribution: str) -> str | None:
     """The version of an installed distribution; None where it is not installed."""
     try:
         return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
+    except (metadata.PackageNotFoundError, ValueError):  # ValueError: an empty name
         return None
-
-
-def belongs(path: Path, distribution: str) -> bool:
-    """Whether a file is one of an installed distribution, or of the project that it was installed from."""
-    files, project = _contents(distribution)
-    return str(path.resolve()) in files or (project is not None and is_within(path, project))
-
-
-@lru_cache(maxsize=64)
-def _contents(distribution: str) -> tuple[frozenset[str], Path | None]:
-    """Files of a distribution, and its project where it is installed editably."""
-    try:
-        found = metadata.distribution(distribution)
-    except metadata.PackageNotFoundError:
-        return frozenset(), None
-    files = frozenset(str(Path(str(found.locate_file(file))).resolve()) for file in found.files or ())
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
-    if not origin.get("dir_info", {}).get("editable"):
-        return files, None
-    return files, Path(re.sub(r"^file://", "", str(origin["url"])))

@@ -8,6 +8,7 @@ from typing import Any
 
 from mttp.episodes import Spec
 from mttp.rewards.document import Combine, Entry
+from mttp.rewards.trust import Trust
 
 __all__ = ["Component", "Plan"]
 
@@ -58,6 +59,8 @@ class Plan:
     on_invalid: str = "invalid"
     location: str | None = None
     """Path of the spec's file, by which a worker loads it again."""
+    trust: Trust = field(default_factory=Trust)
+    """The code that the user trusts: a worker may import no other."""
     document: str = ""
     """The document as canonical JSON, of which a recording keeps one copy; empty where nobody wrote it."""
     prepared: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from mttp import regular_files
 from mttp.errors import MissingExtra, SpecError
 
 __all__ = ["MAX_BYTES", "Mark", "Place", "Source", "parse", "read"]
 
 MAX_BYTES: Final = 1 << 20
-"""Largest document that is read."""
+"""Largest document that is read, and largest lock."""
 MAX_NODES: Final = 100_000
 """Most values of a document, those that aliases repeat counted each time."""
 MAX_DEPTH: Final = 64
@@ -85,12 +86,9 @@ class Source:
 def read(path: Path) -> Source:
     """The document in a file; raises SpecError for what can't be read."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = regular_files.read(path, MAX_BYTES)
     except OSError as error:
         raise SpecError(f"can't be read: {error.strerror or error}", path=str(path)) from error
-    if len(raw) > MAX_BYTES:
-        raise SpecError(f"is larger than {MAX_BYTES:,} bytes, which no reward spec is", path=str(path))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

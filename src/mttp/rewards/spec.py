@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mttp.episodes import Spec
 from mttp.errors import MissingExtra, SpecError
@@ -24,8 +24,12 @@ from mttp.rewards.results import Ranking, RewardResult
 from mttp.rewards.source import Source, parse, read
 from mttp.rewards.targets import Policy, check_signature, resolve
 from mttp.rewards.trainers import TrlReward
+from mttp.rewards.trust import Trust, Trusted
 
-__all__ = ["RewardSpec"]
+__all__ = ["MAX_INCLUDED", "RewardSpec"]
+
+MAX_INCLUDED: Final = 500
+"""Most specs that a spec includes, with those that they include."""
 
 
 class RewardSpec:
@@ -50,49 +54,57 @@ class RewardSpec:
         components: Iterable[object] = (),
         include: Iterable[Mapping[str, Any]] = (),
         folder: str | Path | None = None,
-        trust: bool = False,
+        trust: Trusted = False,
         **fields: Any,
     ) -> None:
         parts = parts_of(components, include, fields.get("combine"), RewardSpec)
         data = {"mttp": "reward-spec/1", "name": name, "version": version, **fields, **parts.fields}
+        place = Path(folder) if folder is not None else None
         self._open(
             Source(data=data),
-            folder=Path(folder) if folder is not None else None,
-            trust=trust,
+            folder=place,
+            trust=Trust.of(trust, place),
             functions=parts.functions,
             included=parts.included,
             chain=_Chain(),
         )
 
     @classmethod
-    def load(cls, path: str | Path, *, trust: bool = False) -> RewardSpec:
+    def load(cls, path: str | Path, *, trust: Trusted = False) -> RewardSpec:
         """
         The spec in a YAML or JSON file; its code is imported when it is first needed.
 
-        `trust` allows any code to be called, not only what is decorated, in the spec's folder or declared.
+        Code in the file's directory, and in those below it, may be imported. `trust` names further modules,
+        as the variable MTTP_TRUST does; True allows any. Nothing in the file does.
         Raises SpecError with file and line.
         """
-        lock = locking.read_lock(Path(path))
-        return cls._load(Path(path), trust=trust, chain=_Chain(pins=lock.pins if lock is not None else {}))
+        place = Path(path)
+        lock = locking.read_lock(place)
+        chain = _Chain(pins=lock.pins if lock is not None else {})
+        return cls._load(place, trust=Trust.of(trust, place.parent), chain=chain)
 
     @classmethod
-    def from_text(cls, text: str, *, folder: str | Path | None = None, trust: bool = False) -> RewardSpec:
+    def from_text(cls, text: str, *, folder: str | Path | None = None, trust: Trusted = False) -> RewardSpec:
         """The spec in a text; `folder` is where its modules, files and includes are looked for."""
-        return cls._of(parse(text), Path(folder) if folder is not None else None, trust)
+        place = Path(folder) if folder is not None else None
+        return cls._of(parse(text), place, Trust.of(trust, place))
 
     @classmethod
     def from_dict(
-        cls, data: Mapping[str, Any], *, folder: str | Path | None = None, trust: bool = False
+        cls, data: Mapping[str, Any], *, folder: str | Path | None = None, trust: Trusted = False
     ) -> RewardSpec:
         """The spec that plain data says, as a file would."""
-        return cls._of(Source(data=dict(data)), Path(folder) if folder is not None else None, trust)
+        place = Path(folder) if folder is not None else None
+        return cls._of(Source(data=dict(data)), place, Trust.of(trust, place))
 
     @classmethod
-    def _load(cls, path: Path, *, trust: bool, chain: _Chain) -> RewardSpec:
+    def _load(cls, path: Path, *, trust: Trust, chain: _Chain) -> RewardSpec:
         return cls._of(read(path), path.parent, trust, chain.longer(path))
 
     @classmethod
-    def _of(cls, source: Source, folder: Path | None, trust: bool, chain: _Chain | None = None) -> RewardSpec:
+    def _of(
+        cls, source: Source, folder: Path | None, trust: Trust, chain: _Chain | None = None
+    ) -> RewardSpec:
         spec = cls.__new__(cls)
         spec._open(source, folder=folder, trust=trust, chain=chain or _Chain())
         return spec
@@ -102,7 +114,7 @@ class RewardSpec:
         source: Source,
         *,
         folder: Path | None,
-        trust: bool,
+        trust: Trust,
         chain: _Chain,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         included: Mapping[str, RewardSpec] | None = None,
@@ -244,6 +256,7 @@ class RewardSpec:
             floor=self.floor,
             on_invalid=self.document.on_invalid,
             location=str(path) if path is not None else None,
+            trust=self._trust,
             document=identity.recordable(self.to_dict()),
         )
 
@@ -361,12 +374,18 @@ class RewardSpec:
             if part.as_ in given:
                 refuse_version(part, given[part.as_].version, fail)
                 continue
-            path = choose(part, folder, fail, chain.pins).path
-            if chain.has(path):
+            chosen = choose(part, folder, fail, chain.pins)
+            if chain.has(chosen.path):
                 raise self.source.error(
-                    f"the includes are a loop{chain.longer(path)}", "include", index, "spec"
+                    f"the includes are a loop{chain.longer(chosen.path)}", "include", index, "spec"
                 )
-            found[part.as_] = RewardSpec._load(path, trust=self._trust, chain=chain)
+            chain.loaded.append(chosen.path)
+            if len(chain.loaded) > MAX_INCLUDED:
+                raise fail(f"more than {MAX_INCLUDED} specs are included, each counted as often as it is")
+            trust = self._trust
+            if chosen.package is not None:
+                trust = trust.of_package(chosen.package, chosen.path.parent)
+            found[part.as_] = RewardSpec._load(chosen.path, trust=trust, chain=chain)
         return found
 
     def _refuse_conflicts(self) -> None:
@@ -431,7 +450,7 @@ class RewardSpec:
             return self._functions[name]
         if use is None:
             raise self.source.error(f"{name} has no `use`: say which function it is", *at)
-        policy = Policy(self.folder, self.document.distributions, self._trust)
+        policy = Policy(self.folder, self._trust)
         return resolve(use, policy, lambda reason: self.source.error(reason, *at, "use"))
 
 
@@ -443,9 +462,11 @@ class _Chain:
     """Its file, and before it those that include it."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """Versions by name that the lock of the first has."""
+    loaded: list[Path] = field(default_factory=list)
+    """The files of all specs that the first includes so far, each as often as it was loaded."""
 
     def longer(self, path: Path) -> _Chain:
-        return _Chain((*self.paths, path), self.pins)
+        return _Chain((*self.paths, path), self.pins, self.loaded)
 
     def has(self, path: Path) -> bool:
         return path.resolve() in [one.resolve() for one in self.paths]

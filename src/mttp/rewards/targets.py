@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mttp.errors import SpecError
 from mttp.rewards.components import mark_of
 from mttp.rewards.document import Document, Entry
-from mttp.rewards.folder import Folder, is_within
+from mttp.rewards.folder import Folder
 from mttp.rewards.loading import nearest
-from mttp.rewards.modules import belongs, locate
+from mttp.rewards.modules import locate
+from mttp.rewards.trust import VARIABLE, Trust
 
 __all__ = ["Policy", "check_signature", "original", "resolve"]
 
@@ -23,42 +25,65 @@ Fail: TypeAlias = Callable[[str], SpecError]
 """Makes the error for what is wrong with a target, at its place."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
-    """Whose code may be called."""
+    """Which code a spec may import and call."""
 
     folder: Path | None
     """The spec's folder; None where it has none."""
-    distributions: tuple[str, ...] = ()
-    """Installed distributions that the spec declares."""
-    trust: bool = False
-    """Whether any code may be."""
+    trust: Trust
+    """What the user trusts."""
 
-    def allows(self, file: Path | None) -> bool:
-        """Whether the code in a file may be called, decorated or not."""
-        if self.trust:
+    @cached_property
+    def beside(self) -> Folder | None:
+        """The modules beside the spec."""
+        return None if self.folder is None else Folder.at(self.folder)
+
+    def has_beside(self, name: str) -> bool:
+        """Whether a module of this name lies beside the spec."""
+        return self.beside is not None and self.beside.has(name)
+
+    def may_import(self, name: str) -> bool:
+        """Whether a module may be imported: it lies beside the spec in a trusted directory, or is trusted."""
+        if self.has_beside(name):
+            return self.folder is not None and self.trust.has_directory(self.folder)
+        return self.trust.has_module(name)
+
+    def owns(self, found: object) -> bool:
+        """Whether the code of an object is that of a module which may be imported."""
+        if self.trust.everything:
             return True
-        if file is None:
-            return False
-        if self.folder is not None and is_within(file, self.folder):
+        owner = _owner(found)
+        if self.beside is not None and owner.startswith(f"{self.beside.package}."):
             return True
-        return any(belongs(file, name) for name in self.distributions)
+        return self.trust.has_module(owner)
 
 
 def resolve(use: str, policy: Policy, fail: Fail) -> Callable[..., Any]:
-    """The function that `use` names; raises SpecError where there is none, or it may not be called."""
+    """
+    The function that `use` names; raises SpecError where there is none, or it may not be called.
+
+    Each object on the way must be of a module that may be imported, since looking up an attribute
+    may run code. The last one may be of another module if a decorator of mttp marks it.
+    """
     module_name, _, name = use.partition(":")
-    module = _module(module_name, policy, fail)
-    found: Any = module
+    found: Any = _module(module_name, policy, fail)
+    way = module_name
     for part in name.split("."):
-        if not hasattr(found, part):
-            names = [known for known in vars(found) if not known.startswith("_")]
-            raise fail(f"{module_name} has no {name}{nearest(part, names)}")
-        found = getattr(found, part)
+        if not policy.owns(found):
+            raise fail(_foreign(use, way, found))
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            names = [known for known in dir(found) if not known.startswith("_")]
+            raise fail(f"{way} has no {part}{nearest(part, names)}") from None
+        except (Exception, SystemExit) as error:
+            raise fail(f"looking up {part} in {way} raised {_said(error)}") from error
+        way = f"{way}{':' if way == module_name else '.'}{part}"
     if inspect.isclass(found) or not callable(found):
         raise fail(f"{use} is {_kind(found)}, not a function")
-    if mark_of(found) is None and not policy.allows(_home(found)):
-        raise fail(_refusal(use, policy))
+    if mark_of(found) is None and not policy.owns(found):
+        raise fail(_foreign(use, way, found))
     return found  # type: ignore[no-any-return] # it is callable
 
 
@@ -77,18 +102,13 @@ def original(function: Any) -> Any:
 
 
 def _module(name: str, policy: Policy, fail: Fail) -> Any:
-    beside = Folder.at(policy.folder) if policy.folder is not None else None
+    beside = policy.beside if policy.has_beside(name) else None
+    if beside is None and locate(name, None) is None:
+        raise fail(_missing(name, policy))
+    if not policy.may_import(name):
+        raise fail(_untrusted(name) if beside is None else _elsewhere(beside.path, policy.trust.package))
     try:
-        if beside is not None and beside.has(name):
-            return beside.load(name)
-        found = locate(name, None)
-        if found is None:
-            raise fail(_missing(name, policy))
-        if not policy.allows(found.path) and name not in sys.modules and not _may_be_decorated(found.path):
-            raise fail(_refusal(name, policy))
-        return __import__(name, fromlist=["_"])
-    except SpecError:
-        raise
+        return import_module(name) if beside is None else beside.load(name)
     except ModuleNotFoundError as error:
         missing = error.name if error.name and not name.startswith(error.name) else None
         raise fail(
@@ -105,28 +125,51 @@ def _missing(name: str, policy: Policy) -> str:
     return f"there is no module {name}, neither in {policy.folder} nor installed{nearest(name, known)}"
 
 
-def _may_be_decorated(path: Path | None) -> bool:
-    """Whether a module that was not imported yet may hold decorated functions: only then is it."""
-    return path is not None and "mttp" in path.read_text(errors="replace")
-
-
-def _refusal(what: str, policy: Policy) -> str:
-    where = f" in {policy.folder}" if policy.folder is not None else " in the spec's folder"
+def _untrusted(name: str) -> str:
     return (
-        f"{what} is not called: it is neither decorated with mttp's decorators, nor{where}, nor of a "
-        "distribution that the spec lists under `distributions`; --trust (trust=True) allows any"
+        f"the module {name} is not imported: it does not lie beside the spec, and a spec can't allow it. "
+        f"If you trust it, {_advice(name)}"
     )
 
 
-def _home(function: Any) -> Path | None:
-    """The file that a function's own code is in."""
-    found = original(function)
-    code = getattr(found, "__code__", None)
-    if code is not None:
-        return Path(code.co_filename)
-    module = sys.modules.get(str(getattr(type(found), "__module__", "")))
-    file = getattr(module, "__file__", None)
-    return Path(file) if file else None
+def _elsewhere(folder: Path, package: str | None) -> str:
+    advice = "say --trust or trust=True, which trusts all code" if package is None else _advice(package)
+    return (
+        f"the modules in {folder} are not imported: that is not in the directory of the spec that you "
+        f"named, nor below it. If you trust them, {advice}"
+    )
+
+
+def _foreign(use: str, way: str, found: object) -> str:
+    """Why an object that a module merely has is not called, or looked into."""
+    what = f"{use} is not called" if way == use else f"{use} is not called: {way} is not looked into"
+    owner = _owner(found)
+    if owner in _NO_OWNER:
+        return f"{what}: its module can't be told. Call it in a function beside the spec"
+    return (
+        f"{what}: it belongs to the module {owner}, which does not lie beside the spec. "
+        f"Call it in a function beside the spec; or, if you trust that module, {_advice(owner)}"
+    )
+
+
+def _advice(module: str) -> str:
+    return f"say --trust-module {module}, trust={[module]!r} or {VARIABLE}={module}"
+
+
+_NO_OWNER: Final = ("", "builtins", "__main__")
+"""What an object says its module is where it has none by which it can be trusted."""
+
+
+def _owner(found: object) -> str:
+    """The name of the module whose code an object is; empty where that can't be told."""
+    if inspect.ismodule(found):
+        return found.__name__
+    function = original(found)
+    names = getattr(function, "__globals__", None)
+    if inspect.isfunction(function) and isinstance(names, dict):
+        return str(names.get("__name__", ""))
+    kind = function if inspect.isclass(function) or inspect.isroutine(function) else type(function)
+    return str(getattr(kind, "__module__", None) or "")
 
 
 def _kind(found: object) -> str:

@@ -18,6 +18,7 @@ from mttp.rewards.frames import read_frame, write_frame
 from mttp.rewards.plan import Plan
 from mttp.rewards.scores import Answer
 from mttp.rewards.spec import RewardSpec
+from mttp.rewards.trust import Trust
 
 __all__ = ["main"]
 
@@ -50,10 +51,10 @@ def _receive(requests: IO[bytes], incoming: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def _callers(location: str, sha256: str | None, code_sha256: str | None) -> dict[str, Caller]:
-    """The components by name; whoever asks has loaded the same spec, and trusted it."""
+def _callers(location: str, trust: Trust, sha256: str | None, code_sha256: str | None) -> dict[str, Caller]:
+    """The components by name, of the spec that the process which asks has loaded, with its trust."""
     locking.silence()  # the process that scores has warned of it
-    plan: Plan = RewardSpec.load(location, trust=True).plan
+    plan: Plan = RewardSpec.load(location, trust=trust).plan
     if (plan.identity.sha256, plan.identity.code_sha256) != (sha256, code_sha256):
         raise ValueError("the spec or its code has changed since it was loaded; load it again")
     here = {"isolation": "none", "timeout": None}

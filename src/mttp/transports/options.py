@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mttp import regular_files
 from mttp.errors import TransportError
 
 __all__ = [
+    "MAX_CERTIFICATE",
     "byte_count",
     "checked_headers",
     "headers",
@@ -26,6 +28,8 @@ __all__ = [
     "without_secrets",
 ]
 
+MAX_CERTIFICATE = 16 << 20
+"""Largest file of certificates or of a key, in bytes."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LOCAL = ("memory", "file", "mttp+file", "mttp+stdio", "chan")
 """Schemes of addresses that need no credentials."""
@@ -119,7 +123,7 @@ def readable(value: object) -> str:
         raise ValueError("expected the path of a file")
     path = Path(value).expanduser().absolute()
     try:
-        path.read_bytes()
+        regular_files.read(path, MAX_CERTIFICATE)
     except OSError as error:
         raise ValueError(f"can't read it: {error.strerror}") from error
     return str(path)

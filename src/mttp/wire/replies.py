@@ -7,7 +7,9 @@ import re
 import time
 from email.utils import parsedate_to_datetime
 
-__all__ = ["LONGEST_WAIT", "MESSAGE_CHARACTERS", "is_page", "one_line", "printable", "seconds_to_wait"]
+from mttp.printable import one_line
+
+__all__ = ["LONGEST_WAIT", "MESSAGE_CHARACTERS", "is_page", "printable", "seconds_to_wait"]
 
 MESSAGE_CHARACTERS = 300
 """What is repeated of a server's own words, at most."""
@@ -28,11 +30,6 @@ def printable(body: bytes, characters: int = MESSAGE_CHARACTERS) -> str:
     if is_page(body):
         text = _TAGS.sub(" ", text)
     return " ".join(one_line(text).split())[:characters]
-
-
-def one_line(text: str) -> str:
-    """Text without control characters, which a terminal or a log would act on."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def seconds_to_wait(given: str) -> float | None:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from mttp.errors import ReadError
+from mttp.printable import one_line
 from mttp.reading.stores.address import Address
 from mttp.wire.deadlines import TimelyResponse
 from mttp.wire.replies import is_page, printable
@@ -124,8 +125,8 @@ class _Secure(HTTPSHandler):
 
 
 def _refused(url: str, error: HTTPError) -> ReadError:
-    content, location = _beginning(error), error.headers.get("location")
-    message = f"{url} answers {error.code}: {printable(content, _SHOWN) or error.reason}"
+    content, location = _beginning(error), one_line(error.headers.get("location", ""))
+    message = f"{url} answers {error.code}: {printable(content, _SHOWN) or one_line(error.reason)}"
     if location and 300 <= error.code < 400:
         return ReadError(f"{message} (it leads to {location}: write the address that it leads to)")
     is_absent = error.code in (405, 501) or _knows_no_path(error.code, content)

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 from mttp.errors import SendError, TransportError
 from mttp.messages import Message
+from mttp.printable import one_line
 from mttp.transports.options import byte_count, headers, readable, seconds, take
 from mttp.wire.deadlines import TimelyResponse
 from mttp.wire.replies import printable, seconds_to_wait
@@ -149,7 +150,8 @@ class HttpOutlet:
             response = connection.getresponse()
             said = _beginning(response)
         finally:
-            if response is None or not is_whole or not response.isclosed():
+            is_reusable = response is not None and response.isclosed() and connection.sock is not None
+            if not (is_whole and is_reusable):
                 self._drop()
         _judge(response, said)
 
@@ -200,7 +202,8 @@ def _judge(response: HTTPResponse, body: bytes) -> None:
     status = response.status
     if 200 <= status < 300:
         return
-    said = ": ".join(filter(None, (f"{status} {response.reason or ''}".strip(), printable(body))))
+    reason = one_line(response.reason or "")
+    said = ": ".join(filter(None, (f"{status} {reason}".strip(), printable(body))))
     raise SendError(
         f"{said} ({_ADVICE[status]})" if status in _ADVICE else said,
         cause=f"http_{status}",

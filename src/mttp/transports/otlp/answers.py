@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mttp.wire.replies import MESSAGE_CHARACTERS, one_line
+from mttp.printable import one_line
+from mttp.wire.replies import MESSAGE_CHARACTERS
 
 __all__ = ["Answer", "Sender", "partly"]
 

@@ -11,6 +11,8 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from mttp import regular_files
+from mttp.transports.options import MAX_CERTIFICATE
 from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
 from mttp.wire.replies import LONGEST_WAIT, MESSAGE_CHARACTERS
@@ -115,7 +117,8 @@ def _credentials(settings: Settings) -> Any:
         return None
     key = settings.client_key or settings.client_certificate
     paths = (settings.certificate, key, settings.client_certificate)
-    return grpc.ssl_channel_credentials(*[Path(path).read_bytes() if path else None for path in paths])
+    found = [regular_files.read(Path(path), MAX_CERTIFICATE) if path else None for path in paths]
+    return grpc.ssl_channel_credentials(*found)
 
 
 def _refusal(error: Any, timeout: float) -> Answer:

@@ -1,0 +1,181 @@
+"""No text from elsewhere acts on the terminal, whichever command prints it, and wherever it stands."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import mttp
+from mttp import cli
+from mttp.cli.app import COMMANDS
+from mttp.messages import HealthPing, Message
+from mttp.testing import Behaviour, OtlpReceiver
+
+EVIL = "a\x1b[31mb\x1b]0;title\x07\nc\rd\x08e\x7ff\x9b31mg\x85h\u2028i\u202ej\u2066k\u061cl|`m`<b>n</b>[red]o"
+"""Escape sequences, line breaks, C1 codes, marks of direction, and what Markdown and HTML act on."""
+NAME = EVIL.replace("/", "")
+ACTING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+CODE = """
+def told(text):
+    raise ValueError(text)
+"""
+
+
+def spec(**more: object) -> str:
+    """A reward spec, as JSON, which is YAML as well."""
+    component = {"name": "told", "kind": "verifier", "use": "graders:told", "description": EVIL}
+    case = {"name": "bad", "kind": "valid", "input": {"text": EVIL}, "expect": {"value": 1.0}}
+    known = {"mttp": "reward-spec/1", "name": "toy", "version": "1.0.0", "description": EVIL}
+    inputs = {"text": "string"}
+    return json.dumps({**known, "inputs": inputs, "components": [component], "cases": [case], **more})
+
+
+RUNS: dict[str, list[list[str]]] = {
+    "demo": [["--episodes", "2", "--out", f"{NAME}.demo.jsonl"]],
+    "show": [
+        [f"{NAME}.jsonl"],
+        [f"{NAME}.jsonl", "--episode", "last", "--full"],
+        [f"{NAME}.jsonl", "--json"],
+        [f"{NAME}.jsonl", "--where", f"{EVIL}=1"],
+        [f"{NAME}.missing"],
+    ],
+    "summary": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--markdown", "--strict"]],
+    "check": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--markdown"]],
+    "convert": [[f"{NAME}.jsonl", f"{NAME}.parquet"], [f"{NAME}.jsonl", f"{NAME}.txt"]],
+    "annotate": [
+        [f"{NAME}.jsonl", "--from", f"{NAME}.labels"],
+        [f"{NAME}.jsonl", EVIL, "--set", f"score={EVIL}"],
+        [f"{NAME}.jsonl", "--from", "labels.csv"],
+    ],
+    "push": [
+        [f"{NAME}.jsonl", "--to", f"http://{EVIL}"],
+        [f"{NAME}.jsonl", "--to", "HTTP", "--dry-run", "--profile", EVIL],
+        [f"{NAME}.jsonl", "--to", "HTTP", "--patience", "0"],
+        [f"{NAME}.jsonl", "--to", "GRPC", "--patience", "0", "--restart"],
+        [f"{NAME}.jsonl", "--to", "HTTP", "--patience", "0", "--restart", "--json"],
+    ],
+    "probe": [[f"http://{EVIL}"], ["HTTP", "--query", f"tempo://{EVIL}"], ["HTTP"], ["GRPC", "--json"]],
+    "schema": [[EVIL], []],
+    "eval show": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--tasks"]],
+    "message check": [[f"{NAME}.mttp"], [f"{NAME}.mttp", "--json"], [f"{NAME}.missing"]],
+    "message relay": [
+        [f"{NAME}.mttp", f"{NAME}.relayed"],
+        [f"{NAME}.mttp", f"{NAME}.relayed", "--json"],
+        [f"{NAME}.mttp", f"mttp+http://127.0.0.1:1/{EVIL}", "--patience", "0"],
+        [f"chan://{EVIL}", EVIL],
+    ],
+    "spec check": [[f"{NAME}.yaml"], [f"{NAME}.yaml", "--json"], ["evil.yaml"]],
+    "spec show": [[f"{NAME}.yaml"], [f"{NAME}.yaml", "--json"], ["evil.yaml"]],
+    "spec lock": [[f"{NAME}.yaml"], [f"{NAME}.yaml", "--check"]],
+    "spec diff": [[f"{NAME}.yaml", "evil.yaml"], ["evil.yaml", f"{NAME}.yaml", "--json"]],
+    "spec test": [[f"{NAME}.yaml"], [f"{NAME}.yaml", "--human", f"{NAME}.labels"], ["evil.yaml", "--json"]],
+    "spec mutate": [[f"{NAME}.yaml"], ["evil.yaml", "--json"]],
+}
+"""Arguments of each command; wrong options are added to all."""
+
+
+def record() -> None:
+    """A recording, messages, labels and specs in which every text is hostile, under hostile names."""
+    with mttp.configure(f"file://{NAME}.jsonl", run=EVIL, config={EVIL: EVIL}) as session:
+        for number in range(2):
+            with mttp.episode(env=EVIL, task=EVIL, metadata={EVIL: EVIL}) as episode:
+                with episode.step() as step:
+                    step.action(EVIL)
+                    step.observation(EVIL)
+                    step.reward(1.0, components={EVIL: 1.0})
+                episode.reward(number, components={EVIL: number})
+                episode.end(terminated=True, stop_reason=EVIL)
+        with mttp.eval_run(EVIL, tasks=[EVIL]) as evaluation:
+            evaluation.result(EVIL, outcome="errored", error=EVIL)
+        with suppress(ValueError), mttp.episode(env="failing"):
+            raise ValueError(EVIL)
+        session.flush()
+    lines = [Message.new(EVIL, HealthPing(from_=EVIL), id=EVIL).to_bytes(), EVIL.encode().replace(b"\n", b"")]
+    Path(f"{NAME}.mttp").write_bytes(b"\n".join(lines) + b"\n")
+    for name in (f"{NAME}.labels", "labels.csv"):
+        Path(name).write_text(f'trace_id,score\n"{EVIL}","{EVIL}"\n')
+    for name in (f"{NAME}.yaml", "evil.yaml"):
+        Path(name).write_text(spec(version=EVIL) if name == "evil.yaml" else spec())
+    Path("graders.py").write_text(CODE)
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    """A receiver whose answers are hostile."""
+    with OtlpReceiver() as opened:
+        opened.behave(Behaviour(status=400, message=EVIL), forever=True)
+        yield opened
+
+
+def printed(*arguments: str, **environment: str) -> str:
+    """What a command in a process of its own prints to standard output and error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mttp", *arguments],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        timeout=120,
+        check=False,
+    )
+    text = (done.stdout + done.stderr).decode("utf-8")
+
+    assert "Traceback" not in text, text
+    assert done.returncode in (0, 1, 2, 3)
+    if "--json" in arguments and done.stdout:
+        json.loads(done.stdout)
+    return text
+
+
+def test_every_command_is_tried() -> None:
+    """
+    A command that is added needs arguments here.
+    """
+    assert set(COMMANDS) == set(RUNS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_that_a_command_prints_acts_on_the_terminal(command: str, receiver: OtlpReceiver) -> None:
+    """
+    Whatever it is given, and whatever it reads: names of files, recorded text, answers, wrong arguments.
+    """
+    record()
+    known = {"HTTP": receiver.http_address, "GRPC": receiver.grpc_address}
+    for arguments in [*RUNS[command], [f"--{EVIL}", EVIL]]:
+        text = printed(*command.split(), *(known.get(argument, argument) for argument in arguments))
+
+        assert [] == ACTING.findall(text), (arguments, text)
+
+
+def test_with_colours_only_colours_act() -> None:
+    """
+    Where colours are forced, the sequences that set them are the only ones.
+    """
+    record()
+    for arguments in (["show", f"{NAME}.jsonl"], ["summary", f"{NAME}.jsonl"], ["check", f"{NAME}.jsonl"]):
+        text = printed(*arguments, FORCE_COLOR="1")
+
+        assert "\x1b[" in text
+        assert [] == ACTING.findall(COLOURS.sub("", text))
+
+
+def test_only_one_module_of_the_commands_prints() -> None:
+    """
+    So that no text passes by what makes it harmless; the help prints nothing but its own text.
+    """
+    found = []
+    for path in Path(cli.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("print", "Console"):
+                found.append(path.name)
+
+    assert {"__init__.py", "help.py", "output.py"} == set(found)
