@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-integrations lint types semconv semconv-check bench bench-quick bench-install clean
+.PHONY: help demo test test-long test-integrations lint types semconv semconv-check bench bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -28,6 +28,9 @@ demo: $(VENV)/.demo  ## Train a small agent, record its episodes, read them back
 test: $(VENV)/.dev  ## Run the tests.
 	$(BIN)/python -m pytest -n auto
 
+test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by the thousand, kills.
+	$(BIN)/python -m pytest -m long -s
+
 test-integrations:  ## Run the tests of libraries that need an environment of their own.
 	PYTHON=$(PYTHON) .ci/integrations
 
@@ -50,11 +53,8 @@ bench-install: $(VENV)/.dev  ## Install what the benchmarks compare with, each i
 	$(PIP) orjson
 	$(BIN)/python benchmarks --install
 
-bench: bench-install  ## Measure everything, by turns and in fresh processes: a quarter of an hour.
-	$(BIN)/python benchmarks --json .bench/figures.json
-
-bench-quick: bench-install  ## Measure everything a little: two minutes.
-	$(BIN)/python benchmarks --quick --json .bench/figures.json
+bench: bench-install  ## Measure ten rows and write them into docs/benchmarks.md; some by ARGS="caller --rounds 5".
+	$(BIN)/python benchmarks --json .bench/figures.json --docs docs/benchmarks.md $(ARGS)
 
 clean:  ## Forget the environment and the caches.
 	rm -rf $(VENV) .integrations .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""What this process and its children use: CPU time and memory, theirs included that still run."""
+"""What processes use: CPU time and memory, with all their children."""
 
 from __future__ import annotations
 
@@ -9,39 +9,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "own_peak_mb", "peak_mb"]
+__all__ = ["cpu_seconds", "resident_mb"]
 
 
 def cpu_seconds(without: Sequence[int] = ()) -> float:
     """
-    CPU seconds of this process and its children, those that still run included.
+    CPU seconds of this process and its children, those included that still run.
 
-    `without` are children that don't count, such as a receiver. Where there is no /proc, none that runs does.
+    `without` are children that don't count, such as a receiver.
     """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     running = sum(_ticks(child) for child in _descendants(os.getpid()) if child not in without)
     return time.process_time() + ended.ru_utime + ended.ru_stime + running / os.sysconf("SC_CLK_TCK")
 
 
-def peak_mb(without: Sequence[int] = ()) -> float:
-    """
-    The most memory that this process had, in MB, with that of its running children and the largest ended one.
-
-    `without` are children that don't count; then those that have ended don't either.
-    """
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss if not without else 0
-    running = sum(_high_water(child) for child in _descendants(os.getpid()) if child not in without)
-    return own_peak_mb() + (ended + running) / 1024
-
-
-def own_peak_mb() -> float:
-    """
-    The most memory that this process had, in MB.
-
-    Without /proc by what `getrusage` says, which is never less than what its parent had.
-    """
-    found = _high_water(os.getpid()) or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found / 1024
+def resident_mb(process: int) -> float:
+    """Memory of a process and its children in MB, a receiver's left out."""
+    pages = sum(_pages(each) for each in (process, *_descendants(process)) if not _is_sink(each))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _descendants(process: int) -> Iterator[int]:
@@ -60,10 +45,13 @@ def _ticks(process: int) -> int:
     return 0
 
 
-def _high_water(process: int) -> int:
-    """The most memory that a process had, in KiB."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{process}/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1])
+def _pages(process: int) -> int:
+    with suppress(OSError, IndexError):
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return 0
+
+
+def _is_sink(process: int) -> bool:
+    with suppress(OSError):
+        return b"sink.py" in Path(f"/proc/{process}/cmdline").read_bytes()
+    return False

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -26,40 +26,17 @@ print("burnt", flush=True)
 sys.stdin.read()
 """
 
-SCRIPT = """
-import sys
-sys.path.insert(0, {folder!r})
-from goals import Goal, figure, times
-from harness import main
-from questions import Case, Environment, Question
 
-def case(said, cpu, **more):
-    return Case(lambda seconds: (said, {{"cpu_us": cpu}}), **more)
-
-main({{
-    "same": Question("the same", {{"cpu_us": "CPU"}}, {{
-        "theirs": case(b"output", 30.0),
-        "mttp": case(b"output", 10.0),
-        "odd": case(b"another", 20.0, alike=False, rounds=1),
-        "missing": case(b"output", 1.0, absent=lambda: "no such thing"),
-    }}, [
-        Goal("1", "theirs over ours", times("theirs", "mttp", "cpu_us"), 2, 4, at_least=True),
-        Goal("2", "missing", figure("missing", "cpu_us"), 2),
-    ]),
-    "other": Question("not the same", {{"cpu_us": "CPU"}}, {{
-        "theirs": case(b"output", 1.0), "mttp": case(b"another", 1.0),
-    }}),
-    "peer": Question("a peer", {{"cpu_us": "CPU"}}, {{
-        "theirs": case(b"output", 1.0, environment=Environment("nobody-has-this", ("nothing",))),
-    }}),
-}})
-"""
-
-
-def answer(code: str, *, warned: str = "") -> Any:
+def answer(code: str) -> Any:
     """What a program says that may import the benchmarks."""
-    program = f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n{textwrap.dedent(code)}"
-    return told(program, warned=warned)
+    return told(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n{textwrap.dedent(code)}")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the benchmarks."""
+    return subprocess.run(
+        [sys.executable, str(FOLDER), *arguments], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -73,132 +50,149 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType
             del sys.modules[name]
 
 
-def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a benchmark."""
-    return subprocess.run(
-        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False
-    )
+# The command.
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    """A benchmark with figures that are known."""
-    path = tmp_path / "known.py"
-    path.write_text(SCRIPT.format(folder=str(FOLDER)))
-    return path
-
-
-# The harness.
-
-
-def test_a_question_is_answered_as_a_table_and_as_json(script: Path, tmp_path: Path) -> None:
+def test_a_row_is_measured_by_its_name(tmp_path: Path) -> None:
     """
-    Each case has its figures for every round, the control for every second one; the machine is named.
+    It is printed with median and spread at 80 columns, and every figure of every round is in the JSON.
     """
     found = tmp_path / "found.json"
 
-    done = run(script, "--only", "same", "--rounds", "2", "--json", str(found))
+    done = run("encoder", "--quick", "--rounds", "2", "--json", str(found))
 
-    assert (0, "") == (done.returncode, done.stderr)
+    assert 0 == done.returncode, done.stderr
     report = json.loads(found.read_text())
-    answered = report["questions"]["known"]["same"]
-    assert ["theirs", "mttp", "odd", "control"] == list(answered)
-    assert {"theirs": [30.0, 30.0], "mttp": [10.0, 10.0], "odd": [20.0], "control": [30.0]} == {
-        case: figures["cpu_us"]["rounds"] for case, figures in answered.items()
-    }
-    assert {"processor", "processors", "python", "system", "rounds", "quick"} <= set(report["machine"])
-    assert all(f"\n{case} " in done.stdout for case in answered)
+    assert ["official", "mttp"] == list(report["rounds"]["encoding"][0])
+    assert (2, [9]) == (len(report["rounds"]["encoding"]), [row["number"] for row in report["rows"]])
+    assert [] == [line for line in done.stdout.splitlines() if len(line) > 80]
+    assert {"processor", "processors", "python", "system", "load"} <= set(report["machine"])
 
 
-def test_goals_are_one_table_in_markdown(script: Path) -> None:
+def test_an_unknown_row_is_told_from_those_there_are() -> None:
     """
-    What was reached stands beside what must be and what would be better, with the rounds' spread.
+    The error names the row, and all names.
     """
-    done = run(script, "--only", "same", "--rounds", "2")
+    done = run("nonsense")
 
-    assert "| 1 | theirs over ours | 2x | 4x | 3x | 3x | 3x to 3x | yes |" in done.stdout.splitlines()
+    assert 2 == done.returncode
+    assert "no such row: nonsense; there are 1 to 10, or caller, cpu, stall" in done.stderr
 
 
-def test_what_is_skipped_is_said_by_name(script: Path) -> None:
+def test_what_needs_an_optional_environment_is_said_not_to_be_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """
-    A case that can't be measured here has no figures, and neither has a goal that needs it.
+    The row says what makes it, and its other parts are measured.
     """
-    lines = run(script, "--only", "same", "--rounds", "1").stdout.splitlines()
+    monkeypatch.setenv("MTTP_INTEGRATIONS", str(tmp_path))
 
-    assert "| 2 | missing | 2x |  |  |  |  | missing: no such thing |" in lines
-    assert ["missing", "skipped:", "no", "such", "thing"] in [line.split() for line in lines]
+    done = run("environments", "--quick")
+
+    assert 0 == done.returncode, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "CartPole: recorded over bare" in said
+    assert "stable-baselines3 is not installed: .ci/integrations stable-baselines3" in said
 
 
-def test_what_stands_aside_is_measured_by_name(load: Callable[[str], ModuleType]) -> None:
+def test_there_are_ten_rows(load: Callable[[str], ModuleType]) -> None:
     """
-    A run of everything leaves it out, and says so.
+    Each has a name of its own, and parts of workloads that there are.
     """
-    case = load("questions").Case(lambda _: (b"", {}), aside=True)
-    absent = load("harness")._absent
+    rows = load("rows").ROWS
 
-    everything, named = (SimpleNamespace(quick=False, only=only) for only in (None, ["trainer"]))
-    assert ("measured where its question is asked for by name", "") == (
-        absent(case, everything),
-        absent(case, named),
-    )
+    assert 10 == len(rows) == len({row.name for row in rows})
+    assert all((FOLDER / f"{part.workload}.py").exists() for row in rows for part in row.parts)
 
 
-def test_another_output_fails_the_question_by_name(script: Path) -> None:
-    """
-    Nothing is compared that does different work; the other questions are answered all the same.
-    """
-    done = run(script, "--only", "other", "--rounds", "1")
-
-    assert 1 == done.returncode
-    assert "not the same: not the same output: theirs, mttp" in done.stdout
-
-
-def test_a_peer_that_is_not_installed_fails_by_name(script: Path) -> None:
-    """
-    It is not left out in silence.
-    """
-    done = run(script, "--only", "peer", "--rounds", "1")
-
-    assert (1, "nobody-has-this is not installed; run: python benchmarks --install\n") == (
-        done.returncode,
-        done.stderr,
-    )
+# What is made of figures.
 
 
 @pytest.mark.parametrize(
     ("at_least", "value", "verdict"),
     [
-        (True, 12.0, "stretch"),
-        (True, 7.0, "yes"),
-        (True, 6.9, "MISSED"),
-        (False, 6.9, "yes"),
-        (False, 7.1, "MISSED"),
+        (True, 12.0, "good"),
+        (True, 7.0, "pass"),
+        (True, 6.9, "MISS"),
+        (False, 0.9, "good"),
+        (False, 7.0, "pass"),
+        (False, 7.1, "MISS"),
     ],
 )
-def test_a_goal_is_a_lower_bound_or_an_upper_one(
+def test_what_must_be_is_a_lower_bound_or_an_upper_one(
     load: Callable[[str], ModuleType], at_least: bool, value: float, verdict: str
 ) -> None:
     """
-    What is reached is judged by what must be, and by what would be better.
+    A number is judged by what must be, and by what would be better.
     """
-    goals = load("goals")
-    goal = goals.Goal("1", "a goal", goals.figure("mttp", "x"), 7, 10 if at_least else 1, at_least=at_least)
+    rows = load("rows")
+    part = rows.Part(
+        "", "work", lambda found: found["mttp"]["x"], 7, 10 if at_least else 1, at_least=at_least
+    )
 
-    judged = goals.judged(goal, {"mttp": [{"x": value}]}, {}, apart=0.0)
+    judged = rows.judged(part, [{"mttp": {"x": value}}])
 
-    assert (value, verdict) == (judged["reached"], judged["verdict"])
+    assert (value, verdict) == (judged["median"], judged["verdict"])
 
 
-def test_a_busy_machine_is_no_verdict(load: Callable[[str], ModuleType]) -> None:
+def test_a_ratio_is_that_of_one_round(load: Callable[[str], ModuleType]) -> None:
     """
-    Where the control is far from what it repeats, a goal is neither reached nor missed.
+    The median, the lowest and the highest are those of the rounds' ratios.
     """
-    goals = load("goals")
-    goal = goals.Goal("1", "a goal", goals.times("theirs", "mttp", "x"), 2, at_least=True)
+    rows = load("rows")
+    part = rows.Part("", "work", lambda found: found["theirs"]["x"] / found["mttp"]["x"], 2)
+    rounds = [{"theirs": {"x": 3.0}, "mttp": {"x": own}} for own in (1.0, 2.0, 3.0)]
 
-    judged = goals.judged(goal, {"theirs": [{"x": 3.0}], "mttp": [{"x": 1.0}]}, {}, apart=1 / 3)
+    judged = rows.judged(part, rounds)
 
-    assert (3.0, "the machine was too busy: the control is 33% off") == (judged["reached"], judged["verdict"])
+    assert (1.5, 1.0, 3.0) == (judged["median"], judged["lowest"], judged["highest"])
+
+
+def test_rows_are_80_columns_wide(load: Callable[[str], ModuleType]) -> None:
+    """
+    With long labels and large numbers, and with the table of chats.
+    """
+    report, rows = load("report"), load("rows")
+    found = {"mttp": dict.fromkeys(report.COLUMNS, 123_456.0)}
+    parts = [
+        rows.judged(
+            rows.Part("if nothing is recorded, by", "loop", lambda found: found["mttp"]["x"], 100, unit="ms"),
+            [{"mttp": {"x": value}} for value in (12_345.0, 13_456.0)],
+        )
+    ]
+
+    printed = report.printed([{"number": 1, "text": "Chats", "parts": parts}], [found], "A machine. " * 20)
+
+    assert [] == [line for line in printed.splitlines() if len(line) > 80]
+    assert ["12,900", "ms", "12,345", "to", "13,456", "ms", "100", "ms", "pass"] == printed.split()[12:21]
+
+
+def test_figures_are_written_between_the_marks_of_a_page(
+    load: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    """
+    What is around them stays; a page without marks is an error.
+    """
+    report, page = load("report"), tmp_path / "page.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+
+    report.written(page, "new")
+
+    assert f"before\n{report.BEGIN}\nnew\n{report.END}\nafter\n" == page.read_text()
+    page.write_text("nothing\n")
+    with pytest.raises(SystemExit, match="has no lines"):
+        report.written(page, "new")
+
+
+def test_cases_that_did_different_work_are_not_compared(load: Callable[[str], ModuleType]) -> None:
+    """
+    The workload fails by the figure that differs and the names of the cases.
+    """
+    harness = load("harness")
+    found = {"theirs": {"bytes": 1.0}, "mttp": {"bytes": 2.0}, "another": {}}
+
+    with pytest.raises(harness.Failed, match="encoding: not the same bytes: theirs, mttp"):
+        harness._agree("encoding", found, ["bytes"])
 
 
 def test_a_child_that_still_runs_counts(load: Callable[[str], ModuleType]) -> None:
@@ -213,169 +207,200 @@ def test_a_child_that_still_runs_counts(load: Callable[[str], ModuleType]) -> No
     child.stdout.readline()
 
     without, both = usage.cpu_seconds([child.pid]), usage.cpu_seconds()
-    peaks = usage.peak_mb([child.pid]), usage.peak_mb()
+    memory = usage.resident_mb(child.pid)
     child.communicate()
 
     assert 0.15 < both - without
-    assert peaks[0] < peaks[1]
+    assert 1 < memory
 
 
-def test_the_receiver_keeps_what_is_sent_until_it_is_told_not_to(load: Callable[[str], ModuleType]) -> None:
+# What is recorded, and what arrives.
+
+
+def test_the_same_chats_arrive_from_all_that_record_them() -> None:
     """
-    Requests come back as they were sent, once.
+    mttp's file and the SDK's requests have every step, and each value that is compared is what was recorded.
     """
-    with load("sink").Sink() as sink:
-        for body in (b"one", b""):
-            urlopen(Request(f"{sink.address}/v1/traces", body)).read()
-        first, second = sink.requests(), sink.requests()
-        sink.keep_nothing()
-        urlopen(Request(f"{sink.address}/v1/traces", b"two")).read()
-        third = sink.requests()
-
-    assert ([b"one", b""], [], []) == (first, second, third)
-
-
-# The questions, at sizes that take no time.
-
-
-def test_every_question_is_asked_by_the_one_command() -> None:
-    """
-    Each file's questions are there, and the goals' numbers are those of the table.
-    """
-    numbers = answer(
+    counted = answer(
         """
-        import json, runpy
-        from importlib import import_module
-        files = runpy.run_path(sys.path[0] + "/__main__.py", run_name="listed")["FILES"]
-        questions = [one for name in files for one in import_module(name).QUESTIONS.values()]
-        print(json.dumps(sorted({goal.number for one in questions for goal in one.goals})))
+        import json
+        import arrived, recorders
+        from chat import chats
+
+        def record(recorder, lists):
+            for chat in chats(40, lists=lists):
+                for _ in recorder.play(chat):
+                    pass
+            recorder.close()
+
+        record(recorders.own(), lists=True)
+        found = [arrived.own_arrived()]
+        recorders.LOCAL.with_suffix(".jsonl").unlink()
+        record(recorders.own(), lists=False)
+        found.append(arrived.own_arrived())
+        record(recorders.sdk_otlp(), lists=False)
+        print(json.dumps([*found, arrived.sink_arrived()]))
         """
     )
 
-    assert ["1", "10", "11", "12", "13", "1b", "2", "3", "4", "5", "6", "7", "8", "9"] == numbers
+    assert [320, 320, 320] == counted
 
 
-@pytest.mark.parametrize("question", ["scalars", "bytes", "size"])
-def test_a_question_without_peers_runs(question: str, tmp_path: Path) -> None:
+def test_another_action_than_was_recorded_is_noticed() -> None:
     """
-    All cases have the same output.
+    What arrived is not taken for what was recorded because there is as much of it.
     """
-    found = tmp_path / "found.json"
-
-    done = run(FOLDER, "--only", question, "--rounds", "1", "--seconds", "0.001", "--json", str(found))
-
-    assert (0, "", []) == (done.returncode, done.stderr, json.loads(found.read_text())["failures"])
-
-
-def test_recorders_are_given_the_same_steps(tmp_path: Path) -> None:
-    """
-    Lists and arrays, ours and the SDK's: what arrives is the same.
-    """
-    outputs = answer(
+    noticed = answer(
         """
-        import functools, hashlib, json
-        import recording
-        from workload import recorded
-        cases = [
-            (recording.own, True),
-            (functools.partial(recording.sdk, recording.sdk_record), True),
-            (functools.partial(recording.sdk, recording.sdk_record_arrays), False),
-            (recording.sdk_otlp, True),
-        ]
-        measured = [recorded(make, lists=lists, block=2, threads=2)(0.0) for make, lists in cases]
-        print(json.dumps([[hashlib.sha256(said).hexdigest(), sorted(figures)] for said, figures in measured]))
+        import json
+        import arrived, recorders
+        from chat import chats
+
+        recorder = recorders.own()
+        for chat in chats(4, lists=True):
+            steps = [step._replace(action="another") for step in chat.steps]
+            for _ in recorder.play(chat._replace(steps=steps)):
+                pass
+        recorder.close()
+        try:
+            arrived.own_arrived()
+        except AssertionError as error:
+            print(json.dumps("another" in str(error)))
         """
     )
 
-    assert 4 == len(outputs)
-    assert [outputs[0]] * 4 == outputs
-    assert ["caller_us", "peak_mb", "total_us", "wall_us"] == outputs[0][1]
+    assert noticed
 
 
-def test_readers_give_the_same_answers(tmp_path: Path) -> None:
+def test_the_receiver_keeps_what_is_sent(load: Callable[[str], ModuleType], tmp_path: Path) -> None:
     """
-    Grouping by SQL and by a summary; columns by hand, span by span and episode by episode.
+    Spans are read back from its file, those of compressed requests included.
+    """
+    import gzip
+
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    module, path = load("sink"), tmp_path / "received"
+    request = TracesData()
+    request.resource_spans.add().scope_spans.add().spans.add(name="step")
+    body = request.SerializeToString()
+
+    sink = module.Sink(path)
+    urlopen(Request(f"{sink.address}/v1/traces", body)).read()
+    urlopen(Request(sink.address, gzip.compress(body), {"Content-Encoding": "gzip"})).read()
+    sink.close()
+
+    assert ["step", "step"] == [span.name for span in module.received(path)]
+
+
+# The workloads, at sizes that take no time.
+
+
+def test_chats_are_measured_with_all_their_figures() -> None:
+    """
+    Of the caller, of all processes, and of closing.
+    """
+    figures = answer(
+        """
+        import json, realistic
+        print(json.dumps(realistic.CASES["mttp, arrays"].measure(0.01)))
+        """
+    )
+
+    assert {"recorded", "mean_us", "median_us", "p99_us", "stall_ms", "start_ms", "cpu_s", "close_s"} == set(
+        figures
+    )
+
+
+def test_a_loop_is_measured_beside_nothing_and_beside_recording() -> None:
+    """
+    Both have the same figures, and steps were recorded.
+    """
+    nothing, own = answer(
+        """
+        import json, loop
+        loop.WINDOWS = 2
+        print(json.dumps([loop.slowed(name)(0.02) for name in ("", "own")]))
+        """
+    )
+
+    assert nothing.keys() == own.keys()
+    assert own["steps_per_s"] > 0
+
+
+def test_steps_of_tokens_are_measured_for_all_that_record_them() -> None:
+    """
+    A block is recorded by each.
+    """
+    figures = answer(
+        """
+        import json, tokens
+        tokens.BLOCK = 64
+        print(json.dumps([case.measure(0.0) for name, case in tokens.CASES.items() if "arrays" in name]))
+        """
+    )
+
+    assert all(one["caller_us"] > 0 for one in figures)
+
+
+def test_readers_give_the_same_answers() -> None:
+    """
+    Grouping by SQL and by a summary; columns by hand and episode by episode.
     """
     pytest.importorskip("orjson")
     pytest.importorskip("duckdb")
-    outputs = answer(
+    found = answer(
         """
         import json, os, reading
         from pathlib import Path
-        reading.write({Path("native.jsonl"): 1})
+        reading.DISTINCT, reading.QUICK_SECONDS = 16, 1.0
+        reading.prepare(quick=True)
         Path("here").mkdir()
         os.chdir("here")
         print(json.dumps([
             [reading.own_groups(), reading.duckdb_groups()],
-            [reading.orjson_columns(), reading.read_columns()],
+            [reading.orjson_columns(), reading.own_columns()],
         ]))
         """
     )
 
-    groups, columns = outputs
+    groups, columns = found
     assert 8 == len(groups[0])
     assert groups[0] == groups[1]
     assert 64 == columns[0]["steps"]
     assert columns[0] == columns[1]
 
 
-def test_a_training_loop_is_measured_with_and_without(tmp_path: Path) -> None:
-    """
-    Everything that was recorded arrived, whichever way.
-    """
-    figures = answer(
-        """
-        import json, trainer
-        print(json.dumps([trainer.slowed(make)(0.01)[1] for make in (trainer.nothing, trainer.own)]))
-        """
-    )
-
-    assert [sorted(figures[0])] * 2 == [sorted(one) for one in figures]
-    assert all(0 < one["delivered_pct"] for one in figures)
-
-
-def test_a_burst_is_counted_by_its_receiver(tmp_path: Path) -> None:
+def test_a_burst_is_counted_by_what_its_receiver_was_sent() -> None:
     """
     Ours and the SDK's spans are counted alike; so few are lost by nobody.
     """
     lost = answer(
         """
-        import json, burst
-        burst.EPISODES, burst.SPANS = 4, 36
-        print(json.dumps([burst.burst(make)(0.0)[1]["lost_pct"] for make in (burst.own, burst.official)]))
+        import burst, json
+        found = []
+        for case in burst.CASES.values():
+            found.append(case.check(case.measure(2.0))["lost"])
+        print(json.dumps(found))
         """
     )
 
-    assert [0.0, 0.0] == lost
+    assert [0, 0] == lost
 
 
-def test_a_pole_is_balanced_alike_with_and_without_recording(tmp_path: Path) -> None:
+def test_a_pole_is_balanced_alike_with_and_without_recording() -> None:
     """
-    What was recorded is what was played.
+    What the file says is what was played.
     """
     pytest.importorskip("gymnasium")
-    returns = answer(
+    bare, own = answer(
         """
-        import json, cartpole
-        print(json.dumps([cartpole.played(options)(0.1)[0].decode() for options in (None, {})]))
+        import cartpole, json
+        bare, own = (case.measure(0.005) for case in cartpole.CASES.values())
+        cartpole.CASES["mttp"].check(own)
+        print(json.dumps([bare, own]))
         """
     )
 
-    assert returns[0] == returns[1]
-    assert 20 < len(json.loads(returns[0]))
-
-
-def test_calls_are_measured_while_recording_is_off(tmp_path: Path) -> None:
-    """
-    Nothing is recorded meanwhile, which the measure itself asserts.
-    """
-    found = answer(
-        """
-        import json, importing
-        importing.CALLS = 10
-        print(json.dumps(sorted(importing.calling(importing.disabled)(0.0)[1])))
-        """,
-        warned="OTEL_SDK_DISABLED",
-    )
-
-    assert ["episode_us", "longest_us", "reward_us", "step_us", "tokens_us"] == found
+    assert (bare["episodes"], bare["paid"]) == (own["episodes"], own["paid"])
+    assert 10 < bare["episodes"]

@@ -870,13 +870,27 @@ def test_a_collector_gets_the_same():
     The spans that it receives read as the evaluation that was stated.
     """
     with OtlpReceiver() as receiver:
-        session = mttp.configure(receiver.http_address)
+        session = mttp.configure(receiver.http_address, content=True)
         with session, mttp.eval_run("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
             run.map(function)
         recording = mttp.read(receiver)  # type: ignore[arg-type]  # it has records()
 
     assert [run.value.results] == [found.results for found in recording.evals]
     assert [] == recording.problems
+
+
+def test_a_collector_gets_no_texts_of_errors_by_default():
+    """
+    An error's message may quote a completion; what kind of error it was, and how many, stays.
+    """
+    with OtlpReceiver() as receiver:
+        with mttp.configure(receiver.http_address), mttp.eval_run("gsm", tasks=FIVE) as run:
+            run.map(function)
+        (found,) = mttp.read(receiver).evals  # type: ignore[arg-type]  # it has records()
+
+    errored = [one for one in found.results if one.outcome == "errored"]
+    assert [("ValueError", None)] == [(one.error_type, one.error) for one in errored]
+    assert len(found.results) == len(run.value.results)
 
 
 # Samples.
@@ -1292,7 +1306,7 @@ def test_native_transports_carry_it_too():
 
     def evaluated(transport: str) -> mttp.Session:
         with (
-            mttp.configure(transport, run="r", run_id="r") as session,
+            mttp.configure(transport, run="r", run_id="r", content=True) as session,
             mttp.eval_run("gsm", "1", tasks=["t1", "t2"], baseline={"t1": 0.5}) as run,
         ):
             run.result("t1", 0.75, passed=True)

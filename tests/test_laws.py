@@ -23,6 +23,7 @@ VOCABULARY = {
     "keys": 0,
     "nesting": 0,
     "registry": 1,
+    "secrets": 1,
     "numbering": 0,
     "allocator": 0,
     "estimates": 0,

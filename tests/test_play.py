@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import threading
 import weakref
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from exporters import taken
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-from opentelemetry.sdk.trace.export import SpanExportResult
 from polling import eventually
 
 import mttp
@@ -23,9 +21,8 @@ from mttp.codec.generators import State
 from mttp.codec.transitions import Form
 from mttp.recorder import Play
 from mttp.recorder.block import Block
-from mttp.recorder.played import Played, PlayedRoot, PlayedSteps
+from mttp.recorder.played import PlayedRoot, PlayedSteps
 from mttp.testing import assert_same
-from mttp.transports.file import FileTransport
 
 AT = 1_700_000_000_000_000_000
 FORM = Form(np.dtype(np.float32), (2,), 1 << 16)
@@ -247,9 +244,7 @@ def test_the_last_observation_counts_as_what_waits(session: mttp.Session) -> Non
         play = begun(session)
         end = go_on(play.gather(FORM, AT), ends=True)
         play.conclude(None, final, end)
-        (arrival,) = arrivals
-        assert arrival.size == sum(span.size for span in arrival.spans)
-        sizes.append(arrival.size)
+        sizes.append(sum(span.size for span in arrivals))
 
     assert 100_000 == sizes[1] - sizes[0]
 
@@ -307,92 +302,3 @@ def test_threads_may_ask_while_episodes_end(session: mttp.Session) -> None:
 
 
 # What transports are given.
-
-
-def test_a_session_s_own_file_takes_them_as_wholes(tmp_path: Path) -> None:
-    """
-    Not a file exporter of somebody's own making, who may derive from ours.
-    """
-    for given, expected in (
-        (f"file://{tmp_path}/a.jsonl", True),
-        (FileTransport(tmp_path / "a.jsonl"), False),
-    ):
-        with mttp.configure(given) as session:
-            (pipeline,) = session._share.pipelines
-            assert expected == pipeline._delivery._lane.takes_several
-
-
-class Reluctant(FileTransport):
-    """A file on a disk that is full at first."""
-
-    def __init__(self, path: Path, *, refusals: float, takes_several: bool) -> None:
-        super().__init__(path)
-        self.refusals = refusals
-        self.takes_several = takes_several
-        self.offered: set[type] = set()
-
-    def export(self, spans: Any) -> SpanExportResult:
-        self.offered |= set(map(type, spans))
-        self.refusals -= 1
-        if self.refusals >= 0:
-            raise OSError(28, "No space left on device")
-        return super().export(spans)
-
-
-@pytest.mark.parametrize("takes_several", [True, False])
-def test_who_takes_them_as_wholes_is_given_them_again_as_such(takes_several: bool, tmp_path: Path) -> None:
-    """
-    And whoever takes spans is given those; either way each is counted once, and none is lost.
-    """
-    transport = Reluctant(tmp_path / "a.jsonl", refusals=3, takes_several=takes_several)
-    with mttp.configure(transport, steps="packed") as session:
-        for _ in range(20):
-            finished(session)
-        assert eventually(session.flush)
-        (stats,) = session.stats.transports.values()
-
-    assert takes_several == (Played in transport.offered)
-    assert takes_several == (PlayedRoot not in transport.offered)
-    assert (stats.recorded, 0, {}) == (stats.delivered, stats.pending, dict(stats.lost))
-    recording = mttp.read(tmp_path / "a.jsonl")
-    assert ([3] * 20, []) == ([each.length for each in recording.episodes], recording.problems)
-
-
-def test_those_that_can_not_be_written_together_are_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """
-    Should the shorter way fail, nothing is lost by it.
-    """
-
-    def fails(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("mttp.encoding.play.Plays.parts", fails)
-    monkeypatch.setattr("mttp.codec.stretches.packed", fails)
-    with mttp.configure(f"file://{tmp_path}/a.jsonl", steps="packed") as session:
-        finished(session)
-        with mttp.episode(steps="spans") as episode, episode.step() as step:
-            step.tokens(ids=[1, 2], logprobs=[-0.5, -1.0])
-        finished(session)
-
-    recording = mttp.read(tmp_path / "a.jsonl")
-    assert ([1, 3, 3], []) == (sorted([each.length for each in recording.episodes]), recording.problems)
-    assert {} == dict(session.stats.lost)
-
-
-@pytest.mark.parametrize("takes_several", [True, False])
-def test_what_is_lost_of_them_is_counted_in_spans(takes_several: bool, tmp_path: Path) -> None:
-    """
-    Two for each episode.
-    """
-    transport = Reluctant(tmp_path / "a.jsonl", refusals=math.inf, takes_several=takes_several)
-    session = mttp.configure(transport, steps="packed", close_timeout=0.0)
-    for _ in range(20):
-        finished(session)
-    session.close()
-    (stats,) = session.stats.transports.values()
-
-    assert (0, 0, 20) == (stats.delivered, stats.pending, stats.lost_episodes)
-    assert {"write_failed": stats.recorded} == dict(stats.lost)
-    assert stats.recorded >= 40

@@ -167,6 +167,43 @@ def test_a_killed_process_leaves_what_ended_before(name: str, how: signal.Signal
     assert {"unfinished_episode"} == {problem.kind for problem in recording.problems}
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_a_process_that_is_killed_at_work_leaves_what_ended_half_a_second_before(
+    name: str, tmp_path: Path
+) -> None:
+    """
+    Of some megabytes a second, compressed or not, nothing that is older is lost.
+    """
+    program = Program(
+        tmp_path,
+        f"""
+        import numpy as np
+        rng = np.random.default_rng(0)
+        ids = [rng.integers(0, 150_000, 256) for _ in range(50)]
+        logprobs = [rng.random(256).astype(np.float32) for _ in range(50)]
+        mttp.configure("file://{name}")
+        for number in range(10**9):
+            with mttp.episode(task=number) as episode:
+                for step in range(4):
+                    with episode.step() as step_handle:
+                        step_handle.tokens(ids[number % 50], logprobs=logprobs[number % 49])
+            print(time.time(), flush=True)
+            time.sleep(0.002)
+        """,
+    )
+    printed: list[str] = []
+    assert program.process.stdout is not None
+    while len(printed) < 2000:
+        printed.append(program.process.stdout.readline())
+    now = time.time()
+    printed += program.killed(signal.SIGKILL)
+    due = sum(float(line) < now - LAG - SLACK for line in printed if line.endswith("\n"))
+
+    assert due > 500
+    assert set(map(str, range(due))) <= tasks(recorded(tmp_path / name)).keys()
+
+
 def test_a_run_that_is_started_again_goes_on_where_a_kill_ended_it(tmp_path: Path) -> None:
     """
     Even a compressed file is whole after a kill, and is appended to.

@@ -114,8 +114,8 @@ def _attribute(body: Mapping[str, Any], file: str) -> Attribute:
 
 
 def _reused(body: Mapping[str, Any], file: str) -> Attribute:
-    content = {"annotations": {"mttp": {"content": True}}} if body.get("content") else {}
-    return _attribute({**body, **content}, file)
+    decided = {"annotations": {"mttp": {"content": body["content"]}}} if "content" in body else {}
+    return _attribute({**body, **decided}, file)
 
 
 def _members(type_: Any) -> Iterable[Mapping[str, Any]]:

@@ -62,10 +62,12 @@ def configure(
     processors: Sequence[SpanProcessor] = (),
     exporters: Sequence[Transport] = (),
     content: bool | None = None,
+    token_ids: bool | None = None,
     redact: Callable[[str, Any], Any] | None = None,
     profile: str | None = None,
     sampling: Sampling | float | None = None,
     steps: str = "auto",
+    secret_keys: Sequence[str] | bool | None = None,
     mirror: bool = False,
     meter_provider: MeterProvider | None = None,
     close_timeout: float | None = None,
@@ -81,7 +83,8 @@ def configure(
     `exporters` are further transports; `processors` see every span start and end. Those of the SDK will do.
 
     `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
-    `content` and `redact` are as for `Route`, for every transport that says nothing of its own.
+    `content`, `token_ids` and `redact` are as for `Route`, for every transport that says nothing of its own;
+    `content` is by default what the variable MTTP_CONTENT says, true or false.
     `profile` says what receivers keep of what they are sent: "jaeger", "tempo", "phoenix", "mlflow",
     "collector", or "strict"; by default it is guessed from their address.
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
@@ -89,6 +92,8 @@ def configure(
     `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
     "auto", which packs those of an environment from the start where all transports are files, and else those
     of an episode beyond the first 1,000 where these had no tokens and no children.
+    `secret_keys` are names of values in configuration and metadata that are not recorded, besides api_key,
+    token, password and the like; False records all values. By default MTTP_SECRET_KEYS says so.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.
     `meter_provider` is shown how recording fares and what episodes come to, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
@@ -118,12 +123,14 @@ def configure(
                 *([provider.mirror()] if mirror and not is_off() else []),
             ],
             content=content,
+            token_ids=token_ids,
             redact=redact,
             profile=profile,
             close_timeout=close_timeout,
             processors=observers.checked(_listed("processors", processors)),
             sampling=sampling,
             steps=steps,
+            secret_keys=secret_keys,
             run=run,
             run_id=run_id,
             kind=kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["name_key"]
 
@@ -12,4 +13,9 @@ _NOT_A_KEY = re.compile(r"[^a-z0-9_]")
 def name_key(name: object) -> str:
     """A user's name in lower case letters, digits and underscores."""
     written = str.__str__(name) if isinstance(name, str) else str(name)  # an enum's text is its value
+    return _key(written)
+
+
+@lru_cache(maxsize=1 << 12)
+def _key(written: str) -> str:
     return _NOT_A_KEY.sub("_", written.lower())

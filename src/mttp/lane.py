@@ -59,8 +59,6 @@ class Lane:
     """What it is given at once."""
     close_timeout: float = CLOSE_TIMEOUT
     """Seconds that the last spans may take."""
-    takes_several: bool = False
-    """Whether it takes what stands for several spans as that."""
     takes_columns: bool = False
     """Whether the steps of environments are packed from the start, unless the session says otherwise."""
     owned: bool = True
@@ -72,6 +70,7 @@ class Lane:
         transport: Transport,
         *,
         content: bool | None = None,
+        token_ids: bool | None = None,
         redact: Callable[[str, Any], Any] | None = None,
         close_timeout: float | None = None,
     ) -> Lane:
@@ -86,7 +85,6 @@ class Lane:
                 "patience",
                 "segment_bytes",
                 "close_timeout",
-                "takes_several",
                 "takes_columns",
             )
             if hasattr(transport, name)
@@ -95,6 +93,7 @@ class Lane:
         withholding = replace(
             lane.withholding,
             content=lane.withholding.content if content is None else content,
+            token_ids=lane.withholding.token_ids if token_ids is None else token_ids,
             redact=redact or lane.withholding.redact,
         )
         timeout = lane.close_timeout if close_timeout is None else close_timeout

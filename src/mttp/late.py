@@ -266,6 +266,9 @@ def _record(
     span = share.span(names.ANNOTATE, values={}, start=start, links=[place] if place else ())
     span.note(faults)
     span.values |= span.checked(codec.encode, annotation)
+    if annotation.kind == codec.FACT:
+        named = span.values[a.ANNOTATION_KEY]
+        span.values[a.ANNOTATION_VALUE] = span.without_secrets(named, span.values.get(a.ANNOTATION_VALUE))
     for grade in rewards.grades(annotation.reward) if annotation.reward else ():
         _grade(session, grade, span.identity, start)
     if annotation.reward is not None:

@@ -36,7 +36,14 @@ class Observers:
     of its own.
     """
 
-    def __init__(self, processors: Sequence[SpanProcessor], fault: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        processors: Sequence[SpanProcessor],
+        fault: Callable[[str, str], None],
+        view: Callable[[ReadableSpan], ReadableSpan] | None = None,
+    ) -> None:
+        """`view` is a span that has ended as they may see it, by default the span itself."""
+        self._view = view
         self._processors: list[SpanProcessor] = []
         self._fault = fault
         self._over = threading.Event()
@@ -69,7 +76,13 @@ class Observers:
                 self._tell(processor, "_on_ending", span)
 
     def ended(self, span: ReadableSpan) -> None:
-        """A span has ended."""
+        """A span has ended; where it can't be told what of it may be shown, it is shown to nobody."""
+        if self._view is not None and self._processors:
+            try:
+                span = self._view(span)
+            except Exception as error:
+                self._fault("withholding_failed", type(error).__name__)
+                return
         for processor in self._processors:
             self._tell(processor, "on_end", span)
 

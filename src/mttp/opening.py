@@ -15,11 +15,14 @@ from mttp import ids, provenance
 from mttp.allocator import keep_freed
 from mttp.apart import Apart
 from mttp.codec.plain import text
+from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
 from mttp.recorder.packing import AUTO, MODES
-from mttp.routes import Destination, Route
+from mttp.routes import Destination, Route, check
 from mttp.sampling import Sampling, from_environment
+from mttp.secrets import VARIABLE as SECRETS_VARIABLE
+from mttp.secrets import Secrets
 from mttp.session import Session
 from mttp.transports import environment
 
@@ -40,6 +43,9 @@ RUN_ID_VARIABLE = "MTTP_RUN_ID"
 TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
 """The transports, where `configure` is not told any; it is set for child processes likewise."""
 
+CONTENT_VARIABLE = "MTTP_CONTENT"
+"""Whether transports are given content, where `configure` does not say; set for child processes, too."""
+
 _AND_ANOTHER = re.compile(r",\s*(?=[a-z+]+://)")
 """A comma, where another address follows."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -51,12 +57,14 @@ def open_session(
     apart: Apart | None = None,
     exporters: Sequence[Transport] = (),
     content: bool | None = None,
+    token_ids: bool | None = None,
     redact: Callable[[str, Any], Any] | None = None,
     profile: str | None = None,
     close_timeout: float | None = None,
     processors: Sequence[SpanProcessor] = (),
     sampling: Sampling | float | None = None,
     steps: str = AUTO,
+    secret_keys: Sequence[str] | bool | None = None,
     run: str | None = None,
     run_id: str | None = None,
     config: object = None,
@@ -80,8 +88,11 @@ def open_session(
     if not routes and not processors:
         _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER asks for no exporter")
         return Session([], run_id=identity, facts=facts)
-    chosen = _sampling(sampling)
-    own = _lanes(routes, content=content, redact=redact, close_timeout=close_timeout)
+    chosen, secrets = _sampling(sampling), Secrets.stated(secret_keys)
+    content = _content(apart) if content is None else content
+    terms = {"content": content, "token_ids": token_ids}
+    check(terms, redact, close_timeout)
+    own = _lanes(routes, **terms, redact=redact, close_timeout=close_timeout)
     lanes = own if apart is None else apart.with_others(own)
     keep_freed()
     session = Session(
@@ -92,6 +103,8 @@ def open_session(
         processors=processors,
         sampling=chosen,
         steps=steps,
+        withholding=Withholding(content=content is not False, token_ids=token_ids, redact=redact),
+        secrets=secrets,
     )
     if apart is not None:
         apart.opened.append(session)
@@ -99,6 +112,10 @@ def open_session(
     addresses = [address for lane in own if (address := getattr(lane.transport, "address", None))]
     if addresses:
         publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
+    if any(map(_withholds_more, own)):
+        publish(session, CONTENT_VARIABLE, "false")
+    if str(secrets):
+        publish(session, SECRETS_VARIABLE, str(secrets))
     close_with_this_child(session)
     return session
 
@@ -190,6 +207,20 @@ def _told(variable: str, apart: Apart | None) -> str | None:
     """What somebody else than we says of it."""
     value = os.environ.get(variable)
     return None if apart is not None and value == apart.published.get(variable) else value
+
+
+def _content(apart: Apart | None) -> bool | None:
+    """Whether the variable asks for content; raises ConfigureError where it does not say."""
+    stated = "" if apart is not None else os.environ.get(CONTENT_VARIABLE, "").strip().lower()
+    if stated not in ("", "true", "false"):
+        raise ConfigureError(f"{CONTENT_VARIABLE}={stated!r} is neither true nor false")
+    return None if not stated else stated == "true"
+
+
+def _withholds_more(lane: Lane) -> bool:
+    """Whether a transport is given less than by itself; a child process has no function that redacts."""
+    usual: Withholding = getattr(lane.transport, "withholding", Withholding())
+    return usual.rule.shows_all and not lane.withholding.rule.shows_all
 
 
 def publish(session: Session, variable: str, value: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,12 +17,12 @@ from mttp import regular_files
 from mttp.codec import blocks
 from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import unpacked
-from mttp.codec.withholding import Withholding
+from mttp.codec.withholding import Kept, Withholding
 from mttp.errors import ConfigureError, TransportError
 from mttp.readable import Restored
 from mttp.refusal import Refused
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
+from mttp.spans import Link, SpanEvent, SpanRecord
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.answers import Answer
 from mttp.transports.otlp.batches import Export
@@ -35,6 +35,7 @@ BATCH_BYTES = 2 * 2**20
 """What they take, roughly."""
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
 """Seconds ahead of the first attempt after one that failed, which double, and at most."""
+_Mark = TypeVar("_Mark", SpanEvent, Link)
 _MAX_STATE = 64 << 20
 """Largest file of how far a push has come, in bytes."""
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
@@ -110,9 +111,17 @@ class Push:
         spent: dict[str, int] = {}
         for record in records:
             values = unpacked(record.attributes)
-            kept = self.withholding.keep(values, spent=spent.get(record.trace_id, 0))
+            kept = self.withholding.keep(
+                values,
+                spent=spent.get(record.trace_id, 0),
+                status=record.status_message,
+                marks=[
+                    *(event.attributes for event in record.events),
+                    *(link.attributes for link in record.links),
+                ],
+            )
             spent[record.trace_id] = kept.spent
-            yield Restored(shifted(replace(record, attributes=kept.values), self.shift))
+            yield Restored(shifted(_with(record, kept), self.shift))
 
     def _send(self, batch: list[Restored]) -> None:
         self._count(batch)
@@ -172,6 +181,22 @@ class Push:
             self.on_trouble(f"{why}; trying again")
             self._told = why
         sleep(seconds)
+
+
+def _with(record: SpanRecord, kept: Kept) -> SpanRecord:
+    """The span with what may be delivered of it."""
+    count = len(record.events)
+    return replace(
+        record,
+        attributes=kept.values,
+        status_message=kept.status,
+        events=list(map(_marked, record.events, kept.marks[:count])),
+        links=list(map(_marked, record.links, kept.marks[count:])),
+    )
+
+
+def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
+    return replace(mark, attributes=attributes)
 
 
 def _reason(said: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -12,7 +12,7 @@ from mttp import transports
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
 
-__all__ = ["Destination", "Route"]
+__all__ = ["Destination", "Route", "check"]
 
 
 class Route:
@@ -22,6 +22,7 @@ class Route:
     `to` is an address, a path, or an object that exports spans; `options` are those of its address.
     `content` says whether texts, observations, actions and the like are sent.
     By default they are to memory and files, and are not to a collector.
+    `token_ids` says whether token ids are, by which a tokenizer reads the text; by default as `content`.
     `redact(key, value)` is asked for each of these and gives what is sent instead; None withholds it.
     What is withheld is said in `mttp.omissions`.
     """
@@ -31,11 +32,13 @@ class Route:
         to: str | os.PathLike[str] | Transport,
         *,
         content: bool | None = None,
+        token_ids: bool | None = None,
         redact: Callable[[str, Any], Any] | None = None,
         **options: Any,
     ) -> None:
         self.to = to
         self.content = content
+        self.token_ids = token_ids
         self.redact = redact
         self.options = options
 
@@ -46,6 +49,7 @@ class Route:
         self,
         *,
         content: bool | None = None,
+        token_ids: bool | None = None,
         redact: Callable[[str, Any], Any] | None = None,
         close_timeout: float | None = None,
     ) -> Lane:
@@ -55,15 +59,27 @@ class Route:
         Raises ConfigureError or TransportError where it can't be.
         """
         content = content if self.content is None else self.content
+        token_ids = token_ids if self.token_ids is None else self.token_ids
         redact = redact if self.redact is None else self.redact
-        _check(content, redact, close_timeout)
-        return Lane.of(self._transport(), content=content, redact=redact, close_timeout=close_timeout)
+        check({"content": content, "token_ids": token_ids}, redact, close_timeout)
+        return Lane.of(
+            self._transport(),
+            content=content,
+            token_ids=token_ids,
+            redact=redact,
+            close_timeout=close_timeout,
+        )
 
     def with_profile(self, profile: str) -> Route:
         """The same route, with a profile where it leads to a receiver and names none."""
         if not self._is_receiver or self.has_profile:
             return self
-        return Route(self.to, content=self.content, redact=self.redact, **self.options, profile=profile)
+        terms: dict[str, Any] = {
+            "content": self.content,
+            "token_ids": self.token_ids,
+            "redact": self.redact,
+        }
+        return Route(self.to, **terms, **self.options, profile=profile)
 
     @property
     def has_profile(self) -> bool:
@@ -101,9 +117,11 @@ def _query(address: str) -> dict[str, str]:
     return dict(parse_qsl(address.partition("?")[2], keep_blank_values=True))
 
 
-def _check(content: object, redact: object, close_timeout: object) -> None:
-    if content not in (None, True, False):
-        raise ConfigureError(f"content={content!r} is neither True nor False")
+def check(switches: Mapping[str, object], redact: object, close_timeout: object = None) -> None:
+    """Raise ConfigureError where one of these makes no sense."""
+    for name, switch in switches.items():
+        if switch not in (None, True, False):
+            raise ConfigureError(f"{name}={switch!r} is neither True nor False")
     if redact is not None and not callable(redact):
         raise ConfigureError(f"redact={redact!r} is no function; give one of key and value")
     if close_timeout is None:

@@ -89,7 +89,8 @@ class Sampling:
                 if rule(spans):
                     return True
             except Exception as error:
-                _log.warning("mttp: sampling rule %r raised, and the episode is sent: %r", rule, error)
+                raised = type(error).__name__  # and not its message, which may quote content
+                _log.warning("mttp: sampling rule %r raised %s, and the episode is sent", rule, raised)
                 return True
         return False
 

@@ -22,18 +22,22 @@ from typing_extensions import Self, Unpack
 from mttp import __version__, bulk
 from mttp.codec import runs
 from mttp.codec.plain import Faults, unknown_arguments
+from mttp.codec.redaction import ContentRule
+from mttp.codec.withholding import Withholding
 from mttp.episodes import Episode
 from mttp.errors import ReadError
 from mttp.guarding import failed, quiet_but
 from mttp.lane import Lane, Transport
-from mttp.livespan import GuestSpan, LiveSpan, Origin
+from mttp.livespan import Ended, GuestSpan, LiveSpan, Origin
 from mttp.observers import Observers
 from mttp.pipeline import Pipeline
+from mttp.pipeline.veil import Veil
 from mttp.recorder import EpisodeFacts, OpenEpisode, OpenPart, Setting, inert_episode
 from mttp.recorder.scoring import watch
 from mttp.recorder.whereabouts import Whereabouts
 from mttp.rewards.watching import watch_with
 from mttp.sampling import Sampling
+from mttp.secrets import USUAL, Secrets
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.share import Plan, Share
@@ -67,7 +71,17 @@ class Session:
         processors: Sequence[SpanProcessor] = (),
         sampling: Sampling | None = None,
         steps: str = "auto",
+        withholding: Withholding = Withholding(),  # noqa: B008 - it is frozen
+        secrets: Secrets | None = None,
     ) -> None:
+        """
+        `withholding` says what the span processors are not shown of a span that has ended.
+
+        `secrets` says what is not recorded by anybody, for the name that it has.
+        """
+        secrets = USUAL if secrets is None else secrets
+        omissions: list[str] = []
+        resource = _resource(run_id, secrets, omissions)
         self.run_id = run_id
         self.run_name: str | None = facts.get("name")
         self.transports = [lane.transport for lane in lanes if lane.owned]
@@ -78,20 +92,22 @@ class Session:
         self._leaving = ExitStack()
         self._close_seconds = max((lane.close_timeout for lane in lanes), default=PROCESSOR_SECONDS)
         faults: Faults = []
-        self._observers = Observers(processors, self.fault)
+        self._observers = Observers(processors, self.fault, _view(withholding, secrets, self.fault))
         watch_with(watch)
         observers = self._observers if processors else None
         self._share = Share(
             Plan(
                 lanes=lanes,
-                origin=Origin(_resource(run_id), _scope(), observers),
+                origin=Origin(resource, _scope(), observers, secrets),
                 run_id=run_id,
                 facts=facts,
-                config=_config(config, faults),
+                config=_config(config, faults, secrets),
+                omissions=tuple(omissions),
                 faults=tuple(faults),
                 directory=_directory(),
                 sampling=sampling,
                 steps=steps,
+                logged=_logged([lane.withholding for lane in lanes] or [withholding]),
             )
         )
 
@@ -185,7 +201,8 @@ class Session:
             "optimizer": optimizer,
         }
         faults: Faults = []
-        self._share.describe(runs.encode(faults, **facts) | _config(config, faults), faults)
+        secrets = self._share.origin.secrets
+        self._share.describe(runs.encode(faults, **facts) | _config(config, faults, secrets), faults)
 
     @quiet_but(lambda *_, **__: False)
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
@@ -372,7 +389,7 @@ class Session:
         """Take an ended span of another library's."""
         self._observers.ended(span)
         faults: Faults = []
-        guest = GuestSpan(span, faults)
+        guest = GuestSpan(span, faults, self._share.origin.secrets)
         for fault in faults:
             kind, _, detail = fault.partition(": ")
             self.fault(kind, detail)
@@ -404,10 +421,26 @@ def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
     return episode
 
 
-def _config(config: object, faults: Faults) -> dict[str, Any]:
+def _view(
+    withholding: Withholding, secrets: Secrets, fault: Callable[[str, str], None]
+) -> Callable[[ReadableSpan], ReadableSpan] | None:
+    """A span as span processors may see it; None where they may see all of it."""
+    if withholding == Withholding():
+        return None
+    veil = Veil(withholding, fault)
+    return lambda span: veil(span if isinstance(span, Ended) else GuestSpan(span, [], secrets))
+
+
+def _logged(withholdings: Sequence[Withholding]) -> ContentRule:
+    """What the log may have: no more than the transport that is given most."""
+    rules = [withholding.rule for withholding in withholdings]
+    return max(rules, key=lambda rule: (rule.content, rule.redact is None))
+
+
+def _config(config: object, faults: Faults, secrets: Secrets) -> dict[str, Any]:
     """The configuration as it is now, whatever becomes of the object."""
     try:
-        return {} if config is None else runs.config(config, faults)
+        return {} if config is None else runs.config(config, faults, secrets)
     except Exception as error:
         faults.append(f"config_invalid: {error!r}")
         return {}
@@ -420,7 +453,14 @@ def _directory() -> str:
         return "."
 
 
-def _resource(run_id: str) -> Resource:
+def _resource(run_id: str, secrets: Secrets, omissions: list[str]) -> Resource:
+    """Who records, without what looks like a secret in OpenTelemetry's variables."""
+    found = _detected(run_id)
+    kept = secrets.mapping(found.attributes, omissions)
+    return Resource(kept, found.schema_url) if omissions else found
+
+
+def _detected(run_id: str) -> Resource:
     named = "OTEL_SERVICE_NAME" in os.environ or a.SERVICE_NAME in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )

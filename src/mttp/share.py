@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
@@ -15,9 +15,10 @@ from mttp import ids, provenance
 from mttp.clock import Clock
 from mttp.codec import episodes, runs
 from mttp.codec.plain import Faults, text
+from mttp.codec.redaction import ContentRule
 from mttp.encoding import encoder
 from mttp.lane import Lane
-from mttp.livespan import Arrival, Ended, LiveSpan, Origin, Sink
+from mttp.livespan import Ended, LiveSpan, Origin, Sink
 from mttp.numbering import given, numbers, take
 from mttp.pipeline import Pipeline
 from mttp.pipeline.losses import Loss
@@ -55,10 +56,14 @@ class Plan:
     """What is wrong with that."""
     directory: str
     """Where it started."""
+    omissions: tuple[str, ...] = ()
+    """What was left out of what it says of itself."""
     sampling: Sampling | None = None
     """Which episodes collectors get; None for all."""
     steps: str = "auto"
     """How steps are written, where an episode does not say: spans, packed or auto."""
+    logged: ContentRule = field(default_factory=ContentRule)
+    """What the log may have of a fault, which may quote what was recorded."""
 
 
 class Share:
@@ -83,7 +88,7 @@ class Share:
         ]
         self.stepped = self.stats.stepped.__next__
         """Whoever starts a step takes the next of these, which is its span's id."""
-        self.take: Callable[[Arrival], None] = self.ended
+        self.take: Callable[[Ended], None] = self.ended
         """Takes an ended span."""
         if len(self.pipelines) == 1:
             self.take = self.pipelines[0].take
@@ -148,15 +153,8 @@ class Share:
 
     # What the recorder calls.
 
-    def ended(self, arrival: Arrival) -> None:
-        """Take an ended span, or several."""
-        if isinstance(arrival, Ended):
-            self._take(arrival)
-        else:
-            for span in arrival.spans:
-                self._take(span)
-
-    def _take(self, span: Ended) -> None:
+    def ended(self, span: Ended) -> None:
+        """Take an ended span."""
         if self._heir is None:
             last = self._marker != 0 and self._marker == threading.get_ident()
             full = None
@@ -177,7 +175,8 @@ class Share:
         if self._heir is not None:
             self._heir.fault(kind, detail)
         elif self.stats.fault(kind, _place(kind, detail)):
-            _log.warning("mttp: %s: %s (counted in session.stats.faults; not logged again)", kind, detail)
+            shown, _ = self._plan.logged.fault(f"{kind}: {detail}" if detail else kind)
+            _log.warning("mttp: %s (counted in session.stats.faults; not logged again)", shown)
 
     def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
@@ -376,8 +375,11 @@ class Share:
             title = f"{names.RUN} {self._run_name}" if self._run_name else names.RUN
             self._run = self.span(title, values=values, sink=_To(self, self.pipelines))
             self._run.note(faults)
+            self._run.omissions.extend(plan.omissions)
         root = self._run
-        root.values |= {key: said for key, said in self._described.items() if key not in root.values}
+        new = {key: said for key, said in self._described.items() if key not in root.values}
+        root.omissions.extend(self._described.get(a.OMISSIONS, ()))
+        root.values |= new
         root.note(self._faults)
         self._faults = []
         return root

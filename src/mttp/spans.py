@@ -11,7 +11,15 @@ from mttp.semconv import attributes as a
 
 __all__ = ["COUNTED_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
 
-COUNTED_LISTS: Final = frozenset({a.FAULTS, f"{a.STEPS_COLUMN}.{a.FAULTS}", a.REWARD_FAILED_CHECKS})
+COUNTED_LISTS: Final = frozenset(
+    {
+        a.FAULTS,
+        f"{a.STEPS_COLUMN}.{a.FAULTS}",
+        a.OMISSIONS,
+        f"{a.STEPS_COLUMN}.{a.OMISSIONS}",
+        a.REWARD_FAILED_CHECKS,
+    }
+)
 """Lists that are read even where arrays are not wanted: a summary counts what is in them."""
 
 

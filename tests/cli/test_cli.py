@@ -334,7 +334,7 @@ def test_check_prints_json(good: str):
     The whole result, by the names that Python has for it.
     """
     fine, found = document("check", good), json.loads(invoke("check", flawed(), "--json").stdout)
-    keys = {"findings", "levels", "ids", "unlisted", "spans", "foreign", "problems", "sources"}
+    keys = {"findings", "levels", "ids", "unlisted", "omissions", "spans", "foreign", "problems", "sources"}
     first = {"trace_id": trace_id(0), "span_id": span_id(0, 1), "value": "1"}
 
     assert (keys, []) == (set(fine), fine["findings"])

@@ -23,6 +23,7 @@ from mttp.spans import SpanRecord
 from mttp.values import differences
 
 OTLP = Withholding(content=False, max_elements=4096, max_episode_bytes=1 << 20)
+TOKEN_IDS = replace(OTLP, token_ids=True)
 
 
 def recorded(value: mttp.Episode) -> list[SpanRecord]:
@@ -38,8 +39,9 @@ def kept(records: Sequence[SpanRecord], withholding: Withholding) -> list[SpanRe
     """The spans of one episode as a transport may deliver them."""
     spent, delivered = 0, []
     for record in records:
-        values, spent, _ = withholding.keep(record.attributes, spent=spent)
-        delivered.append(replace(record, attributes=values))
+        found = withholding.keep(record.attributes, spent=spent, status=record.status_message)
+        spent = found.spent
+        delivered.append(replace(record, attributes=found.values, status_message=found.status))
     return delivered
 
 
@@ -69,6 +71,7 @@ def broken(key: str, value: Any) -> Any:
 withholdings = st.builds(
     Withholding,
     content=st.booleans(),
+    token_ids=st.sampled_from([None, False, True]),
     redact=st.sampled_from([None, upper, noted, zeroed, broken]),
     max_elements=st.none() | st.integers(0, 6),
     max_episode_bytes=st.none() | st.integers(0, 120),
@@ -76,7 +79,9 @@ withholdings = st.builds(
 
 
 @pytest.mark.parametrize("hook", [None, upper, noted, zeroed, broken])
-@pytest.mark.parametrize("limits", [{}, {"max_elements": 2}, {"max_episode_bytes": 100}, {"content": False}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"max_elements": 2}, {"max_episode_bytes": 100}, {"content": False}, {"token_ids": False}]
+)
 def test_of_everything_a_reader_gets_the_projection(hook: Any, limits: Mapping[str, Any]) -> None:
     """
     An episode that uses every part of the vocabulary reads as `project` says.
@@ -91,6 +96,7 @@ def test_of_everything_a_reader_gets_the_projection(hook: Any, limits: Mapping[s
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes(), withholdings)
 @example(EVERYTHING, OTLP)
+@example(EVERYTHING, TOKEN_IDS)
 def test_of_any_episode_a_reader_gets_the_projection(value: mttp.Episode, withholding: Withholding) -> None:
     """
     Withholding from spans and projecting values are two statements of the same thing.

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from polling import eventually
 
 import mttp
+from mttp.codec.redaction import ContentRule
 from mttp.codec.withholding import Kept, Withholding
 from mttp.lane import Lane
 from mttp.pipeline import delivery, losses, thread
@@ -469,13 +470,15 @@ class Hiding:
     looks: list[int]
     fails: Callable[[Mapping[str, Any]], bool] = lambda values: False
 
-    def keep(self, values: Mapping[str, Any], *, spent: int = 0) -> Kept:
+    rule = ContentRule()
+
+    def keep(self, values: Mapping[str, Any], *, spent: int = 0, **texts: Any) -> Kept:
         self.looks.append(spent)
         if self.fails(values):
             raise ValueError("can't tell")
         changed = a.OBSERVATION_VALUE in values
         kept = {**values, a.OBSERVATION_VALUE: "*"} if changed else dict(values)
-        return Kept(kept, spent + 1, changed)
+        return Kept(kept, spent + 1, changed, **texts)
 
     def spend(self, *_: object) -> None:
         """It has to look at each."""
@@ -559,7 +562,7 @@ def test_a_limit_holds_though_another_transport_looks_just_now(monkeypatch: pyte
         return was_plain
 
     monkeypatch.setattr(LiveStep, "is_plain", property(looked_at, lambda *_: None), raising=False)
-    shown = Veil(Withholding(max_elements=2))(cast(LiveStep, step))
+    shown = Veil(Withholding(max_elements=2), lambda kind, detail: None)(cast(LiveStep, step))
 
     assert a.TOKEN_IDS not in shown.values
 

@@ -429,7 +429,8 @@ def test_a_transport_that_raises_when_it_is_released_is_logged(
         play()
 
     assert session.closed
-    assert ["mttp: recording or closing failed"] == caplog.messages
+    (said,) = caplog.messages
+    assert said.startswith("mttp: recording or closing failed: ZeroDivisionError at ")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
@@ -829,7 +830,7 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     taken = 0
     while segment := backlog.take(1000):
         backlog.put_back(segment)
-        taken += len(backlog.take(1000).arrivals)
+        taken += len(backlog.take(1000).spans)
 
     assert (100_000, 0) == (taken, backlog.bytes)
     assert time.monotonic() - started < 30

@@ -15,7 +15,7 @@ from reading.traces import SCOPE, episode, foreign, run, span_id, trace_id, writ
 
 import mttp
 from mttp.errors import MissingExtra, ReadError
-from mttp.reading import parquet
+from mttp.reading import copies, parquet
 from mttp.reading.columns import ATTRIBUTES, TEMPLATES
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
@@ -232,6 +232,145 @@ def test_a_parquet_file_of_others_is_an_error():
 
     with pytest.raises(ReadError, match=r"x\.parquet: this Parquet file is not a recording"):
         mttp.read("x.parquet")
+
+
+def damaged(data: bytes, place: int) -> bytes:
+    """The bytes with one bit of one of them flipped."""
+    return data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :]
+
+
+def without_checksum(spans: list[SpanRecord]) -> bytes:
+    """A file of these spans as another program would write it."""
+    parquet.write("a.parquet", spans)
+    arrow_parquet.write_table(arrow_parquet.read_table("a.parquet"), "b.parquet", compression="none")
+    return Path("b.parquet").read_bytes()
+
+
+def test_a_flipped_bit_anywhere_is_noticed():
+    """
+    It is an error, unless it is in the mark of the checksum: then a problem says that there is none.
+    """
+    spans = episode(0, components={"c": 1.0})
+    parquet.write("a.parquet", spans)
+    data = Path("a.parquet").read_bytes()
+    found: list[str] = []
+    for place in (*range(200), *range(200, len(data), 211), *range(len(data) - 50, len(data))):
+        Path("b.parquet").write_bytes(damaged(data, place))
+        try:
+            recording = mttp.scan("b.parquet", arrays=True)
+            assert spans == list(recording)
+        except ReadError:
+            found.append("error")
+        else:
+            found += [problem.kind for problem in recording.problems] or ["unnoticed"]
+
+    mark = len("mttp sha256 ")
+    assert ["error"] * 4 + ["unverified_file"] * mark + ["error"] * (len(found) - 4 - mark) == found
+
+
+@pytest.mark.parametrize("arrays", [True, False])
+def test_damage_that_pyarrow_meets_is_a_read_error(arrays: bool):
+    """
+    In a file without a checksum anything may be wrong; each failure is a ReadError that names the file.
+    """
+    data = without_checksum(episode(0, components={"c": 1.0}))
+    errors: list[str] = []
+    for place in range(4, len(data), 307):
+        Path("b.parquet").write_bytes(damaged(data, place))
+        try:
+            list(mttp.scan("b.parquet", arrays=arrays))
+        except ReadError as error:
+            errors.append(str(error))
+
+    assert len(errors) > 50
+    assert all("b.parquet: this Parquet file is " in error and "`mttp convert`" in error for error in errors)
+
+
+def test_a_file_cut_short_is_an_error():
+    """
+    So is one that was still being written.
+    """
+    parquet.write("a.parquet", episode(0))
+    data = Path("a.parquet").read_bytes()
+    for end in (4, 5, 30, 90, 1000, len(data) - 1):
+        Path("a.parquet").write_bytes(data[:end])
+
+        with pytest.raises(ReadError, match=r"a\.parquet: this Parquet file is damaged or cut short"):
+            mttp.read("a.parquet")
+
+
+@pytest.mark.parametrize("program", ["duckdb", "pyarrow"])
+def test_a_file_that_another_program_wrote_is_read(program: str):
+    """
+    As it is, with the problem that nothing tells whether it is damaged.
+    """
+    spans = [*run(), *episode(0, components={"c": 1.0}), foreign(1)]
+    data = without_checksum(spans)
+    if program == "duckdb":
+        duckdb = pytest.importorskip("duckdb")
+        duckdb.sql("copy (select * from 'a.parquet') to 'b.parquet'")
+    else:
+        Path("b.parquet").write_bytes(data)
+    scan = mttp.scan("b.parquet", arrays=True)
+
+    assert spans == list(scan)
+    assert ["unverified_file"] == [problem.kind for problem in scan.problems]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("trace_id", "xyz", "trace_id is not an id in every span"),
+        ("span_id", "", "span_id is not an id in every span"),
+        ("span_id", None, "a span has no span_id"),
+        ("start_time", -1, "start_time is before 1970"),
+        ("name", 7.5, None),
+        (a.STEP_INDEX, "twelve", "twelve"),
+        ("attributes", "[{", "truncated"),
+    ],
+)
+def test_columns_of_other_types_are_converted_or_refused(column: str, value: Any, reason: str | None):
+    """
+    What another program wrote must still say what a span must say.
+    """
+    parquet.write("a.parquet", [span()])
+    table = arrow_parquet.read_table("a.parquet")
+    place = table.schema.get_field_index(column)
+    arrow_parquet.write_table(table.set_column(place, column, [[value]]), "b.parquet")
+
+    if reason is None:
+        assert [str(value)] == [found.name for found in mttp.scan("b.parquet")]
+    else:
+        with pytest.raises(ReadError, match=reason):
+            list(mttp.scan("b.parquet", arrays=True))
+
+
+def test_a_damaged_file_in_a_directory_is_a_problem():
+    """
+    The others are read; one that is something else is said to be that.
+    """
+    Path("runs").mkdir()
+    write("runs/a.jsonl", episode(0))
+    parquet.write("runs/b.parquet", episode(1))
+    Path("runs/b.parquet").write_bytes(damaged(Path("runs/b.parquet").read_bytes(), 300))
+    arrow_parquet.write_table(arrow.table({"x": [1]}), "runs/c.parquet")
+    recording = mttp.read("runs")
+
+    assert 1 == len(recording)
+    assert [("damaged_file", "runs/b.parquet"), ("not_traces", "runs/c.parquet")] == [
+        (problem.kind, problem.file) for problem in recording.problems if problem.file
+    ]
+
+
+def test_a_damaged_copy_is_not_read():
+    """
+    There is its source.
+    """
+    write("a.jsonl", episode(0))
+    copy = copies.make(Path("a.jsonl"))
+    copy.write_bytes(damaged(copy.read_bytes(), 300))
+
+    assert (episode(0), []) == (list(scan := mttp.scan("a.jsonl", arrays=True)), scan.problems)
 
 
 def test_an_id_beyond_64_bits_of_time_is_refused():

@@ -26,6 +26,7 @@ from reading.traces import (
 import mttp
 from mttp.errors import ReadError
 from mttp.semconv import attributes as a
+from mttp.wire import streams
 
 DATA = Path(__file__).parent / "data"
 
@@ -209,6 +210,21 @@ def test_problems_before_the_first_good_line_are_said_too():
     found = mttp.read(write_bytes("a.jsonl", b"# a comment\n" + lines(episode(0))[0]))
 
     assert ([0], [("broken_line", 1)]) == (indices(found), [(p.kind, p.line) for p in found.problems])
+
+
+def test_a_line_that_is_too_long_costs_itself_alone(monkeypatch: pytest.MonkeyPatch):
+    """
+    What is on other lines is read, and a problem says which one was left out.
+    """
+    monkeypatch.setattr(streams, "READABLE_LINE_BYTES", 1 << 16)
+    write("a.jsonl", [*episode(0), *episode(1)], per_line=4)
+    first, second = Path("a.jsonl").read_bytes().splitlines(keepends=True)
+    Path("a.jsonl").write_bytes(first + first[:-1] + b" " * (1 << 16) + b"\n" + second)
+    found = mttp.read("a.jsonl")
+
+    assert [0, 1] == indices(found)
+    assert [("broken_line", 2)] == [(problem.kind, problem.line) for problem in found.problems]
+    assert 2 == len(mttp.summarize("a.jsonl").lengths)
 
 
 @pytest.mark.parametrize("strict", [False, True])

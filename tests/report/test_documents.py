@@ -64,6 +64,7 @@ def test_a_summary_is_a_document():
         "failed_gradings": 0,
         "unlisted_gradings": 0,
         "faults": {},
+        "omissions": {},
         "tokens": {"prompt": 0, "completion": 0, "call_input": 0, "call_output": 0},
         "cost": {"total_usd": None, "count": 0, "of": 5},
         "curve": [0.0, 0.5, 1.0, 1.5, None],

@@ -77,9 +77,9 @@ def test_a_finding_is_a_row():
 
 def test_without_findings_there_is_one_line():
     """
-    Nothing else is printed.
+    And one for what the spans say is missing, and nothing else.
     """
-    assert ["no findings in 1 span"] == text_of(mttp.check(Spans(span("mttp.step"))))
+    assert ["no findings in 1 span", "left out: text (1)"] == text_of(mttp.check(Spans(span("mttp.step"))))
 
 
 def test_markdown_is_a_table():

@@ -63,8 +63,9 @@ def test_types_agree_with_the_resolved_registry():
         for key, kind in kinds.items()
         if kind.startswith("template[")
     }
-    # Exceptions are recorded as events, which no signal of ours lists.
-    listed = {key: kind for key, kind in types.ATTRIBUTE_TYPES.items() if not key.startswith("exception.")}
+    # Exceptions are recorded as events, which no signal of ours lists, and a status is no attribute.
+    elsewhere = ("exception.", "otel.status_description")
+    listed = {key: kind for key, kind in types.ATTRIBUTE_TYPES.items() if not key.startswith(elsewhere)}
 
     assert expected == listed
     assert templates == types.TEMPLATE_TYPES
@@ -126,9 +127,23 @@ def test_quantity_has_the_type_of_its_kind():
 
 def test_content_is_content():
     """
-    The content switch covers observations, actions, inputs, configurations, messages and reasons.
+    The content switch covers what was seen, done, said and thought, what went wrong in words, and token ids.
     """
     expected = {
+        attributes.ANNOTATION_VALUE,
+        attributes.ENV_KWARGS,
+        attributes.EVAL_ERROR,
+        attributes.EXCEPTION_MESSAGE,
+        attributes.EXCEPTION_STACKTRACE,
+        attributes.FAULTS,
+        attributes.MESSAGE_REST,
+        attributes.OTEL_STATUS_DESCRIPTION,
+        attributes.REWARD_ERROR,
+        attributes.REWARD_RAW,
+        attributes.STEP_REWARD_RAW,
+        attributes.TOKEN_DATA,
+        attributes.TOKEN_IDS,
+        attributes.TOKEN_PROMPT_IDS,
         attributes.OBSERVATION_VALUE,
         attributes.OBSERVATION_STRUCTURE,
         attributes.ACTION_STRUCTURE,

@@ -87,3 +87,20 @@ def test_every_attribute_is_explained_in_a_sentence():
     ]
 
     assert not odd
+
+
+def test_every_text_is_decided_to_be_content_or_not():
+    """
+    A new attribute of text is withheld, or is not, because somebody said so.
+    """
+    texts = [
+        attribute
+        for attribute in (*REGISTRY.attributes, *REGISTRY.upstream)
+        if not attribute.members and attribute.value_type in ("string", "string[]", "any", "bytes")
+    ]
+    undecided = [
+        attribute.key for attribute in texts if "content" not in attribute.annotations.get("mttp", {})
+    ]
+
+    assert texts
+    assert [] == undecided

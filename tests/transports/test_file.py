@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zstandard
 from exporters import numbered as span
@@ -23,7 +24,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
 import mttp
 from mttp.errors import MissingExtra
+from mttp.transports import file
 from mttp.transports.file import FileTransport
+from mttp.wire import streams
 from mttp.wire.otlp_json_decode import decode_line
 from mttp.wire.streams import Line, read_lines
 
@@ -561,7 +564,9 @@ def test_a_file_size_limit_of_the_system_refuses_and_recovers(name: str, tmp_pat
 import resource, sys
 sys.path[:0] = {sys.path!r}
 from exporters import numbered as span
+from mttp.transports import file
 from mttp.transports.file import FileTransport
+from mttp.wire import streams
 from pathlib import Path
 
 path = Path({str(path)!r})
@@ -668,7 +673,9 @@ def test_processes_may_share_a_file(name: str, tmp_path: Path) -> None:
 import sys
 sys.path[:0] = {sys.path!r}
 from exporters import numbered as span
+from mttp.transports import file
 from mttp.transports.file import FileTransport
+from mttp.wire import streams
 
 transport = FileTransport({str(tmp_path / name)!r}, max_bytes=300_000)
 for number in range(100):
@@ -752,3 +759,71 @@ def test_a_closed_transport_says_where_it_wrote(tmp_path: Path) -> None:
 
     assert f"file://{tmp_path}/a.jsonl" == repr(transport)
     assert transport.force_flush()
+
+
+@pytest.fixture
+def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers take lines of so many bytes."""
+    for module in (streams, file):
+        monkeypatch.setattr(module, "READABLE_LINE_BYTES", 1 << 20)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("attribute", "record"),
+    [
+        ("mttp.token.ids", lambda step: step.tokens(np.arange(1 << 20))),
+        ("mttp.token.logprobs", lambda step: step.tokens([1] * (1 << 19), logprobs=[0.1] * (1 << 19))),
+        ("mttp.observation.value", lambda step: step.observation(np.random.default_rng(0).random(1 << 18))),
+        ("mttp.observation.value", lambda step: step.observation("x" * (1 << 20))),
+        ("mttp.action.value", lambda step: step.action("\x00" * (1 << 18))),
+        ("mttp.metadata.own", lambda step: step.set_metadata("own", "x" * (1 << 20))),
+    ],
+    ids=["token ids", "log probabilities", "array", "text", "text that becomes longer", "metadata"],
+)
+@pytest.mark.usefixtures("short_lines")
+def test_what_is_too_long_for_a_line_is_left_out_and_named(
+    name: str, attribute: str, record: Callable[[Any], object], tmp_path: Path
+) -> None:
+    """
+    The rest of the span, of the episode and of the file is read.
+    """
+    path = tmp_path / name
+    session = mttp.configure(f"file://{path}")
+    with mttp.episode(env="a") as episode, episode.step() as step:
+        step.reward(0.5)
+        record(step)
+    with mttp.episode(env="b"):
+        pass
+    assert session.close()
+    recording = mttp.read(path)
+    first, second = recording.episodes
+
+    assert [] == recording.problems
+    assert ("a", True, 0.5) == (first.env, first.complete, first.steps[0].reward)
+    assert ("b", True) == (second.env, second.complete)
+    omissions = dict(omission.split(": ") for omission in first.steps[0].omissions)
+    assert "bytes, more than a line may" in omissions[attribute]
+    assert max(len(item.content) for item in read_lines(path) if isinstance(item, Line)) < 1 << 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.usefixtures("short_lines")
+def test_a_span_that_nothing_makes_short_enough_is_lost_and_counted(name: str, tmp_path: Path) -> None:
+    """
+    It is not called delivered, and whatever is recorded beside it is.
+    """
+    path = tmp_path / name
+    session = mttp.configure(f"file://{path}")
+    with mttp.episode(env="a"):
+        pass
+    with mttp.episode(env="x" * (1 << 20)):
+        pass
+    with mttp.episode(env="b"):
+        pass
+    session.close()
+    recording = mttp.read(path)
+
+    assert ["a", "b"] == [episode.env for episode in recording if episode.env in ("a", "b")]
+    assert {"too_large": session.stats.recorded - session.stats.delivered} == dict(session.stats.lost)
+    assert "lost_spans" in {problem.kind for problem in recording.problems}

@@ -31,6 +31,7 @@ from mttp.transports.otlp import OtlpTransport
 from mttp.values import differences
 
 MIB = 2**20
+WITHHOLDING = Withholding(content=False, max_elements=4096, max_episode_bytes=MIB)
 
 
 @pytest.fixture
@@ -42,10 +43,13 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 def as_delivered(value: mttp.Episode, withholding: Withholding) -> list[Any]:
     """The spans of an episode, as a transport that withholds gets them."""
-    spans, spent = recorded(value, config={"lr": 0.1}), 0
-    for one in spans:
-        one.values, spent, _ = withholding.keep(one.values, spent=spent)
-    return spans
+    delivered, spent = [], 0
+    for one in recorded(value, config={"lr": 0.1}):
+        status, marks = one.texts
+        kept = withholding.keep(one.values, spent=spent, status=status, marks=marks)
+        spent = kept.spent
+        delivered.append(one.with_values(dict(kept.values)).with_texts(kept.status, kept.marks))
+    return delivered
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -420,7 +424,7 @@ def test_what_holds_of_the_transport_is_said_on_it() -> None:
     """
     opened = cast(OtlpTransport, transports.open("http://127.0.0.1:1"))
 
-    assert ("otlp", True, 64 * MIB, 0.0, 2 * MIB, Withholding(False, None, 4096, MIB)) == (
+    assert ("otlp", True, 64 * MIB, 0.0, 2 * MIB, WITHHOLDING) == (
         opened.name,
         opened.sampled,
         opened.buffer_bytes,

@@ -312,7 +312,7 @@ def test_what_is_left_out_is_read_back_as_left_out() -> None:
     why = "NaN and infinities are not kept there"
     with OtlpReceiver() as receiver:
         with (
-            mttp.configure(receiver.http_address, profile="phoenix"),
+            mttp.configure(receiver.http_address, profile="phoenix", token_ids=True),
             mttp.episode(env="toy", metadata={"key": b"\x00"}) as episode,
             episode.step() as made,
         ):

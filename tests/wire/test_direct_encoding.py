@@ -26,7 +26,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext
 
 import mttp
-from mttp.codec.profiles import packed
 from mttp.readable import record
 from mttp.spans import SpanRecord
 from mttp.wire import otlp_json
@@ -306,29 +305,6 @@ def test_a_record_is_written_as_the_span_that_it_was_made_from(one: ReadableSpan
 # JSON lines.
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.lists(readable(), max_size=6), st.integers(100, 4000))
-def test_lines_of_spans_are_the_lines_of_their_records(spans: Sequence[ReadableSpan], limit: int) -> None:
-    """
-    The direct way leaves out a step, and nothing else.
-    """
-    by_records = otlp_json.encode_records(map(record, spans), max_bytes=limit)
-
-    assert list(by_records) == list(otlp_json.encode_spans(spans, max_bytes=limit))
-
-
-@pytest.mark.parametrize("profile", [packed, dict])
-def test_lines_of_our_own_spans_are_the_lines_of_their_records(profile: Any) -> None:
-    """
-    Packed or as arrays, from the values as recorded.
-    """
-    spans = live_spans()
-
-    direct = otlp_json.encode_spans(spans, lambda one: profile(one.values))
-
-    assert list(otlp_json.encode_records(one.as_record(profile) for one in spans)) == list(direct)
-
-
 @settings(deadline=None, max_examples=150)
 @given(LISTS)
 def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
@@ -393,11 +369,3 @@ def _line(value: object) -> bytes:
         [SpanRecord(trace_id="01" * 16, span_id="02" * 8, name="step", attributes={"key": value})]
     )
     return line
-
-
-def test_a_span_without_a_context_is_no_line() -> None:
-    """
-    It has no identity to be read by; the message says which span it is.
-    """
-    with pytest.raises(ValueError, match="span 'step' has no context"):
-        list(otlp_json.encode_spans([span(context=None)]))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mttp.errors import MissingExtra
 from mttp.wire import streams
-from mttp.wire.streams import Cut, Line, ends_cleanly, read_lines
+from mttp.wire.streams import Cut, Line, Share, Skipped, ends_cleanly, read_lines
 
 COMPRESS: dict[str, Any] = {
     "plain": lambda data: data,
@@ -38,7 +38,7 @@ def written(path: Path, data: bytes) -> Path:
     return path
 
 
-def whole(found: list[Line | Cut]) -> list[bytes]:
+def whole(found: list[Line | Skipped | Cut]) -> list[bytes]:
     """The lines that were ended by a newline."""
     return [item.content for item in found if isinstance(item, Line) and item.ended]
 
@@ -169,14 +169,55 @@ def test_a_damaged_stream_ends_there(kind: str, tmp_path: Path):
     assert f"the {kind} stream is damaged" in found[-1].reason  # type: ignore[union-attr]
 
 
-def test_a_line_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@every_kind
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_line_that_is_too_long_is_left_out(
+    kind: str, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """
-    A huge file without newlines does not fill the memory.
+    Only that one: those after it are read, with their numbers, in bounded memory.
     """
-    monkeypatch.setattr(streams, "_LONGEST_LINE", 1 << 20)
-    found = list(read_lines(written(tmp_path / "a", b"x\n" + b"y" * (1 << 22))))
+    monkeypatch.setattr(streams, "READABLE_LINE_BYTES", 1 << 20)
+    exactly = b"z" * ((1 << 20) - 1) + b"\n"
+    rest = b"\n" + exactly + b"b" if ended else b""
+    path = written(tmp_path / "a", COMPRESS[kind](b"a\n" + b"y" * (200 << 20) + rest))
+    reason = "the line is longer than 1 MiB, and is left out"
+    tracemalloc.start()
+    try:
+        found = list(read_lines(path))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
-    assert [Line(1, b"x", True), Cut(2, b"", "the line is longer than 1 MiB")] == found
+    after = [Line(3, exactly[:-1], True), Line(4, b"b", False)] if ended else []
+    assert [Line(1, b"a", True), Skipped(2, reason), *after] == found
+    assert 100 << 20 > peak
+
+
+def test_lines_that_are_too_long_may_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """
+    In a share of a file as in the whole of it.
+    """
+    monkeypatch.setattr(streams, "READABLE_LINE_BYTES", 1000)
+    line = b"y" * 1000 + b"\n"
+    path = written(tmp_path / "a", b"a\n" + line * 3 + b"b\n" + line + b"c\n")
+    whole_file = list(read_lines(path))
+    first, second = Share(0, 2 + 2 * len(line)), Share(2 + 2 * len(line), 1 << 20)
+    shared = [*read_lines(path, share=first), *read_lines(path, share=second)]
+
+    assert [1, 2, 3, 4, 5, 6, 7] == [item.number for item in whole_file]
+    assert [Line, Skipped, Skipped, Skipped, Line, Skipped, Line] == [type(item) for item in whole_file]
+    assert [type(item) for item in whole_file] == [type(item) for item in shared]
+
+
+def test_a_device_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    """
+    A line must end some time.
+    """
+    monkeypatch.setattr(streams, "READABLE_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(streams, "_MOST_SKIPPED", 1 << 30)
+
+    assert [Cut(1, b"", "the line is longer than 1 GiB")] == list(read_lines("/dev/zero"))
 
 
 def test_progress_counts_every_byte_of_the_file(tmp_path: Path):

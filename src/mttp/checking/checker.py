@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
 from mttp.checking import attributes, recorded, spans
 from mttp.checking.findings import Findings, Issue, Place, Register
+from mttp.codec import outline
 from mttp.codec.conformity import Conformity
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
@@ -33,6 +35,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     scan = Scan(source, arrays=True, as_written=True, progress=progress)
     register, conformity = Register(), Conformity()
     ours = foreign = 0
+    omissions = Counter[str]()
     found: Iterator[Issue]
     scope: Scope | None = None
     for record in scan:
@@ -41,6 +44,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
             found = spans.of_another(record)
         else:
             ours += 1
+            omissions.update(outline.omitted(record.attributes))
             found = chain(spans.issues(record), recorded.issues(conformity.examine(record)[0]))
             if record.scope is not scope:
                 scope = record.scope
@@ -50,6 +54,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     return register.findings(
         spans=ours,
         foreign=foreign,
+        omissions=dict(omissions.most_common()),
         problems=_unnamed(scan, register),
         sources=scan.sources,
     )

@@ -123,6 +123,8 @@ class Findings:
     """Spans of ours that were checked."""
     foreign: int = 0
     """Spans of others, of which only the attributes of ours were checked."""
+    omissions: dict[str, int] = field(default_factory=dict)
+    """How many times spans of ours say of each attribute that it was left out, withheld or redacted."""
     problems: list[Problem] = field(default_factory=list)
     """What is wrong with the files themselves."""
     sources: list[Path] = field(default_factory=list)

@@ -48,6 +48,9 @@ def push(
     content: Annotated[
         bool, typer.Option("--content", help="Also send observations, actions, texts and the like.")
     ] = False,
+    token_ids: Annotated[
+        bool, typer.Option("--token-ids", help="Also send token ids, by which a tokenizer reads the text.")
+    ] = False,
     now: Annotated[
         bool, typer.Option("--now", help="Shift all times, so that the last span ends now.")
     ] = False,
@@ -101,8 +104,9 @@ def push(
     130  Interrupted; the same command goes on from there.
     """
     transport = receiver(to, header=header, profile=profile)
-    withholding = replace(transport.withholding, content=content)
-    noted = State(state or _beside(paths, to), _about(paths, transport, content=content, now=now))
+    withholding = replace(transport.withholding, content=content, token_ids=content or token_ids)
+    about = _about(paths, transport, content=content, token_ids=content or token_ids, now=now)
+    noted = State(state or _beside(paths, to), about)
     so_far = {} if dry_run else noted.load(restart=restart)
     shift = so_far.get("shift", time.time_ns() - latest(Scan(paths, arrays=False)) if now else 0)
 

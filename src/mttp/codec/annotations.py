@@ -15,9 +15,10 @@ from mttp.episodes import Annotation, Reward
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["OF_STEPS", "PREFERENCE", "STATED", "decode", "encode", "kind"]
+__all__ = ["FACT", "OF_STEPS", "PREFERENCE", "STATED", "decode", "encode", "kind"]
 
 PREFERENCE = "preference"
+FACT = "fact"
 OF_STEPS = "steps"
 STATED = {
     "score": a.REWARD_VALUE,
@@ -43,7 +44,7 @@ TEMPLATES = (*components.TEMPLATES, a.STEPS_COLUMN)
 
 def kind(key: str) -> str:
     """The kind of a statement of `key`."""
-    return key if key in STATED or key in (PREFERENCE, OF_STEPS) else "fact"
+    return key if key in STATED or key in (PREFERENCE, OF_STEPS) else FACT
 
 
 def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
@@ -101,7 +102,7 @@ def _of_steps(found: Mapping[str, Any]) -> dict[str, Any]:
 def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
     """The statement that this span holds, its components' grades among the other spans of the trace."""
     found: Mapping[str, Any] = record.attributes
-    stated = found.get(a.ANNOTATION_KIND, "fact")
+    stated = found.get(a.ANNOTATION_KIND, FACT)
     reward = _reward(record, others) if stated == "score" else None
     is_of_steps = stated == OF_STEPS and blocks.is_block(found)
     return Annotation(

@@ -36,6 +36,8 @@ __all__ = [
     "is_own",
     "is_root",
     "kind",
+    "omitted",
+    "omitted_name",
     "played",
     "run",
     "scored",
@@ -51,6 +53,9 @@ _MAX_STEPS = 1000
 """Steps that one block takes at most."""
 _COMPONENT_NAME = f"{a.REWARD_COMPONENT_NAME}."
 _FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
+_OMISSIONS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.OMISSIONS}"
+_DOCUMENTS = (a.RUN_CONFIG_JSON, a.ENV_KWARGS)
+"""Attributes of which a part may be missing."""
 _AS_ONE = {
     names.RUN_START: names.RUN,
     names.EVAL_RUN_START: names.EVAL_RUN,
@@ -422,16 +427,33 @@ def faults(attributes: Mapping[str, Any]) -> Iterator[str]:
     yield from map(fault_kind, _listed(attributes.get(a.FAULTS)))
     stated = _listed(attributes.get(_FAULTS_OF_STEPS))
     if stated:
-        times = _number_of(attributes.get(a.STEPS_COUNT)) if _is_same_for_all(attributes) else 1
+        times = _number_of(attributes.get(a.STEPS_COUNT)) if _is_same_for_all(attributes, a.FAULTS) else 1
         for fault in (fault for listed in stated for fault in _listed(listed)):
             yield from (fault_kind(fault) for _ in range(min(times, _MAX_STEPS)))
 
 
-def _is_same_for_all(attributes: Mapping[str, Any]) -> bool:
-    """Whether one entry stands for the faults of all steps of a block."""
+def omitted(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """The names of what is missing of a span, of a block of steps those of its steps."""
+    yield from map(omitted_name, _listed(attributes.get(a.OMISSIONS)))
+    stated = _listed(attributes.get(_OMISSIONS_OF_STEPS))
+    if stated:
+        same = _is_same_for_all(attributes, a.OMISSIONS)
+        times = _number_of(attributes.get(a.STEPS_COUNT)) if same else 1
+        for said in (said for listed in stated for said in _listed(listed)):
+            yield from (omitted_name(said) for _ in range(min(times, _MAX_STEPS)))
+
+
+def omitted_name(omission: object) -> str:
+    """The name of what is missing, of `attribute: reason`; of something within an attribute that of this."""
+    name = str(omission).partition(":")[0][:80]
+    return next((key for key in _DOCUMENTS if name.startswith(f"{key}.")), name)
+
+
+def _is_same_for_all(attributes: Mapping[str, Any], listed: str) -> bool:
+    """Whether one entry stands for the lists of all steps of a block."""
     try:
         layout = json.loads(attributes.get(a.STEPS_LAYOUT) or "[]")
-        return any(key == a.FAULTS and which == "same" for key, _, _, which in layout)
+        return any(key == listed and which == "same" for key, _, _, which in layout)
     except (TypeError, ValueError):
         return False
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mttp.codec import blocks, content, tokens
+from mttp.codec.documents import opened
 from mttp.codec.plain import Plain
 
 __all__ = ["Profile", "arrays", "full", "of_block", "packed", "unpacked"]
@@ -18,25 +19,31 @@ Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
 
 def full(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything as recorded, arrays as numpy arrays."""
-    return dict(attributes)
+    return opened(attributes)
 
 
 def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, each array as a list of its elements."""
-    return {
-        key: value.ravel().tolist() if isinstance(value, np.ndarray) else value
-        for key, value in attributes.items()
-    }
+    return _listed(opened(attributes))
 
 
 def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, arrays as bytes: a fraction of the size, and nothing is parsed that nobody asks for."""
-    projected = dict(attributes)
+    projected = opened(attributes)
+    if np.ndarray not in set(map(type, projected.values())):
+        return projected
     content.pack(projected)
     tokens.pack(projected)
     if blocks.is_block(projected):
         blocks.pack(projected)
-    return arrays(projected)
+    return _listed(projected)
+
+
+def _listed(attributes: dict[str, Plain]) -> dict[str, Plain]:
+    """Replace arrays by lists of their elements, in place."""
+    for key in [key for key, value in attributes.items() if isinstance(value, np.ndarray)]:
+        attributes[key] = attributes[key].ravel().tolist()
+    return attributes
 
 
 def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:

@@ -11,16 +11,21 @@ import numpy as np
 
 from mttp.codec.content import settled
 from mttp.codec.plain import from_json, to_json
+from mttp.codec.redaction import OFF, is_content
 from mttp.codec.structures import flatten
 from mttp.codec.tokens import ARRAY_KEYS
 from mttp.codec.withholding import Withholding
 from mttp.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens
 from mttp.semconv import attributes as a
-from mttp.semconv.types import CONTENT
 from mttp.values import same
 
 __all__ = ["project"]
 
+_OF_SCORING = {
+    "raw": a.REWARD_RAW,
+    "error": a.REWARD_ERROR,
+    "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
+}
 Value = TypeVar("Value", Episode, Step, Run)
 
 
@@ -54,7 +59,7 @@ class _Span:
         if value is None:
             return None
         if not self.withholding.content:
-            self.missing[key] = "content is off"
+            self.missing[key] = OFF
             return None
         hooked = self._hooked(key, value)
         flat = flatten(hooked, [])
@@ -81,12 +86,30 @@ class _Span:
 
     def extra(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes that this version does not know, content of other conventions among them."""
-        kept = {key: self.content(key, value) if key in CONTENT else value for key, value in found.items()}
+        kept = {key: self.content(key, value) if is_content(key) else value for key, value in found.items()}
         return {
             key: value
             for key, value in kept.items()
-            if (value is not None or key not in CONTENT) and not self._is_long(key, value, np.ndarray)
+            if (value is not None or not is_content(key)) and not self._is_long(key, value, np.ndarray)
         }
+
+    def faults(self, stated: tuple[str, ...]) -> tuple[str, ...]:
+        """Of each fault at least its kind."""
+        rule, found = self.withholding.rule, []
+        for fault in stated:
+            text, reason = rule.fault(fault)
+            if text != fault:
+                self.missing[a.FAULTS] = reason
+            found.append(text)
+        return tuple(dict.fromkeys(found))
+
+    def scoring(self, value: Reward) -> dict[str, Any]:
+        """The texts of a scoring."""
+        return {name: self.text(key, getattr(value, name)) for name, key in _OF_SCORING.items()}
+
+    def error(self, message: str | None) -> str | None:
+        """The description of a span's status."""
+        return self.text(a.OTEL_STATUS_DESCRIPTION, message) if message else None
 
     def _hooked(self, key: str, value: Any) -> Any:
         hook = self.withholding.redact
@@ -112,6 +135,7 @@ class _Span:
         """A block with all its arrays or without them, and what is spent by then."""
         if block is None:
             return None, spent
+        block = self._ids(block)
         arrays = {ARRAY_KEYS[name]: array for name, array in block.arrays().items()}
         size = sum(array.nbytes for array in arrays.values())
         why = self._over_elements(arrays) or self._over_budget(arrays, spent + size, size)
@@ -120,12 +144,31 @@ class _Span:
         stated = f"{block.omitted_reason}; {why}" if block.omitted_reason else why
         return replace(block, **dict.fromkeys(Tokens.ARRAYS), alignment={}, omitted_reason=stated), spent
 
+    def _ids(self, block: Tokens) -> Tokens:
+        """A block with its token ids, others in their place, or none."""
+        rule = self.withholding.rule
+        for name in ("ids", "prompt_ids"):
+            ids, key = getattr(block, name), ARRAY_KEYS[name]
+            if ids is None:
+                continue
+            hooked, reason = None, OFF if not rule.content else "token ids are off"
+            if rule.token_ids:
+                hooked = self._hooked(key, ids)
+                if hooked is not None and same(hooked, ids):
+                    continue
+                reason = self.missing[key]
+            self.missing[key] = reason
+            is_ids = (
+                isinstance(hooked, np.ndarray) and hooked.shape == ids.shape and hooked.dtype.kind in "iu"
+            )
+            block = _with_ids(block, name, hooked if is_ids else None, reason)
+        return block
+
     def _over_elements(self, arrays: Mapping[str, Any]) -> str:
         over = [key for key in sorted(arrays) if self._is_long(key, arrays[key], np.ndarray)]
         if not over:
             return ""
-        for key in arrays:
-            self.missing.setdefault(key, f"left out with {over[0]}")
+        self.missing |= {key: f"left out with {over[0]}" for key in arrays if key not in over}
         return f"{over[0]}: {self.missing[over[0]]}"
 
     def _over_budget(self, arrays: Mapping[str, Any], spent: int, size: int) -> str:
@@ -135,6 +178,16 @@ class _Span:
         why = f"{size} bytes are beyond the episode's {budget}"
         self.missing |= dict.fromkeys(arrays, why)
         return why
+
+
+def _with_ids(block: Tokens, name: str, ids: Any, reason: str) -> Tokens:
+    if ids is not None:
+        return replace(block, **{name: ids})
+    stated = block.omitted_reason
+    if reason not in (stated or "").split("; "):
+        stated = f"{stated}; {reason}" if stated else reason
+    alignment = {other: aligned for other, aligned in block.alignment.items() if other != name}
+    return replace(block, **{name: None}, alignment=alignment, omitted_reason=stated)
 
 
 def _elements(value: Any) -> int:
@@ -148,10 +201,13 @@ def _episode(value: Episode, withholding: Withholding) -> Episode:
     for step in value.steps:
         kept, spent = _step(step, withholding, spent)
         steps.append(kept)
-    root.text(a.GEN_AI_EVALUATION_EXPLANATION, value.reward.explanation)  # the root repeats the last scoring
+    root.scoring(value.reward)  # the root repeats the last scoring
     scorings = tuple(_reward(reward, withholding) for reward in value.rewards)
     kept_facts = {
         "inputs": root.document(a.INPUTS_JSON, value.inputs),
+        "env_kwargs": root.document(a.ENV_KWARGS, value.env_kwargs or None) or {},
+        "error_message": root.error(value.error_message),
+        "faults": root.faults(value.faults),
         "final_observation": root.content(a.EPISODE_FINAL_OBSERVATION_VALUE, value.final_observation),
         "metadata": root.facts(a.METADATA, value.metadata),
         "extra": root.extra(value.extra),
@@ -169,9 +225,11 @@ def _episode(value: Episode, withholding: Withholding) -> Episode:
 
 def _agent(value: Agent, withholding: Withholding) -> Agent:
     span = _Span(withholding)
-    span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.reward.explanation)  # its span repeats the last scoring
+    span.scoring(value.reward)  # its span repeats the last scoring
     return replace(
         value,
+        error_message=span.error(value.error_message),
+        faults=span.faults(value.faults),
         metadata=span.facts(a.METADATA, value.metadata),
         extra=span.extra(value.extra),
         rewards=tuple(_reward(reward, withholding) for reward in value.rewards),
@@ -186,6 +244,9 @@ def _step(value: Step, withholding: Withholding, spent: int) -> tuple[Step, int]
     kept_facts = {
         "observation": span.content(a.OBSERVATION_VALUE, value.observation),
         "action": span.content(a.ACTION_VALUE, value.action),
+        "reward_raw": span.text(a.STEP_REWARD_RAW, value.reward_raw),
+        "error_message": span.error(value.error_message),
+        "faults": span.faults(value.faults),
         "metadata": span.facts(a.METADATA, value.metadata),
         "extra": span.extra(value.extra),
     }
@@ -204,7 +265,7 @@ def _reward(value: Reward, withholding: Withholding) -> Reward:
     span = _Span(withholding)
     return replace(
         value,
-        explanation=span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation),
+        **span.scoring(value),
         evidence=span.document(a.REWARD_EVIDENCE, value.evidence),
         grades=tuple(_grade(grade, withholding) for grade in value.grades),
         calls=tuple(_call(call, withholding) for call in value.calls),
@@ -215,6 +276,7 @@ def _grade(value: Grade, withholding: Withholding) -> Grade:
     span = _Span(withholding)
     return replace(
         value,
+        error=span.text(a.REWARD_ERROR, value.error),
         explanation=span.text(a.GEN_AI_EVALUATION_EXPLANATION, value.explanation),
         evidence=span.document(a.REWARD_EVIDENCE, value.evidence),
         parts=tuple(_grade(part, withholding) for part in value.parts),
@@ -228,6 +290,7 @@ def _call(value: Call, withholding: Withholding) -> Call:
         value,
         arguments=span.content(a.GEN_AI_TOOL_CALL_ARGUMENTS, value.arguments),
         result=span.content(a.GEN_AI_TOOL_CALL_RESULT, value.result),
+        error_message=span.error(value.error_message),
     )
 
 
@@ -237,6 +300,12 @@ def _run(value: Run, withholding: Withholding) -> Run:
     documents = span.content(a.SPEC_DOCUMENTS, list(value.spec_documents) or None)
     extra = span.extra(value.extra)
     kept = tuple(documents) if isinstance(documents, list) else ()
+    faults = span.faults(value.faults)
     return replace(
-        value, config=config, spec_documents=kept, extra=extra, omissions=span.omissions(value.omissions)
+        value,
+        config=config,
+        spec_documents=kept,
+        faults=faults,
+        extra=extra,
+        omissions=span.omissions(value.omissions),
     )

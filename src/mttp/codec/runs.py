@@ -10,6 +10,7 @@ from typing import Any
 from mttp.codec import kinds, templates
 from mttp.codec.plain import Faults, Plain, from_json, plain, seed, text, to_json
 from mttp.episodes import Run
+from mttp.secrets import Secrets
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -47,11 +48,14 @@ KEYS = frozenset(
 """Every attribute of a run span."""
 
 
-def config(value: object, faults: Faults) -> dict[str, Plain]:
-    """A configuration as JSON, and the digest of its canonical form (keys sorted)."""
-    document = to_json(value, faults)
+def config(value: object, faults: Faults, secrets: Secrets) -> dict[str, Plain]:
+    """A configuration as JSON, without secrets, and the digest of its canonical form (keys sorted)."""
+    omissions: list[str] = []
+    document = secrets.document(a.RUN_CONFIG_JSON, to_json(value, faults), omissions)
     canonical = json.dumps(json.loads(document), sort_keys=True, separators=(",", ":"))
-    return {a.RUN_CONFIG_JSON: document, a.RUN_CONFIG_SHA256: hashlib.sha256(canonical.encode()).hexdigest()}
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    said: dict[str, Plain] = {a.RUN_CONFIG_JSON: document, a.RUN_CONFIG_SHA256: digest}
+    return said | {a.OMISSIONS: omissions} if omissions else said
 
 
 def encode(faults: Faults, **given: Any) -> dict[str, Plain]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from itertools import accumulate
@@ -34,7 +34,8 @@ __all__ = [
     "encode",
     "extent",
     "fold",
-    "fold_pairs",
+    "fold_all",
+    "has_ids",
     "leave_out",
     "make",
     "pack",
@@ -110,6 +111,7 @@ _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype
 _NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
 _LISTED, _NUMBERS = frozenset({list, tuple}), frozenset({float, int})
 _ndarray = np.ndarray
+_IDS = frozenset(_LENGTHS)
 
 
 def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
@@ -194,6 +196,11 @@ def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes], Ca
     return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}i").pack, struct.Struct(f"{count}d").pack
 
 
+def has_ids(block: Block) -> bool:
+    """Whether the tokens themselves are in a block, and not only numbers about them."""
+    return not _IDS.isdisjoint(block[3::3])
+
+
 def extent(block: Block) -> tuple[int, int]:
     """The longest array's length, and the bytes of all of them once they are encoded."""
     longest = taken = 0
@@ -230,14 +237,59 @@ def fold(block: Block) -> dict[str, Plain]:
     return attributes
 
 
-def fold_pairs(
+def fold_all(blocks: Sequence[Block]) -> list[dict[str, Plain]]:
+    """
+    As `fold` of each.
+
+    Small blocks of ids and log probabilities are looked through together, which is most of what it takes.
+    """
+    found: list[dict[str, Plain]] = [{}] * len(blocks)
+    alike: dict[Pair | int, list[int]] = {}
+    for place, block in enumerate(blocks):
+        alike.setdefault(_pair_of(block) or place, []).append(place)
+    for kinds, places in alike.items():
+        if isinstance(kinds, int):
+            found[kinds] = fold(blocks[kinds])
+            continue
+        for start in range(0, len(places), _TOGETHER):
+            some = places[start : start + _TOGETHER]
+            for place, folded in zip(
+                some, _fold_pairs(kinds, [blocks[place] for place in some]), strict=True
+            ):
+                found[place] = folded
+    return found
+
+
+_TOGETHER = 64
+"""Blocks that are looked through together."""
+_SMALL = 32 * 1024
+"""Bytes of the log probabilities of a small one."""
+
+
+def _pair_of(block: Block) -> Pair | None:
+    """The dtypes of a block that `paired` makes, if it is small and not empty."""
+    if len(block) != 9 or block[1] is not None or block[3] != "ids" or block[6] != "logprobs":
+        return None
+    is_small = 0 < len(block[8]) <= _SMALL and len(block[5]) // _ITEM_BYTES[block[4]] == block[0]
+    return (block[4], block[7]) if is_small else None
+
+
+def _fold_pairs(kinds: Pair, blocks: Sequence[Block]) -> Iterator[dict[str, Plain]]:
+    columns = _columns(kinds, [block[5] for block in blocks], [block[8] for block in blocks])
+    for count, mean, layout, data in zip(*columns, strict=True):
+        yield {
+            a.TOKEN_COUNT: count,
+            a.TOKEN_MEAN_LOGPROB: mean,
+            a.TOKEN_ENCODING: "packed",
+            a.TOKEN_LAYOUT: layout,
+            a.TOKEN_DATA: data,
+        }
+
+
+def _columns(
     kinds: Pair, ids: Sequence[bytes], logprobs: Sequence[bytes]
 ) -> tuple[list[int], list[float], list[str], list[bytes]]:
-    """
-    Lengths, mean log probabilities, layouts and packed data of blocks that are not empty.
-
-    All are looked through at once: of short ones that is most of what it takes to fold them.
-    """
+    """Lengths, mean log probabilities, layouts and packed data of blocks that are not empty."""
     integers = _expanded("ids", kinds[0], b"".join(ids))
     floats = _expanded("logprobs", kinds[1], b"".join(logprobs))
     counts = [len(each) // _ITEM_BYTES[kinds[0]] for each in ids]
@@ -346,7 +398,7 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
         try:
             facts[name] = getattr(Tokens(**{name: facts[name]}), name)
         except Exception as error:  # whatever a foreign array raises when it is looked at
-            refused.append(str(error))
+            refused.append(_refusal(name, error))
             if name in _LENGTHS and hasattr(facts[name], "__len__"):
                 counts[_LENGTHS[name]] = len(facts[name])
             del facts[name]
@@ -356,6 +408,12 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
     if (parent := facts.get("parent")) is not None:
         facts["parent"] = (int(parent[0]), int(parent[1]))
     return Tokens(**{**counts, **facts})
+
+
+def _refusal(name: str, error: Exception) -> str:
+    """Why an array can't be kept; what a foreign array raises may quote what is in it."""
+    said = str(error)
+    return said if said.startswith("tokens: ") else f"tokens: {name} raised {type(error).__name__}"
 
 
 def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
@@ -405,7 +463,7 @@ def unpack(attributes: dict[str, Plain]) -> None:
     """Turn whichever form there is into the array form with numpy arrays, in place."""
     if attributes.get(a.TOKEN_ENCODING) not in ("packed", "array"):
         return
-    rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+    rows = _rows(attributes)
     arrays = {
         name: array.astype(np.int64) if name in Tokens.INTEGER_ARRAYS else array
         for name, array in _arrays(attributes, rows).items()
@@ -416,13 +474,25 @@ def unpack(attributes: dict[str, Plain]) -> None:
     attributes.update({ARRAY_KEYS[name]: array for name, array in arrays.items()})
 
 
-def leave_out(attributes: dict[str, Plain], reason: str) -> None:
-    """Keep what is known of a block in the array form but for its arrays, in place."""
-    for key in (*ARRAY_KEYS.values(), a.TOKEN_LAYOUT):
-        attributes.pop(key, None)
+def leave_out(attributes: dict[str, Plain], reason: str, *, names: Sequence[str] = tuple(ARRAY_KEYS)) -> None:
+    """Take some arrays, by default all, out of a block in the array form, in place."""
+    left = [row for row in _rows(attributes) if row[0] not in names]
+    for name in names:
+        attributes.pop(ARRAY_KEYS[name], None)
+    if left:
+        attributes[a.TOKEN_LAYOUT] = json.dumps(left, separators=(",", ":"))
+    else:
+        attributes.pop(a.TOKEN_LAYOUT, None)
+        attributes[a.TOKEN_ENCODING] = "none"
     earlier = attributes.get(a.TOKEN_OMITTED_REASON)
-    attributes[a.TOKEN_ENCODING] = "none"
-    attributes[a.TOKEN_OMITTED_REASON] = f"{earlier}; {reason}" if earlier else reason
+    if reason not in (earlier or "").split("; "):
+        attributes[a.TOKEN_OMITTED_REASON] = f"{earlier}; {reason}" if earlier else reason
+
+
+def _rows(attributes: Mapping[str, Plain]) -> list[list[Any]]:
+    """The layout's rows: name, dtype, length and alignment of each array."""
+    rows: list[list[Any]] = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+    return rows
 
 
 def _storable(array: Any) -> Any:
@@ -457,7 +527,7 @@ def decode(attributes: Mapping[str, Plain]) -> Tokens | None:
         name: attributes[key] for name, key in _FACT_KEYS.items() if attributes.get(key) is not None
     }
     try:
-        rows = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+        rows = _rows(attributes)
         parent = attributes.get(a.TOKEN_PARENT)
         return Tokens(
             **facts,

@@ -62,7 +62,7 @@ def scalars(values: Sequence[Any]) -> Sequence[Any] | None:
     """Observations or actions as Python's numbers of one kind, or all not stated; None for anything else."""
     kinds = set(map(type, values))
     if len(kinds) == 1 and kinds <= _LIKE_PYTHON:
-        return [value.item() for value in values]
+        return list(np.array(values).tolist())
     if len(kinds) > 1 or (kinds == {int} and max(map(abs, values)) > _MOST):
         return None
     return values if kinds <= _PYTHONS else None

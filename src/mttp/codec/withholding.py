@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mttp.codec import blocks, content, fitting, tokens
-from mttp.codec.plain import Plain, to_json
+from mttp.codec.plain import Plain
+from mttp.codec.redaction import RAISED, ContentRule, Redact, is_content
 from mttp.semconv import attributes as a
-from mttp.semconv.types import ATTRIBUTE_TYPES, CONTENT
-from mttp.values import same
 
 __all__ = ["Kept", "Withholding", "degraded"]
 
@@ -38,6 +36,12 @@ class Kept(NamedTuple):
     """
     changed: bool
     """Whether anything was left out or changed."""
+    status: str = ""
+    """The description of its status."""
+    marks: Sequence[Mapping[str, Plain]] = ()
+    """The attributes of its events and of its links."""
+    raised: Sequence[str] = ()
+    """What was left out because the function that redacts raised, `attribute: reason` each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,9 @@ class Withholding:
 
     content: bool = True
     """Whether what people, models and environments wrote or did is delivered."""
-    redact: Callable[[str, Any], Any] | None = None
+    token_ids: bool | None = None
+    """Whether token ids are delivered, by which a tokenizer reads the text; None: as `content` says."""
+    redact: Redact | None = None
     """
     Called with the name and the value of each attribute that is content; its result is delivered instead.
 
@@ -73,20 +79,47 @@ class Withholding:
     It counts token arrays too: `max_episode_bytes` is for whoever has no such limit.
     """
 
-    def keep(self, values: Mapping[str, Plain], *, spent: int = 0) -> Kept:
-        """
-        What may be delivered of a span's attributes, which stay as they are.
+    @property
+    def rule(self) -> ContentRule:
+        """What becomes of content."""
+        token_ids = self.content if self.token_ids is None else self.token_ids
+        return ContentRule(content=self.content, token_ids=token_ids, redact=self.redact)
 
-        `spent` is what the episode's earlier spans took of `max_episode_bytes`.
+    def keep(
+        self,
+        values: Mapping[str, Plain],
+        *,
+        spent: int = 0,
+        status: str = "",
+        marks: Sequence[Mapping[str, Plain]] = (),
+    ) -> Kept:
+        """
+        What may be delivered of a span's attributes, which stay as they are, and of its other texts.
+
+        `spent` is what the episode's earlier spans took of `max_episode_bytes`, `status` the description of
+        its status, and `marks` are the attributes of its events and links.
         """
         kept = self._keep_block(values, spent) if blocks.is_block(values) else self._keep_span(values, spent)
+        kept = self._keep_rest(kept, status, marks)
         return kept if self.max_trace_bytes is None else self._within_trace(kept, spent, self.max_trace_bytes)
+
+    def _keep_rest(self, kept: Kept, status: str, marks: Sequence[Mapping[str, Plain]]) -> Kept:
+        """The same with what may be delivered of the other texts."""
+        rule, missing = self.rule, dict[str, str]()
+        shown = rule.text(a.OTEL_STATUS_DESCRIPTION, status, missing)
+        left = [rule.mark(mark, missing) for mark in marks]
+        if missing:
+            kept = kept._replace(values=_said(dict(kept.values), missing), changed=True)
+        raised = [*kept.raised, *_raised(missing)]
+        return kept._replace(status=shown, marks=left, raised=raised)
 
     def _keep_span(self, values: Mapping[str, Plain], spent: int) -> Kept:
         kept: dict[str, Plain] = dict(values)
         missing: dict[str, str] = {}
-        for key in (CONTENT - content.STRUCTURES) & kept.keys():
-            self._keep_content(key, kept, missing)
+        rule = self.rule
+        if not rule.shows_all:
+            rule.attributes(kept, missing)
+        raised = _raised(missing)
         for key, value in list(kept.items()):
             if key not in _TOKEN_ARRAYS and self._is_too_long(key, value):
                 missing[key] = self._limit(_count(value))
@@ -96,7 +129,9 @@ class Withholding:
                 kept.pop(keys.structure, None)
         self._fit(kept, missing)
         spent = self._keep_tokens(kept, missing, spent)
-        return Kept(_said(kept, missing), spent, True) if missing else Kept(values, spent, False)
+        if not missing:
+            return Kept(values, spent, False)
+        return Kept(_said(kept, missing), spent, True, raised=raised)
 
     def _fit(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
         """Take out or cut what the store can't hold."""
@@ -122,7 +157,8 @@ class Withholding:
             if smaller is None:
                 break
             form = smaller
-        return Kept(form, spent + taken, kept.changed or form is not kept.values)
+        changed = kept.changed or form is not kept.values
+        return kept._replace(values=form, spent=spent + taken, changed=changed)
 
     def spend(self, block: tokens.Block | None, spent: int) -> int | None:
         """
@@ -134,6 +170,8 @@ class Withholding:
             return None
         if block is None:
             return spent
+        if tokens.has_ids(block) and not self.rule.shows_all:
+            return None
         longest, taken = tokens.extent(block)
         if self.max_elements is not None and longest > self.max_elements:
             return None
@@ -142,49 +180,33 @@ class Withholding:
         return spent + taken
 
     def _keep_block(self, values: Mapping[str, Plain], spent: int) -> Kept:
-        """What may be delivered of each of the steps that a block holds."""
+        """What may be delivered of each of the steps that a block holds, and of what it says itself."""
         limit = math.inf if self.max_elements is None else self.max_elements
-        kept = values
-        if not (
-            self.content and self.redact is None and blocks.longest(values) <= limit and self._fits(values)
-        ):
+        kept, raised, rule = values, list[str](), self.rule
+        if not (rule.shows_all and blocks.longest(values) <= limit and self._fits(values)):
             rows = [self._keep_span(row, 0) for row in blocks.rows(values)]
+            raised = [said for row in rows for said in row.raised]
             if any(row.changed for row in rows):
                 kept = blocks.with_rows(values, [row.values for row in rows])
+        if not rule.shows_all:
+            own, missing = dict(kept), dict[str, str]()
+            rule.attributes(own, missing)
+            if missing:
+                kept, raised = _said(own, missing), [*raised, *_raised(missing)]
         if not self.nested:
             kept = _flat(kept)
         if self.max_text_bytes is not None and len(kept[a.STEPS_LAYOUT]) > self.max_text_bytes:
             kept = _narrowed(kept, self.max_text_bytes)
-        return Kept(kept, spent, kept is not values)
+        return Kept(kept, spent, kept is not values, raised=raised)
 
     def _fits(self, values: Mapping[str, Plain]) -> bool:
         """Whether a store can hold the values of a block as they are; its texts stand in lists."""
         has_bytes = not self.binary and any(map(fitting.has_binary, values.values()))
         return not has_bytes and (self.non_finite or not any(map(fitting.has_non_finite, values.values())))
 
-    def _keep_content(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
-        """Leave one attribute as it is, change it, or take it out."""
-        if not self.content:
-            missing[key] = "content is off"
-            del kept[key]
-        elif self.redact is not None:
-            keys = content.BY_VALUE.get(key)
-            value = kept[key] if keys is None or keys.structure not in kept else content.decode(keys, kept)
-            redacted, reason = self._redacted(key, value)
-            if redacted is None or not same(redacted, value):
-                missing[key] = reason
-                _replace(key, redacted, kept)
-
-    def _redacted(self, key: str, value: Plain) -> tuple[Plain, str]:
-        assert self.redact is not None
-        try:  # a copy: the hook may change it, and other transports deliver the value too
-            return content.settled(self.redact(key, copy.deepcopy(value)), []), "redacted"
-        except Exception as error:
-            return None, f"redaction raised {type(error).__name__}"
-
     def _is_too_long(self, key: str, value: Plain) -> bool:
         """Whether an array is beyond the limit; content may be an array that was recorded as a list."""
-        is_array = isinstance(value, np.ndarray) or (key in CONTENT and isinstance(value, (list, tuple)))
+        is_array = isinstance(value, np.ndarray) or (is_content(key) and isinstance(value, (list, tuple)))
         return self.max_elements is not None and is_array and _count(value) > self.max_elements
 
     def _limit(self, count: int) -> str:
@@ -233,7 +255,7 @@ def _is_array(_: str, value: Plain) -> bool:
 
 
 def _is_content(key: str, _: Plain) -> bool:
-    return key in CONTENT
+    return is_content(key) and key != a.FAULTS  # which say what else was wrong
 
 
 def _is_long(_: str, value: Plain) -> bool:
@@ -267,19 +289,9 @@ def _count(value: Any) -> int:
     return sum(map(_count, value)) if isinstance(value, (list, tuple)) else 1
 
 
-def _replace(key: str, value: Plain, kept: dict[str, Plain]) -> None:
-    """Put a hook's result in the place of a value, in a form that reads back; None takes the value out."""
-    keys = content.BY_VALUE.get(key)
-    if value is None:
-        del kept[key]
-    elif keys is not None:
-        for stale in keys:
-            kept.pop(stale, None)
-        kept |= content.encode(keys, value, [], [])
-    elif ATTRIBUTE_TYPES.get(key) == "string" and not isinstance(value, str):
-        kept[key] = to_json(value, [])
-    else:
-        kept[key] = value
+def _raised(missing: Mapping[str, str]) -> list[str]:
+    """What is missing because the function that redacts raised."""
+    return [f"{key}: {reason}" for key, reason in missing.items() if reason.startswith(RAISED)]
 
 
 def _said(kept: dict[str, Plain], missing: Mapping[str, str]) -> dict[str, Plain]:

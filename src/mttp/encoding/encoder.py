@@ -14,21 +14,22 @@ import marshal
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
 
-from mttp.codec.profiles import packed
-from mttp.encoding import works
+from mttp.codec.profiles import full
+from mttp.encoding import rows
 from mttp.encoding.helper import DONE, Helper, HelperLostError, can_help
-from mttp.encoding.parcels import gathered, pack
-from mttp.encoding.play import Plays
-from mttp.encoding.stretch import Stretch
+from mttp.encoding.rows import Row
 from mttp.encoding.works import LINES, MESSAGES
-from mttp.livespan import Several, spans_of
+from mttp.livespan import LiveSpan
 from mttp.readable import record
+from mttp.spans import SpanRecord
+from mttp.wire.otlp_json import row_of
 
-__all__ = ["HELPER_VARIABLE", "here", "hurry", "lines", "losses", "messages"]
+__all__ = ["HELPER_VARIABLE", "here", "hurry", "is_waiting", "lines", "losses", "messages"]
 
 _log = logging.getLogger("mttp")
 
@@ -44,30 +45,36 @@ DEATHS = 2
 _OFF = ("off", "0", "false")
 
 
-def lines(spans: Sequence[ReadableSpan | Several]) -> bytes:
+def lines(spans: Sequence[ReadableSpan]) -> bytes:
     """OTLP JSON lines, arrays packed; raises ValueError for a span that has no context."""
     found = _encoding.by_helper(LINES, spans)
     if found is None:
         with _encoding:
-            found = _lines(spans)
+            found = rows.lines(_rows(spans))
     return found
-
-
-def _lines(spans: Sequence[ReadableSpan | Several]) -> bytes:
-    """Likewise, by this process; where what is written together can't be, one by one."""
-    try:
-        return works.lines(
-            one if isinstance(one, (Stretch, Plays)) else record(one, packed) for one in gathered(spans)
-        )
-    except Exception as error:
-        _log.info("mttp: spans can't be written together, and are one by one: %r", error)
-        return works.lines([record(one, packed) for one in spans_of(spans)])
 
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
     """The OTLP protobuf message of each span; None where nobody helps: each is encoded when it is sent."""
     found = _encoding.by_helper(MESSAGES, spans)
     return None if found is None else list(marshal.loads(found))
+
+
+def _rows(spans: Iterable[ReadableSpan]) -> list[Row]:
+    parents: dict[int, tuple[int, int, SpanContext | None]] = {}
+    return [
+        span.row(parents) if isinstance(span, LiveSpan) else _of_record(record(span, full)) for span in spans
+    ]
+
+
+def _of_record(whole: SpanRecord) -> Row:
+    *row, rest = row_of(whole)
+    return (*row, None, rest)
+
+
+def is_waiting() -> bool:
+    """Whether the helper has been asked for something, and has not answered yet."""
+    return _encoding.is_waiting()
 
 
 def hurry(patience: float) -> None:
@@ -105,6 +112,11 @@ class _Encoding:
         if self._may_help and self._helper is None and self._spent > WORTH_SECONDS:
             self._start()
 
+    def is_waiting(self) -> bool:
+        """Whether the helper works, asked from any thread."""
+        helper = self._helper
+        return helper is not None and helper.is_working
+
     def _start(self) -> None:
         with self._lock:
             if self._helper is None:
@@ -114,7 +126,7 @@ class _Encoding:
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
-    def by_helper(self, work: int, spans: Sequence[ReadableSpan | Several]) -> bytes | None:
+    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
         """The helper's answer; None where there is no helper, or it can't."""
         if len(spans) < FEW:
             return None
@@ -129,8 +141,8 @@ class _Encoding:
                 pass
         return None
 
-    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan | Several]) -> bytes | None:
-        status, answer = helper.ask(work, pack(spans))
+    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+        status, answer = helper.ask(work, rows.pack(_rows(spans)))
         return answer if status == DONE else None
 
     def _lose(self, error: HelperLostError) -> None:

@@ -115,6 +115,14 @@ class Helper:
             self._is_ready = True
         return self._is_ready
 
+    @property
+    def is_working(self) -> bool:
+        """Whether it has been asked and has not answered yet; any thread may ask."""
+        try:
+            return self._asked is not None and not self._answers()
+        except (OSError, ValueError):  # it was closed just now
+            return False
+
     def _answers(self) -> bool:
         asked = select.poll()  # `select` takes no descriptors from 1024 on
         asked.register(self._socket, select.POLLIN)

@@ -12,8 +12,8 @@ Spans as they are recorded, real OpenTelemetry spans all of them, and as transpo
 
 from __future__ import annotations
 
-from mttp.livespan.ended import Arrival, Ended, Several, spans_of
-from mttp.livespan.exceptions import error_message, qualified_name
+from mttp.livespan.ended import Ended
+from mttp.livespan.exceptions import error_message, qualified_name, traced
 from mttp.livespan.guest import GuestSpan
 from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink, Whose
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
@@ -22,17 +22,15 @@ __all__ = [
     "MAX_USER_ATTRIBUTES",
     "SPAN_BYTES",
     "VALUE_BYTES",
-    "Arrival",
     "Ended",
     "GuestSpan",
     "LiveSpan",
     "Observers",
     "Origin",
-    "Several",
     "Sink",
     "Whose",
     "error_message",
     "qualified_name",
-    "spans_of",
+    "traced",
     "weight",
 ]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanContext
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link, SpanContext, Status
+from typing_extensions import Self
 
 from mttp.codec import kinds
-from mttp.codec.series import Whole
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import Scope
 
-__all__ = ["Arrival", "Ended", "Several", "spans_of"]
+__all__ = ["Ended"]
 
 
 class Ended(ReadableSpan):
     """Any span that has ended, ours or another library's."""
 
-    stands_for: Final = 1
-    """Spans that it is."""
     trace_id: int
     """Its trace."""
     size: int
@@ -47,50 +45,33 @@ class Ended(ReadableSpan):
         """Whether its trace ends with it, or this process's part of the trace."""
         return self.parent is None or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
 
-    def with_values(self, values: dict[str, Any]) -> Ended:
+    def with_values(self, values: dict[str, Any]) -> Self:
         """The same span with other attributes."""
         raise NotImplementedError
 
-
-class Several(Protocol):
-    """An episode that was handed on as a whole, and stands for its spans until somebody needs these."""
-
-    stands_for: int
-    """How many they are."""
-    size: int
-    """Roughly what they take in a file, in bytes."""
-    is_last: bool
-    """Whether the trace ends with them."""
-    _end_time: int | None
-
     @property
-    def trace_id(self) -> int:
-        """Their trace."""
+    def texts(self) -> tuple[str, list[Mapping[str, Any]]]:
+        """The description of its status, and the attributes of its events and of its links."""
+        events = [mark.attributes for mark in self._events]
+        links = [mark.attributes for mark in self._links]
+        return self._status.description or "", [dict(mark or {}) for mark in (*events, *links)]
 
-    @property
-    def scope(self) -> Scope:
-        """Who made them."""
-
-    @property
-    def whole(self) -> Whole:
-        """All that they say."""
-
-    @property
-    def spans(self) -> Sequence[Ended]:
-        """They, in order, made anew each time."""
-
-
-_Span = TypeVar("_Span", bound=ReadableSpan)
-Arrival: TypeAlias = "Ended | Several"
-"""What is taken at once."""
+    def with_texts(self, description: str, marks: Sequence[Mapping[str, Any]]) -> Self:
+        """The same span with another description, and other attributes of its events and links."""
+        if not marks and description == (self._status.description or ""):
+            return self
+        shown, count = copy.copy(self), len(self._events)
+        shown._status = Status(self._status.status_code, description or None)
+        shown._events = list(map(_marked, self._events, marks[:count]))
+        shown._links = list(map(_marked, self._links, marks[count:]))
+        return shown
 
 
-def spans_of(arrivals: Iterable[_Span | Several]) -> list[_Span | Ended]:
-    """The spans that these are, or stand for, in order."""
-    found: list[_Span | Ended] = []
-    for arrival in arrivals:
-        if isinstance(arrival, ReadableSpan):
-            found.append(arrival)
-        else:
-            found += arrival.spans
-    return found
+_Mark = TypeVar("_Mark", Event, Link)
+
+
+def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
+    """The same event or link with other attributes."""
+    shown = copy.copy(mark)
+    shown._attributes = dict(attributes)
+    return shown

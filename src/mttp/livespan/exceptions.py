@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["error_message", "qualified_name"]
+import traceback
+
+__all__ = ["error_message", "qualified_name", "traced"]
 
 
 def qualified_name(exception: BaseException) -> str:
@@ -17,3 +19,14 @@ def error_message(exception: BaseException) -> str:
         return str(exception)
     except Exception as error:
         return f"<{type(exception).__name__} whose message raised {type(error).__name__}>"
+
+
+def traced(exception: BaseException) -> str:
+    """
+    An exception's class and where it was raised, outermost call first, as one line for a log.
+
+    Its message is left out, which may quote content.
+    """
+    frames = traceback.extract_tb(exception.__traceback__)
+    places = ", ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
+    return f"{qualified_name(exception)} at {places}" if places else qualified_name(exception)

@@ -7,11 +7,14 @@ from typing import Any, cast
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
+from typing_extensions import Self
 
 from mttp.codec.plain import Faults
 from mttp.livespan.ended import Ended
 from mttp.livespan.mending import left_out, mended
 from mttp.livespan.weight import SPAN_BYTES, weight
+from mttp.secrets import Secrets
+from mttp.semconv import attributes as a
 
 __all__ = ["GuestSpan"]
 
@@ -19,13 +22,18 @@ __all__ = ["GuestSpan"]
 class GuestSpan(Ended):
     """A span of another library's that was recorded by way of our provider."""
 
-    def __init__(self, span: ReadableSpan, faults: Faults) -> None:
+    def __init__(self, span: ReadableSpan, faults: Faults, secrets: Secrets) -> None:
         """What is wrong with the span is mended, and said in `faults`."""
         self._guest = span
         self._identity = cast(SpanContext, span.get_span_context())
         self.trace_id = self._identity.trace_id
         mend = mended(span, faults)
         self._values: dict[str, Any] = mend["attributes"]
+        if named := {key: value for key, value in self._values.items() if secrets.names(key)}:
+            omissions: list[str] = []
+            self._values |= secrets.mapping(named, omissions)
+            if omissions:
+                self._values[a.OMISSIONS] = omissions
         super().__init__(
             context=self._identity,
             parent=span.parent,
@@ -47,7 +55,7 @@ class GuestSpan(Ended):
         """Its attributes."""
         return self._values
 
-    def with_values(self, values: dict[str, Any]) -> GuestSpan:
+    def with_values(self, values: dict[str, Any]) -> Self:
         """The same span with other attributes."""
         shown = copy.copy(self)
         shown._values = shown._attributes = values

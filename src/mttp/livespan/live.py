@@ -25,13 +25,15 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 from opentelemetry.util.types import AnyValue, Attributes
+from typing_extensions import Self
 
 from mttp import ids, spans
 from mttp.clock import Clock
-from mttp.codec import kinds, stretches, tokens
+from mttp.codec import kinds, tokens
+from mttp.codec.deferred import TOKENS, Deferred
+from mttp.codec.documents import contents
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import Profile, arrays, of_block
-from mttp.codec.series import Whole
 from mttp.guarding import failed, quiet
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
@@ -39,7 +41,9 @@ from mttp.livespan.mending import as_tuple, frozen, is_context, pairs
 from mttp.livespan.printing import printed
 from mttp.livespan.records import KINDS, STATUSES, event_record, flags, link_record
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
+from mttp.secrets import USUAL, Secrets
 from mttp.semconv import attributes as a
+from mttp.wire.otlp_json import Rest
 
 __all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Observers", "Origin", "Sink", "Whose"]
 
@@ -84,11 +88,16 @@ class Whose(Protocol):
 class Origin:
     """Who makes the spans of one session, in OpenTelemetry's types and in ours, and who looks on."""
 
-    __slots__ = ("observers", "record", "resource", "scope")
+    __slots__ = ("observers", "record", "resource", "scope", "secrets")
 
     def __init__(
-        self, resource: Resource, scope: InstrumentationScope, observers: Observers | None = None
+        self,
+        resource: Resource,
+        scope: InstrumentationScope,
+        observers: Observers | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
+        self.secrets = USUAL if secrets is None else secrets
         self.resource = resource
         self.scope = scope
         self.observers = observers
@@ -132,8 +141,6 @@ class LiveSpan(Span, Ended):
     """Whether some of what was said of it may be large, or an array."""
     is_plain: bool
     """Whether that was still so when it ended, and nobody has looked at its attributes since."""
-    is_whole = False
-    """Whether `whole` may have something to tell."""
     _start_time: int
     _end_time: int | None
     _span_id: int
@@ -198,6 +205,8 @@ class LiveSpan(Span, Ended):
     def values(self) -> dict[str, Any]:
         """Its attributes as recorded; whoever has them may put anything there."""
         self._is_light = self.is_plain = False
+        if self.has_content:
+            self.scalars.update(contents(self.scalars))
         block = self.block
         if block is not None:
             self.scalars.update(tokens.unfold(block))
@@ -289,11 +298,14 @@ class LiveSpan(Span, Ended):
         """Who made it, as a record says it."""
         return self._origin.record
 
-    def outline(
-        self, parents: dict[int, tuple[int, int, SpanContext | None]]
-    ) -> tuple[int, int, int, str, int, int, int | None, int]:
+    def facts(self) -> tuple[Mapping[str, Any], Deferred | None]:
+        """Its attributes, and those that are left to the encoder."""
+        block = self.block  # in this order: another transport may look meanwhile
+        return dict(self.scalars), None if block is None else (TOKENS, (block,))
+
+    def row(self, parents: dict[int, tuple[int, int, SpanContext | None]]) -> tuple[Any, ...]:
         """
-        Trace, span and parent id, name, kind, start and end time, and flags.
+        The span as an encoder takes it: an `encoding.rows.Row`.
 
         In `parents` it keeps what is the same for the children of one span.
         """
@@ -303,41 +315,33 @@ class LiveSpan(Span, Ended):
             found = (0 if parent is None else parent.span_id, flags(parent), parent)
             parents[id(parent)] = found
         return (
+            self._origin.record,
             self.trace_id,
             self._span_id if self._context is None else self._context.span_id,
             found[0],
             self._name,
             1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
             self._start_time,
-            self._end_time,
+            self._start_time if self._end_time is None else self._end_time,
             found[1],
+            *self.facts(),
+            self._rest(),
+        )
+
+    def _rest(self) -> Rest | None:
+        """Events, links and status, where it has any."""
+        if not self._events and not self._links and self._status is _UNSET:
+            return None
+        return Rest(
+            list(map(event_record, self._events)),
+            list(map(link_record, self._links)),
+            STATUSES[self._status.status_code],
+            self._status.description or "",
         )
 
     def own(self) -> Mapping[str, Any] | None:
         """What its owner's steps all say, where a step says no more than that, its index and its reward."""
         return None
-
-    def row(self) -> tuple[Whose, stretches.Row] | None:
-        """Whose step it is and what it says, where that is no more than any step says."""
-        return None
-
-    def unsaid(self) -> tuple[Mapping[str, Any] | tuple[str, str, int], tuple[Any, ...]] | None:
-        """
-        What an episode's root, or a block of steps, says, where nobody has asked for its attributes yet.
-
-        That is what is known beforehand, and what its attributes are made of once it has ended.
-        """
-        return None
-
-    def whole(self, before: object) -> Whole | None:  # noqa: ARG002 - for those who have an answer
-        """All that it says, where it is an episode's root and `before` all its steps; else None."""
-        return None
-
-    def unusual(self) -> spans.SpanRecord | None:
-        """The span as a record where it has more than an outline, attributes and a token block."""
-        if not self._events and not self._links and self._status is _UNSET:
-            return None
-        return self.as_record(dict)
 
     # What the owner of the span does.
 
@@ -368,7 +372,16 @@ class LiveSpan(Span, Ended):
 
     def _keep(self, key: str, value: object) -> None:
         if self.admits(key):
-            self.values[key] = self.checked(plain, value)
+            kept = self.checked(plain, value)
+            self.values[key] = self.without_secrets(key, kept) if self._origin.secrets.names(key) else kept
+
+    def without_secrets(self, key: str, value: Any) -> Any:
+        """A plain value without what looks like a secret in it, each of which is named."""
+        hidden: list[str] = []
+        kept = self._origin.secrets.hide(key, value, hidden)
+        if hidden:
+            self.omissions.extend(hidden)
+        return kept
 
     def admits(self, key: str) -> bool:
         """Whether there is space for one more attribute of the user's own, or it is there already."""
@@ -495,7 +508,8 @@ class LiveSpan(Span, Ended):
         if self._faults:
             self.scalars[a.FAULTS] = list(dict.fromkeys(self._faults))
         if self._omissions:
-            self.scalars[a.OMISSIONS] = list(dict.fromkeys(self._omissions))
+            stated = self.scalars.get(a.OMISSIONS) or ()
+            self.scalars[a.OMISSIONS] = list(dict.fromkeys([*stated, *self._omissions]))
         self._end_time, is_light, self._is_light = ended, self._is_light, False
         is_small = is_light and not self.has_content
         self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_small else self._weigh()
@@ -541,7 +555,7 @@ class LiveSpan(Span, Ended):
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
         return size + sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
 
-    def with_values(self, values: dict[str, Any]) -> LiveSpan:
+    def with_values(self, values: dict[str, Any]) -> Self:
         """The same ended span with other attributes; the original stays as it is."""
         shown = copy.copy(self)
         shown.scalars, shown.block = values, None

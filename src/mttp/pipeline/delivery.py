@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.lane import Lane
-from mttp.livespan import Arrival, Ended, spans_of
+from mttp.livespan import Ended
 from mttp.pipeline.backlog import Backlog
 from mttp.pipeline.losses import LOG_SECONDS, Losses
 from mttp.refusal import Refused, Rejection
@@ -30,7 +29,7 @@ REFUSALS = 3
 class _Answer:
     """What became of a segment: it was delivered but for what is `kept` and what was rejected."""
 
-    kept: Sequence[Arrival] = ()
+    kept: Sequence[Ended] = ()
     rejections: Sequence[Rejection] = ()
     error: Exception | None = None
     retry_after: float = 0.0
@@ -75,10 +74,8 @@ class Delivery:
             return False
         with self._lock:
             segment = self.waiting.take(self._lane.segment_bytes, traces=1 if self.failing else None)
-            if not self._lane.takes_several:
-                segment.expand()
             self._segment = segment
-        offered = segment.arrivals
+        offered = segment.spans
         answer = _Answer(kept=offered, error=InterruptedError("writing was interrupted"))
         try:
             answer = self._export(offered)
@@ -108,14 +105,13 @@ class Delivery:
         if shutdown is not None and self._lane.owned and not released:
             shutdown()
 
-    def _export(self, offered: Sequence[Arrival]) -> _Answer:
-        spans = cast("Sequence[Ended]", offered)  # but for a transport that takes more
+    def _export(self, spans: Sequence[Ended]) -> _Answer:
         try:
             taken = self._lane.transport.export(spans) is SpanExportResult.SUCCESS
         except Refused as refused:
             named = set(map(id, refused.kept))
             kept = [span for span in spans if id(span) in named]
-            rejections = tuple(_at_most(_count(spans) - _count(kept), refused.rejections))
+            rejections = tuple(_at_most(len(spans) - len(kept), refused.rejections))
             return _Answer(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
             return _Answer(kept=spans, error=error)
@@ -125,14 +121,14 @@ class Delivery:
             return _Answer(kept=spans, error=RuntimeError(repr(error)))
         return _Answer() if taken else _Answer(kept=spans, error=RuntimeError("the transport refused them"))
 
-    def _settle(self, segment: Backlog, offered: Sequence[Arrival], answer: _Answer) -> None:
+    def _settle(self, segment: Backlog, offered: Sequence[Ended], answer: _Answer) -> None:
         if answer.rejections:
             again = set(map(id, answer.kept))
-            gone = spans_of(arrival for arrival in offered if id(arrival) not in again)
+            gone = [span for span in offered if id(span) not in again]
             for rejection in answer.rejections:
                 self._losses.reject(rejection, gone)
         rejected = sum(rejection.spans for rejection in answer.rejections)
-        self._stats.delivered += _count(offered) - _count(answer.kept) - rejected
+        self._stats.delivered += len(offered) - len(answer.kept) - rejected
         if answer.taken:
             for trace_id in segment.traces if self._refusals else ():
                 self._refusals.pop(trace_id, None)
@@ -158,13 +154,13 @@ class Delivery:
             del self._refusals[trace_id]
             self._losses.add(trace_id, segment.drop(trace_id) + self.waiting.drop(trace_id), "refused")
 
-    def _log(self, answer: _Answer, offered: Sequence[Arrival]) -> None:
+    def _log(self, answer: _Answer, offered: Sequence[Ended]) -> None:
         now, name = time.monotonic(), self._lane.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._in_trouble = now, True
             what = "were turned down by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
-            count = _count(answer.kept or offered)
+            count = len(answer.kept or offered)
             _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._why(answer))
         elif answer.error is None and self._in_trouble:
             self._in_trouble = False
@@ -176,10 +172,6 @@ class Delivery:
         return (
             str(error).removeprefix(f"{self._lane.address}: ") if isinstance(error, Refused) else repr(error)
         )
-
-
-def _count(arrivals: Iterable[Arrival]) -> int:
-    return sum([arrival.stands_for for arrival in arrivals])
 
 
 def _at_most(count: int, rejections: Sequence[Rejection]) -> Iterator[Rejection]:

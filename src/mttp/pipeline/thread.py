@@ -16,7 +16,7 @@ from opentelemetry import context as otel_context
 from mttp.codec.withholding import Withholding
 from mttp.encoding import encoder
 from mttp.lane import Lane
-from mttp.livespan import Arrival, Ended
+from mttp.livespan import Ended, traced
 from mttp.pipeline.backlog import Backlog
 from mttp.pipeline.delivery import Delivery
 from mttp.pipeline.gate import Gate
@@ -60,7 +60,7 @@ HELPER_SECONDS, HELPER_SHARE = 2.0, 1 / 3
 class Owner(Protocol):
     """The session: it has spans to add that nobody else records, which whoever writes asks it for."""
 
-    def ended(self, span: Arrival) -> None:
+    def ended(self, span: Ended) -> None:
         """Take an ended span, whatever time it is."""
 
     def mark(self) -> None:
@@ -71,6 +71,9 @@ class Owner(Protocol):
 
     def gap(self, loss: Loss, pipeline: Pipeline) -> None:
         """Record into `pipeline` that it lost something."""
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault and log the first of its kind."""
 
     def ending(self) -> None:
         """Record the last there is; only the first call does."""
@@ -103,7 +106,7 @@ class Pipeline:
         self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._writer = 0
-        self._inbox: deque[Arrival] = stats.arrivals
+        self._inbox: deque[Ended] = stats.arrivals
         self._inbox_bytes = 0
         self.easy = False
         """Whether a span may be taken without a look at anything but `_room`."""
@@ -111,7 +114,7 @@ class Pipeline:
         """What the inbox may hold until somebody has to look."""
         self._gathered = Backlog()
         self._preparing = Backlog()
-        self._veil = Veil(lane.withholding) if lane.withholding != Withholding() else None
+        self._veil = Veil(lane.withholding, owner.fault) if lane.withholding != Withholding() else None
         self._gate = Gate(sampling, stats) if sampling is not None and lane.sampled else None
         self._losses = Losses(stats)
         self._delivery = Delivery(lane, stats, self._losses, self._lock)
@@ -125,7 +128,7 @@ class Pipeline:
 
     # What recording calls.
 
-    def take(self, span: Arrival) -> None:
+    def take(self, span: Ended) -> None:
         """Take an ended span, where this is its session's only pipeline; in short, while that is easy."""
         if not self.easy:
             self._owner.ended(span)
@@ -166,7 +169,7 @@ class Pipeline:
                 self._inbox_bytes += each.size
             return self._look(span, is_exempt=last or not admitted)
 
-    def _look(self, span: Arrival, *, is_exempt: bool = False) -> bool:
+    def _look(self, span: Ended, *, is_exempt: bool = False) -> bool:
         """Have a span that was taken written in time; whether there is space for it."""
         with self._lock:
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
@@ -186,12 +189,16 @@ class Pipeline:
         return fits
 
     def _is_late(self) -> bool:
-        """Whether the thread should have taken what has gathered; once each time, called under the lock."""
+        """
+        Whether the thread should have taken what has gathered; once each time, called under the lock.
+
+        It is not late while the process that helps with encoding works: to wait for it is no use.
+        """
         now = time.time_ns()
         if now <= self._due:
             return False
         self._due = now + PACE
-        return True
+        return not encoder.is_waiting()
 
     def _give_way(self) -> None:
         """
@@ -212,7 +219,7 @@ class Pipeline:
             and not (self._closing or self._closed or self._waited)
         )
 
-    def hold_up(self, span: Arrival, since: float) -> None:
+    def hold_up(self, span: Ended, since: float) -> None:
         """
         Wait for space for a span that was taken, as long as its episode still may; else lose the episode.
 
@@ -348,7 +355,7 @@ class Pipeline:
                 arrival = next_arrival()
             except IndexError:  # such a handler took the rest
                 break
-            stats.taken += arrival.stands_for
+            stats.taken += 1
             self._inbox_bytes -= arrival.size
             self._gathered.add(arrival)
         if not self._inbox:
@@ -436,9 +443,10 @@ class Pipeline:
         """Show of a trace what may be seen; where that can't be told, nothing of it: it is lost."""
         try:
             fresh.replace(trace_id, veil)
-        except Exception:
+        except Exception as error:
             if not self._stats.lost["withholding_failed"]:
-                _log.exception("mttp: what %s may have of an episode can't be told", self.address)
+                what = "mttp: what %s may have of an episode can't be told: %s"
+                _log.error(what, self.address, traced(error))
             with self._lock:
                 if fresh is self._preparing:  # else it took so long that it was given up
                     self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
@@ -504,5 +512,5 @@ class Pipeline:
     def _quietly(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception:
-            _log.exception("mttp: recording or closing failed")
+        except Exception as error:
+            _log.error("mttp: recording or closing failed: %s", traced(error))

@@ -38,14 +38,15 @@ class Codes:
 
 
 class Counts:
-    """Tokens of policies and of called models, each given and sampled; and faults by kind."""
+    """Tokens of policies and of called models, each given and sampled; faults by kind, omissions by name."""
 
-    __slots__ = ("call_tokens", "faults", "tokens")
+    __slots__ = ("call_tokens", "faults", "omissions", "tokens")
 
     def __init__(self) -> None:
         self.tokens = [0, 0]
         self.call_tokens = [0, 0]
         self.faults: dict[str, int] = {}
+        self.omissions: dict[str, int] = {}
 
     def add(self, kind: str, attributes: Mapping[str, Any]) -> None:
         """Count those of a span of that kind."""
@@ -57,17 +58,25 @@ class Counts:
         if (a.FAULTS in attributes or kind == names.STEPS) and kind in _STATES_FAULTS:
             for fault in outline.faults(attributes):
                 self.faults[fault] = self.faults.get(fault, 0) + 1
+        if a.OMISSIONS in attributes or kind == names.STEPS:
+            for name in outline.omitted(attributes):
+                self.omissions[name] = self.omissions.get(name, 0) + 1
 
     def merge(
-        self, tokens: Sequence[int], call_tokens: Sequence[int], faults: Iterable[tuple[str, int]]
+        self,
+        tokens: Sequence[int],
+        call_tokens: Sequence[int],
+        faults: Iterable[tuple[str, int]],
+        omissions: Iterable[tuple[str, int]] = (),
     ) -> None:
         """Count what others counted."""
-        for own, (given, sampled) in ((self.tokens, tokens), (self.call_tokens, call_tokens)):
-            own[0] += given
-            own[1] += sampled
-        for kind, count in faults:
-            listed = kind if kind in self.faults or len(self.faults) < _MAX_KINDS else OTHER
-            self.faults[listed] = self.faults.get(listed, 0) + count
+        for sums, (given, sampled) in ((self.tokens, tokens), (self.call_tokens, call_tokens)):
+            sums[0] += given
+            sums[1] += sampled
+        for own, counted in ((self.faults, faults), (self.omissions, omissions)):
+            for kind, count in counted:
+                listed = kind if kind in own or len(own) < _MAX_KINDS else OTHER
+                own[listed] = own.get(listed, 0) + count
 
 
 _TAKES_TOKENS = frozenset({outline.CALL, names.STEP, names.STEPS})
@@ -168,7 +177,7 @@ class RunCounts:
         """Count what another run counted."""
         self.graders.merge(other.graders)
         counts = other.counts
-        self.counts.merge(counts.tokens, counts.call_tokens, counts.faults.items())
+        self.counts.merge(counts.tokens, counts.call_tokens, counts.faults.items(), counts.omissions.items())
         for name in ("cost_usd", "cost_count", "groups", "updates", "annotations"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, course in self._courses.items():

@@ -40,7 +40,7 @@ def find(source: Path) -> Copy | None:
         from mttp.reading import parquet
 
         note = json.loads(parquet.notes(path)[_NOTE])
-        if note["source"] != _state(source):
+        if note["source"] != _state(source) or not parquet.has_checksum(path):
             return None
         return Copy(path, [lines.Fault(*fault) for fault in note["faults"]])
     except (OSError, MissingExtra, ReadError, LookupError, TypeError, ValueError):

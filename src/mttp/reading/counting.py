@@ -83,6 +83,13 @@ def _add(aggregate: Aggregate, episode: Episode) -> None:
     ]
     for faults in stated:
         _add_faults(aggregate, episode.run_id, faults)
+    left_out = [
+        episode.omissions,
+        *(agent.omissions for agent in episode.agents),
+        *(step.omissions for step in episode.steps),
+    ]
+    names = Counter(outline.omitted_name(said) for omissions in left_out for said in omissions)
+    run.counts.merge((0, 0), (0, 0), (), names.items())
 
 
 def _gradings(episode: Episode) -> Iterator[Grading]:

@@ -29,6 +29,8 @@ class Ended(NamedTuple):
     """Read and written by called models."""
     faults: tuple[tuple[str, int], ...]
     """How many faults of each kind its spans state."""
+    omissions: tuple[tuple[str, int], ...]
+    """How many times its spans say of each attribute that it is missing."""
     place: tuple[int, int, str]
     """When it began and ended, and its root's id."""
     ending: outline.Ending
@@ -45,7 +47,7 @@ class Ended(NamedTuple):
         scoring = None
         if self.scoring is not None:
             scoring = tuple(self.scoring._replace(gradings=_plain(self.scoring.gradings)))
-        return (*self[:7], tuple(self.ending), scoring, _plain(self.gradings))
+        return (*self[:8], tuple(self.ending), scoring, _plain(self.gradings))
 
     @classmethod
     def of_plain(cls, values: tuple[Any, ...], scope: Scope) -> Ended:

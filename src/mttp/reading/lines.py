@@ -16,7 +16,7 @@ from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File
 from mttp.spans import SpanRecord
 from mttp.wire.otlp_json_decode import LineError, Shorten, decode_line, decode_spans
-from mttp.wire.streams import Cut, Line, Progress, Share, read_lines
+from mttp.wire.streams import Cut, Line, Progress, Share, Skipped, read_lines
 
 __all__ = ["Decoded", "Fault", "decode", "note", "read_blocks"]
 
@@ -167,7 +167,9 @@ def _conforming(
     return Decoded(spans, line.faults)
 
 
-def _decoded(item: Line | Cut, *, arrays: bool, shorten: Shorten | None) -> Decoded:
+def _decoded(item: Line | Skipped | Cut, *, arrays: bool, shorten: Shorten | None) -> Decoded:
+    if isinstance(item, Skipped):
+        return Decoded(None, [Fault("broken_line", item.reason, item.number)])
     found: list[tuple[Kind, str]] = []
     spans: list[Any] | None = None
     try:
@@ -201,11 +203,13 @@ def _salvaged(
             block, reasons = decode_spans(item.content, arrays=arrays)
             if block or reasons:
                 return block, [("broken_span", reason) for reason in reasons]
+    begins_as_traces = item.content.startswith(_BEGINNING)
     with suppress(EnvelopeError):
         from mttp.reading.carried import carried
 
-        return carried(item.content, arrays=arrays)
-    rest: list[SpanRecord] | None = [] if item.content.startswith(_BEGINNING) else None
+        if not begins_as_traces:
+            return carried(item.content, arrays=arrays)
+    rest: list[SpanRecord] | None = [] if begins_as_traces else None
     if error.kind == "broken_line" and isinstance(item, Line) and not item.ended:
         return rest, [_TRUNCATED]
     return rest, [(error.kind, str(error))]

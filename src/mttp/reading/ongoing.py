@@ -104,6 +104,7 @@ class Ongoing:
             tokens=(counts.tokens[0], counts.tokens[1]),
             call_tokens=(counts.call_tokens[0], counts.call_tokens[1]),
             faults=tuple(counts.faults.items()),
+            omissions=tuple(counts.omissions.items()),
             place=(self.place.start, self.place.end, self.place.root),
             ending=self.ending,
             scoring=self.scoring(),

@@ -1,22 +1,49 @@
-"""Spans as Parquet and back, losing nothing: a row is a span, a known attribute a column."""
+"""
+Spans as Parquet and back, losing nothing: a row is a span, a known attribute a column.
+
+A file begins with its checksum, which stands where readers of Parquet do not look: between the first bytes of
+the format and the first row group.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 from mttp.errors import MissingExtra, ReadError
 from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_columns, to_columns
 from mttp.spans import COUNTED_LISTS, SpanRecord
 from mttp.wire.streams import Progress
 
-__all__ = ["notes", "read_blocks", "write"]
+__all__ = ["FileError", "has_checksum", "notes", "read_blocks", "write"]
 
 _GROUP_ROWS = 20_000
 _GROUP_BYTES = 1 << 26
 _BATCH_ROWS = 2_000
+_START = b"PAR1mttp sha256 "
+"""What a file of ours begins with; then come the digest of all that follows it, in hex, and a newline."""
+_DIGEST_SIZE = 64
+_PIECE = 1 << 20
+_ID_PATTERNS = {
+    "trace_id": "^[0-9a-f]{32}$",
+    "span_id": "^[0-9a-f]{16}$",
+    "parent_id": "^([0-9a-f]{16})?$",
+}
+
+
+class FileError(ReadError):
+    """A Parquet file can't be read as a recording; the message begins with its path."""
+
+    def __init__(self, kind: Literal["damaged_file", "not_traces"], path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.kind: Literal["damaged_file", "not_traces"] = kind
+        """damaged_file, or not_traces where it is something else."""
+        self.reason = reason
+        """What is wrong, in words."""
 
 
 def write(
@@ -31,60 +58,128 @@ def write(
     `notes` is asked afterwards for what the file should say of itself.
     """
     arrow = _schema()
+    import pyarrow
     from pyarrow import parquet
 
     count = 0
-    with parquet.ParquetWriter(os.fspath(path), arrow, compression="zstd") as writer:
+    with (
+        pyarrow.OSFile(os.fspath(path), "wb") as file,
+        parquet.ParquetWriter(file, arrow, compression="zstd") as writer,
+    ):
+        file.write(_START[4:] + b"0" * _DIGEST_SIZE + b"\n")
         for group in _groups(records):
             writer.write_table(_table(group, arrow))
             count += len(group)
         writer.add_key_value_metadata(dict(notes()))
+    _seal(Path(path))
     return count
+
+
+def _seal(path: Path) -> None:
+    """Put the checksum where its place was left."""
+    with path.open("r+b") as file:
+        file.seek(len(_START) + _DIGEST_SIZE)
+        digest = _digest(file)
+        file.seek(len(_START))
+        file.write(digest)
+
+
+def has_checksum(path: Path) -> bool:
+    """
+    Whether the file begins with a checksum; one that another program wrote does not.
+
+    Raises FileError where the file is not the one that the checksum was computed of.
+    """
+    with path.open("rb") as file:
+        if file.read(len(_START)) != _START:
+            return False
+        if file.read(_DIGEST_SIZE) == _digest(file):
+            return True
+    raise _damaged(path, "its checksum is wrong")
+
+
+def _digest(file: IO[bytes]) -> bytes:
+    """The digest of what is left of a file, as hex."""
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE):
+        digest.update(piece)
+    return digest.hexdigest().encode()
+
+
+def _damaged(path: Path, reason: object) -> FileError:
+    advice = "copy it again, or make it anew by `mttp convert`"
+    return FileError("damaged_file", path, f"this Parquet file is damaged or cut short: {reason}; {advice}")
+
+
+@contextmanager
+def _pyarrow_reads(path: Path) -> Iterator[None]:
+    """Raise FileError for whatever fails: of a damaged file pyarrow may raise nearly anything."""
+    try:
+        yield
+    except FileError:
+        raise
+    except Exception as error:
+        raise _damaged(path, str(error) or type(error).__name__) from error
 
 
 def notes(path: Path) -> dict[str, str]:
     """What the file says of itself."""
-    file = _open(path)
-    found = file.metadata.metadata or {}
-    return {key.decode(): value.decode() for key, value in found.items()}
+    pyarrow_file = _open(path)
+    with _pyarrow_reads(path):
+        found = pyarrow_file.metadata.metadata or {}
+        return {key.decode(): value.decode() for key, value in found.items()}
 
 
-def read_blocks(
-    path: Path, *, arrays: bool, progress: Progress | None = None
-) -> Iterator[Iterator[SpanRecord]]:
-    """The spans of a file that `write` made, batch by batch; raises ReadError where it is another's."""
-    file = _open(path)
-    if not set(file.schema_arrow.names) >= SPAN.keys():
-        raise ReadError(f"{path}: this Parquet file is not a recording; `mttp convert` makes those that are")
-    names = [
-        field.name
-        for field in file.schema_arrow
-        if arrays or field.name in COUNTED_LISTS or not _is_array(field.type)
-    ]
-    share = path.stat().st_size / max(file.metadata.num_rows, 1)
-    for batch in file.iter_batches(_BATCH_ROWS, columns=names):
-        if progress is not None:
-            progress(round(share * len(batch)))
-        yield from_columns(_lists(batch), arrays=arrays)
+def read_blocks(path: Path, *, arrays: bool, progress: Progress | None = None) -> Iterator[list[SpanRecord]]:
+    """The spans of a file, batch by batch; raises FileError where it is damaged or no recording."""
+    file, schema = _open(path), _schema()
+    with _pyarrow_reads(path):
+        names = [
+            field.name
+            for field in file.schema_arrow
+            if field.name in schema.names
+            and (arrays or field.name in COUNTED_LISTS or not _is_array(field.type))
+        ]
+        if not SPAN.keys() <= set(names):
+            reason = "this Parquet file is not a recording; `mttp convert` makes those that are"
+            raise FileError("not_traces", path, reason)
+        share = path.stat().st_size / max(file.metadata.num_rows, 1)
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names):
+            if progress is not None:
+                progress(round(share * len(batch)))
+            columns = {name: batch.column(name).cast(schema.field(name).type) for name in names}
+            _check(columns)
+            yield list(from_columns(_lists(columns), arrays=arrays))
+
+
+def _check(columns: Mapping[str, Any]) -> None:
+    """Raise ValueError unless every span has its fields, with ids and times as they should be."""
+    from pyarrow import compute
+
+    for name in SPAN:
+        if columns[name].null_count:
+            raise ValueError(f"a span has no {name}")
+    for name, pattern in _ID_PATTERNS.items():
+        if not compute.all(compute.match_substring_regex(columns[name], pattern)).as_py():
+            raise ValueError(f"{name} is not an id in every span")
+    for name, type_ in SPAN.items():
+        if type_ == "time" and compute.any(compute.less(columns[name].cast("int64"), 0)).as_py():
+            raise ValueError(f"{name} is before 1970")
 
 
 def _open(path: Path) -> Any:
-    pyarrow = _pyarrow(f"reading {path}")
+    _pyarrow(f"reading {path}")
     from pyarrow import parquet
 
-    try:
+    with _pyarrow_reads(path):
         return parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise ReadError(f"{path}: this Parquet file is damaged or cut short: {error}") from error
 
 
-def _lists(batch: Any) -> dict[str, list[Any]]:
+def _lists(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The columns that have any value."""
-    import pyarrow
-
     return {
-        name: (column.cast(pyarrow.int64()) if SPAN.get(name) == "time" else column).to_pylist()
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        name: (column.cast("int64") if SPAN.get(name) == "time" else column).to_pylist()
+        for name, column in columns.items()
         if column.null_count < len(column)
     }
 

@@ -20,6 +20,8 @@ Kind: TypeAlias = Literal[
     "unwritable_span",
     "truncated_line",
     "cut_stream",
+    "damaged_file",
+    "unverified_file",
     "not_traces",
     "empty_file",
     "unfinished_episode",

@@ -158,11 +158,7 @@ class Scan:
                 self._problems.add(Problem(kind="store_loss", message=message, file=repr(item)))
             return True
         if is_parquet(item.path):
-            from mttp.reading import parquet
-
-            for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
-                yield self._conforming(block, str(item.path))
-            return True
+            return (yield from self._parquet(item))
         if (copy := self._copies.get(item.path)) is not None:
             from mttp.reading import parquet
 
@@ -183,6 +179,24 @@ class Scan:
             for kind, trace_id, _, message in misfits:
                 self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
             yield kept
+
+    def _parquet(self, item: File) -> Generator[Iterable[SpanRecord], None, bool]:
+        """Likewise, of a Parquet file: only one that the caller named must be a recording, and undamaged."""
+        from mttp.reading import parquet
+
+        try:
+            has_checksum = parquet.has_checksum(item.path)
+            for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
+                yield self._conforming(block, str(item.path))
+        except parquet.FileError as error:
+            if item.named:
+                raise
+            self._problems.add(Problem(kind=error.kind, message=error.reason, file=str(item.path)))
+            return False
+        if not has_checksum:
+            message = "the file has no checksum, as where another program wrote it: damage would go unnoticed"
+            self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
+        return True
 
     def _note_gap(self, record: SpanRecord, item: File | Recorded) -> None:
         lost = outline.gap(record)

@@ -136,6 +136,8 @@ class Summary:
     """Gradings of further graders, which were too many to list."""
     faults: dict[str, int] = field(default_factory=dict)
     """How many faults of each kind were recorded, most frequent first."""
+    omissions: dict[str, int] = field(default_factory=dict)
+    """How many times each attribute was left out, withheld or redacted, most frequent first."""
     prompt_tokens: int = 0
     """Tokens that policies were given."""
     completion_tokens: int = 0
@@ -248,7 +250,9 @@ def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
     """The summary of what was counted, with other `facts` about the whole."""
     for run in runs:
         counts = aggregate.of(run.id).counts
-        counts.merge((0, 0), (0, 0), Counter(map(outline.fault_kind, run.faults)).items())
+        faults = Counter(map(outline.fault_kind, run.faults))
+        omissions = Counter(map(outline.omitted_name, run.omissions))
+        counts.merge((0, 0), (0, 0), faults.items(), omissions.items())
     columns = _Columns(
         {
             "traces": aggregate.traces,
@@ -297,7 +301,8 @@ def _of(
         **labels,
         graders=counted.graders.health(),
         unlisted_gradings=counted.graders.unlisted,
-        faults=dict(sorted(counts.faults.items(), key=lambda one: (-one[1], one[0]))),
+        faults=_most_first(counts.faults),
+        omissions=_most_first(counts.omissions),
         prompt_tokens=counts.tokens[0],
         completion_tokens=counts.tokens[1],
         call_input_tokens=counts.call_tokens[0],
@@ -311,6 +316,10 @@ def _of(
         annotations=counted.annotations,
         **facts,
     )
+
+
+def _most_first(counted: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _runs(tally: Tally, scan: Scan) -> list[Run]:

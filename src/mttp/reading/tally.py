@@ -150,7 +150,7 @@ class Tally:
             return
         self._finished.add(int(ended.trace_id, 16))
         run = self.aggregate.of(ended.ending.run)
-        run.counts.merge(ended.tokens, ended.call_tokens, ended.faults)
+        run.counts.merge(ended.tokens, ended.call_tokens, ended.faults, ended.omissions)
         self._close(ended.trace_id, Ongoing.of_ended(ended))
 
     def finish(self) -> Iterator[Missing]:

@@ -14,7 +14,7 @@ from mttp.errors import EnvelopeError, TransportError
 from mttp.messages import MAX_SIZE, Line, as_line
 from mttp.reading.sources import File, find, is_parquet
 from mttp.transports.options import path_of, take
-from mttp.wire.streams import Cut, is_compressed, read_lines
+from mttp.wire.streams import Cut, Skipped, is_compressed, read_lines
 
 __all__ = ["FileOrigin", "FollowedOrigin", "open"]
 
@@ -42,7 +42,10 @@ class FileOrigin:
             for item in read_lines(path):
                 if self._closed:
                     return
-                yield _cut(item, path) if isinstance(item, Cut) else _line(item.content, item.number, path)
+                if isinstance(item, (Cut, Skipped)):
+                    yield _unread(item, path)
+                else:
+                    yield _line(item.content, item.number, path)
 
     def close(self) -> None:
         """Stop with the next line."""
@@ -112,8 +115,9 @@ def _line(content: bytes, number: int, path: Path, *, size: int | None = None) -
     return as_line(content.removesuffix(b"\r"), number=number, size=size, source=str(path))
 
 
-def _cut(item: Cut, path: Path) -> Line:
-    return Line(item.number, len(item.content), error=EnvelopeError(item.reason), source=str(path))
+def _unread(item: Cut | Skipped, path: Path) -> Line:
+    size = len(item.content) if isinstance(item, Cut) else 0
+    return Line(item.number, size, error=EnvelopeError(item.reason), source=str(path))
 
 
 def _flag(value: object) -> bool:

@@ -19,7 +19,7 @@ from mttp.codec.plain import mapped, number, plain, text
 from mttp.episodes import Reward
 from mttp.guarding import failed, quiet
 from mttp.keys import name_key
-from mttp.livespan import LiveSpan, Origin, Several, error_message, qualified_name
+from mttp.livespan import LiveSpan, Origin, error_message, qualified_name
 from mttp.semconv import attributes as a
 
 __all__ = [
@@ -99,8 +99,8 @@ class Host(Protocol):
         """Whether the session is closed, so that nothing more is recorded."""
 
     @property
-    def take(self) -> Callable[[LiveSpan | Several], None]:
-        """Take an ended span, or several."""
+    def take(self) -> Callable[[LiveSpan], None]:
+        """Take an ended span."""
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault and log the first of its kind."""
@@ -316,6 +316,7 @@ class Measured(Handle):
         if self._takes("set_metadata") and (key := self._own_name(a.METADATA, name)) is not None:
             span = cast(LiveSpan, self._span)
             kept = _listed(span.checked(plain, value))
+            kept = span.without_secrets(f"{a.METADATA}.{key}", kept)
             self._metadata = self._metadata or {}
             self._metadata[key] = kept
             span._keep(f"{a.METADATA}.{key}", kept)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from opentelemetry.trace import SpanContext
 
 from mttp import ids
+from mttp.codec.deferred import TRANSITIONS, Deferred
 from mttp.livespan import SPAN_BYTES
 from mttp.recorder.light_span import LightSpan
 from mttp.recorder.segment import Segment
@@ -38,6 +39,8 @@ class LiveBlock(LightSpan):
     """
 
     _name = names.STEPS
+    is_last = False
+    of_episode = True
 
     def __init__(
         self,
@@ -91,10 +94,12 @@ class LiveBlock(LightSpan):
             kind, _, detail = fault.partition(": ")
             self._segment.fault(kind, detail)
 
-    def unsaid(self) -> tuple[Mapping[str, Any], tuple[Any, ...]] | None:
-        """Whose steps they are, and these as they travel, where nobody has asked for its attributes yet."""
+    def facts(self) -> tuple[Mapping[str, Any], Deferred | None]:
+        """Its attributes, the columns still to be made, where nobody has asked for them yet."""
         travelling = self._steps.travelling() if self._scalars is None else None
-        return None if travelling is None else (self._said_of_all(), (self._first_index, *travelling))
+        if travelling is None:
+            return super().facts()
+        return self._said_of_all(), (TRANSITIONS, (self._first_index, *travelling))
 
     def conclude_lightly(self, end_time: int) -> None:
         """End it at a time of our own clock; nobody else can have a hand in it."""

@@ -9,6 +9,7 @@ from opentelemetry.trace import Link, Span, SpanContext, TraceFlags
 
 from mttp import clock, ids
 from mttp.codec import episodes as codec
+from mttp.codec.deferred import ENDING, Deferred
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, weight
 from mttp.recorder.ledger import Ledger
 from mttp.recorder.light_span import LightSpan
@@ -32,6 +33,8 @@ class LiveRoot(LightSpan):
 
     _name = names.EPISODE
     _parent = None
+    is_last = True
+    of_episode = True
     _end: tuple[Ledger | None, list[float], int, int, int] | None = None
 
     def __init__(
@@ -101,13 +104,12 @@ class LiveRoot(LightSpan):
     def scalars(self, scalars: dict[str, Any]) -> None:
         self._scalars, self._end = scalars, None
 
-    def unsaid(self) -> tuple[Mapping[str, Any] | tuple[str, str, int], tuple[Any, ...]] | None:
-        """What it says as `codec.episodes` puts it in words, where nobody has asked for that yet."""
-        end = self._end
-        if end is None or end[0] is not None:
-            return None
-        parts = self._known() if self._stated is None else self._stated, end[1:]
-        return parts if self._scalars is None else None  # last: somebody may look meanwhile
+    def facts(self) -> tuple[Mapping[str, Any], Deferred | None]:
+        """Its attributes; how it ended is worked out later where only its steps state rewards."""
+        end, scalars = self._end, self._scalars
+        if end is None or end[0] is not None or scalars is not None:
+            return super().facts()
+        return self.stated, (ENDING, end[1:])
 
     def conclude_lightly(
         self, ledger: Ledger | None, step_rewards: list[float], length: int, steps: int, spans: int

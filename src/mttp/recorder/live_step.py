@@ -11,7 +11,8 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanContext
 from typing_extensions import Self
 
 from mttp import clock
-from mttp.codec import rewards, steps, stretches, tokens
+from mttp.codec import rewards, steps, tokens
+from mttp.codec.deferred import TOKENS, Deferred
 from mttp.guarding import quiet
 from mttp.livespan import SPAN_BYTES, VALUE_BYTES, LiveSpan
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, attach, current, detach, restore
@@ -79,20 +80,12 @@ class LiveStep(OpenStep, LightSpan):
         """What the owner's steps all say, where it says no more than that, its index and its reward."""
         return self._owner.base if self._scalars is None else None
 
-    def row(self) -> tuple[Owner, stretches.Row] | None:
-        """Whose it is, and all that it says, where nobody has looked at its attributes."""
-        kinds = self._kinds
-        row = (
-            self._span_id,
-            self._start_time,
-            self._end_time or self._start_time,
-            self._index,
-            self._reward,
-            kinds,
-            self._block if kinds is tokens.WHOLE else self._ids,
-            self._logprobs,
-        )
-        return (self._owner, row) if self._scalars is None else None  # last: somebody may look meanwhile
+    def facts(self) -> tuple[Mapping[str, Any], Deferred | None]:
+        """Its attributes; nearly all say no more than whose step it is, its index and its reward."""
+        block = self.block  # in this order: another transport may look meanwhile
+        deferred = None if block is None else (TOKENS, (block,))
+        scalars = self._scalars
+        return self._say() if scalars is None else dict(scalars), deferred
 
     def __enter__(self) -> Self:
         try:

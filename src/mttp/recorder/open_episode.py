@@ -276,7 +276,18 @@ def _stated(segment: Segment, index: int, facts: Mapping[str, Any], faults: Faul
     """The attributes of what is stated of an episode; its index is by default that in the session."""
     if facts.get("index") is None:
         facts = {**facts, "index": index}
-    return codec.identity(segment.host.run_id, segment.episode_id, faults, facts)
+    said = codec.identity(segment.host.run_id, segment.episode_id, faults, facts)
+    hide_secrets(segment.host, said)
+    return said
+
+
+def hide_secrets(host: Host, said: dict[str, Any]) -> None:
+    """Take what looks like a secret out of an environment's arguments, and name it."""
+    written, omissions = said.get(a.ENV_KWARGS), list[str]()
+    if written is not None:
+        said[a.ENV_KWARGS] = host.origin.secrets.document(a.ENV_KWARGS, written, omissions)
+    if omissions:
+        said[a.OMISSIONS] = omissions
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import calls, content, rewards, steps, tokens
+from mttp.codec.documents import sealed
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Call, Reward, Tokens
 from mttp.guarding import quiet, quiet_but
@@ -128,6 +129,13 @@ class OpenStep(Measured):
 
     def _content(self, keys: content.Keys, value: object, max_bytes: int | None) -> None:
         span = cast(LiveSpan, self._span)
+        if keys.value in span.scalars:
+            span.forget(frozenset(keys))
+        document = sealed(value) if max_bytes is None and type(value) in (list, dict) else None
+        if document is not None:
+            span.scalars[keys.value] = document
+            span.has_content = True
+            return
         faults: Faults = []
         omissions: list[str] = []
         span.scalars.update(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from opentelemetry.trace import SpanContext, StatusCode
 
 from mttp.codec import blocks
+from mttp.codec.documents import opened
 from mttp.livespan import LiveSpan
 from mttp.recorder.block import Block, Rows, Taken
 from mttp.recorder.handle import Host
@@ -78,7 +79,7 @@ class Packing:
         return True
 
     def _take(self, span: LiveSpan) -> None:
-        said = {key: value for key, value in span.scalars.items() if key not in _OF_THE_BLOCK}
+        said = {key: value for key, value in opened(span.scalars).items() if key not in _OF_THE_BLOCK}
         start = span.started
         self._rows.append((span.scalars[a.STEP_INDEX], said, start, span.end_time or start))
         self._bytes += span.size

@@ -15,9 +15,10 @@ from mttp.codec.plain import Faults, Written
 from mttp.livespan import weight
 from mttp.recorder.block import Block, Layout, Taken
 from mttp.recorder.handle import SPAN_KEY, Host, current
-from mttp.recorder.open_episode import OpenEpisode, inert
+from mttp.recorder.open_episode import OpenEpisode, hide_secrets, inert
 from mttp.recorder.packing import PACKED
-from mttp.recorder.played import Played
+from mttp.recorder.played import PlayedRoot, PlayedSteps
+from mttp.recorder.segment import Segment
 from mttp.semconv import attributes as a
 
 __all__ = ["Play", "Setting"]
@@ -36,6 +37,7 @@ class Setting:
         self.host = host
         self.facts = {**facts, "timing": "live"}
         self.said = codec.identity(host.run_id, "", faults, self.facts)
+        hide_secrets(host, self.said)
         self.name = host.name_root(self.said)
         self.size = weight(self.said)
         is_settled = all(type(fact) in _SETTLED or fact == {} for fact in facts.values())
@@ -168,23 +170,22 @@ class Play:
         setting, block, self._block = self._setting, self._block, None
         assert block is not None  # there were transitions
         rows, generator = block.rows, self._generator
-        parts = (
-            ids.trace_id(),
-            ids.span_id(),
-            ids.span_id(),
-            self._start_time,
-            end_time,
-            block.start_time,
+        host, segment = setting.host, Segment(setting.host, ids.trace_id())
+        facts = (
+            segment.episode_id,
             self._index,
             self._seed,
             generator.parts if type(generator) is State else generator,
             outcome or "unknown",
-            *rows[-1][3:5],
+            rows[-1][3:5],
             final,
             len(rows),
         )
-        host = setting.host
+        taken = Taken(rows, block.start_time, block.layout)
+        size = setting.size + (len(final) if type(final) is bytes else 0)
+        root = PlayedRoot(segment, setting.name, setting.said, facts, taken, self._start_time, end_time, size)
         host.finished(self)
         host.packed(len(rows))
-        host.take(Played(setting, parts, Taken(rows, block.start_time, block.layout)))
+        host.take(PlayedSteps(root, taken))
+        host.take(root)
         return True

@@ -41,6 +41,8 @@ def render(findings: Findings) -> RenderableType:
         parts += [Text(), _table(findings)]
     if findings.unlisted:
         parts.append(Text(_unlisted(findings)))
+    if findings.omissions:
+        parts.append(printed(_omissions(findings)))
     if findings.problems:
         parts += [Text(), problem_lines(findings.problems)]
     return Group(*parts)
@@ -80,6 +82,10 @@ def _unlisted(findings: Findings) -> str:
     return f"… and {findings.unlisted:,} more that differ from these"
 
 
+def _omissions(findings: Findings) -> str:
+    return "left out: " + ", ".join(f"{name} ({times:,})" for name, times in findings.omissions.items())
+
+
 def markdown(findings: Findings) -> str:
     """The findings as Markdown, for the summary of a job or a comment."""
     lines = [f"**{headline(findings)}**"]
@@ -92,6 +98,8 @@ def markdown(findings: Findings) -> str:
         lines += [_row(finding) for finding in findings]
     if findings.unlisted:
         lines += ["", _unlisted(findings)]
+    if findings.omissions:
+        lines += ["", cell(_omissions(findings))]
     if findings.problems:
         lines += ["", f"**{count(len(findings.problems), 'problem')}**", ""]
         lines += [f"- {cell(str(problem))}" for problem in findings.problems]

@@ -99,6 +99,7 @@ def _figures(summary: Summary) -> dict[str, Any]:
         "failed_gradings": summary.failed_gradings,
         "unlisted_gradings": summary.unlisted_gradings,
         "faults": summary.faults,
+        "omissions": summary.omissions,
         "tokens": {
             "prompt": summary.prompt_tokens,
             "completion": summary.completion_tokens,
@@ -237,6 +238,7 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "reward spec": _specs(facts["spec"]),
         "failed gradings": f"{facts['failed_gradings']:,} ({shares(failures)})" if failures else "",
         "faults": shares(facts["faults"]) if facts["faults"] else "",
+        "left out": ", ".join(f"{name} ({times:,})" for name, times in facts["omissions"].items()),
         "duration": f"{duration(durations['total'])} in all{_part(durations)}; "
         f"{_spread(durations, duration)}",
         "length": _spread(facts["length"], number),

@@ -783,6 +783,9 @@ OS_DESCRIPTION: Final = "os.description"
 OS_TYPE: Final = "os.type"
 """Family of the operating system."""
 
+OTEL_STATUS_DESCRIPTION: Final = "otel.status_description"
+"""Description of a span's status, by which name it is redacted and named in `mttp.omissions`."""
+
 PROCESS_PID: Final = "process.pid"
 """Number of the process."""
 

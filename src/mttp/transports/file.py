@@ -25,9 +25,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.encoding import encoder
 from mttp.errors import MissingExtra, TransportError
-from mttp.livespan import Several
+from mttp.refusal import Refused, Rejection
 from mttp.transports.options import byte_count, one_of, path_of, take
-from mttp.wire.streams import ends_cleanly
+from mttp.transports.shrinking import smaller
+from mttp.wire.otlp_json import encode_records
+from mttp.wire.streams import READABLE_LINE_BYTES, ends_cleanly
 
 try:
     import fcntl
@@ -49,12 +51,16 @@ _CHECKED_BYTES = 64 * 1024 * 1024
 """A compressed file that is larger is not read to see whether it ends cleanly: the next part is used."""
 
 
+_GZIP_LEVEL, _ZSTD_LEVEL = 3, 1
+"""Higher levels make recordings a few percent smaller, and take two to four times as long."""
+
+
 def _plain(data: Buffer) -> Buffer:
     return data
 
 
 def _gzip(data: Buffer) -> Buffer:
-    stream = zlib.compressobj(wbits=31)
+    stream = zlib.compressobj(_GZIP_LEVEL, wbits=31)
     return stream.compress(data) + stream.flush()
 
 
@@ -63,7 +69,7 @@ def _zstandard() -> Callable[[Buffer], Buffer]:
         import zstandard
     except ImportError as error:
         raise MissingExtra(package="zstandard", extra="zstd", purpose="writing .zst") from error
-    compress: Callable[[Buffer], Buffer] = zstandard.ZstdCompressor(write_checksum=True).compress
+    compress: Callable[[Buffer], Buffer] = zstandard.ZstdCompressor(_ZSTD_LEVEL, write_checksum=True).compress
     return compress
 
 
@@ -78,7 +84,6 @@ class FileTransport(SpanExporter):
     """
 
     name = "file"
-    takes_several = False
     """Whether a session may give it what stands for several spans: who derives from it expects spans."""
     takes_columns = True
     """Whether the steps of environments are packed from the start, unless the session says otherwise."""
@@ -118,10 +123,27 @@ class FileTransport(SpanExporter):
         path = f"file://{quote(str(self.path))}{'/' if self.directory else ''}"
         return f"{path}?{urlencode(options)}" if options else path
 
-    def export(self, spans: Sequence[ReadableSpan | Several]) -> SpanExportResult:
-        """Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file."""
-        self.append(encoder.lines(spans))
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """
+        Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file.
+
+        A span that takes more than a line may is written without what is long in it.
+        Raises Refused where nothing makes it short enough: then the others are written.
+        """
+        lines = encoder.lines(spans)
+        if len(lines) > READABLE_LINE_BYTES:
+            self._append_readable(spans)
+        else:
+            self.append(lines)
         return SpanExportResult.SUCCESS
+
+    def _append_readable(self, spans: Sequence[ReadableSpan]) -> None:
+        """Append the spans, each on a line that readers take; raises Refused where there is none for some."""
+        lines = list(map(_readable_line, spans))
+        self.append(b"".join(lines))
+        if too_large := lines.count(b""):
+            message = f"{too_large} spans take more than a line may, {READABLE_LINE_BYTES} bytes"
+            raise Refused(message, rejections=[Rejection("too_large", too_large, too_large)])
 
     def append(self, data: Buffer) -> None:
         """Append whole lines; raises OSError likewise."""
@@ -279,6 +301,16 @@ class FileTransport(SpanExporter):
         self._close()
 
 
+def _readable_line(span: ReadableSpan) -> bytes:
+    """The span's own line, or that of its first smaller form that readers take; empty where there is none."""
+    line = encoder.lines([span])
+    forms = smaller(span, f"the span takes {len(line)} bytes, more than a line may")
+    while len(line) > READABLE_LINE_BYTES:
+        form = next(forms, None)
+        line = b"" if form is None else b"".join(encode_records([form]))
+    return line
+
+
 def _compression(path: Path) -> tuple[Callable[[Buffer], Buffer], bool]:
     if path.suffix == ".zst":
         return _zstandard(), True
@@ -336,5 +368,4 @@ def open(address: str, options: Mapping[str, object], *, mode: int = 0o644) -> F
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
     parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
     transport = FileTransport(path, directory=path.endswith("/"), mode=mode, **parsed)
-    transport.takes_several = True
     return transport

@@ -10,38 +10,19 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import groupby, islice
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from mttp.allocator import keep_freed
-from mttp.spans import Scope, SpanRecord
+from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.wire.numbers import Array, as_numbers
-from mttp.wire.readable import Attributes, by_identity, flags, pairs, shown
+from mttp.wire.readable import by_identity, pairs
 
-if TYPE_CHECKING:
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import Status
-
-__all__ = [
-    "MAX_LINE_BYTES",
-    "Part",
-    "alike",
-    "apart",
-    "decimal",
-    "encode_records",
-    "encode_spans",
-    "lines",
-    "part",
-    "shared",
-]
+__all__ = ["MAX_LINE_BYTES", "Rest", "SpanRow", "decimal", "encode_records", "lines", "row_of", "texts"]
 
 MAX_LINE_BYTES = 1_000_000
 """A line stays under this, but for one that holds a single larger span: collectors split lines at 1 MiB."""
@@ -50,8 +31,34 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 _json = msgspec.json.Encoder().encode
 
-Part: TypeAlias = tuple[object, Scope, Sequence[bytes]]
-"""Spans as a line holds them: what their trace is known by, their scope, and their texts."""
+
+class Rest(NamedTuple):
+    """Parts that few spans have."""
+
+    events: Sequence[SpanEvent] = ()
+    links: Sequence[Link] = ()
+    status_code: int = 0
+    status_message: str = ""
+    trace_state: str = ""
+    dropped_attributes: int = 0
+    dropped_events: int = 0
+    dropped_links: int = 0
+
+
+class SpanRow(NamedTuple):
+    """A span that is about to be written; ids are numbers, 0 is none."""
+
+    scope: Scope
+    trace_id: int
+    span_id: int
+    parent_id: int
+    name: str
+    kind: int
+    start_time: int
+    end_time: int
+    flags: int
+    attributes: Mapping[str, Any]
+    rest: Rest | None = None
 
 
 def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
@@ -60,34 +67,64 @@ def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_B
 
     Spans of one trace that come together are on one line where they fit on one.
     """
-    return lines(map(part, records), max_bytes)
+    return lines(map(row_of, records), max_bytes)
 
 
-def encode_spans(
-    spans: Iterable[ReadableSpan], attributes: Attributes = shown, *, max_bytes: int = MAX_LINE_BYTES
-) -> Iterator[bytes]:
-    """
-    Likewise, without a record of each span in between.
+def row_of(record: SpanRecord) -> SpanRow:
+    """A record as a row; raises ValueError for an id that is no hexadecimal number."""
+    rest = Rest(
+        record.events,
+        record.links,
+        record.status_code,
+        record.status_message,
+        record.trace_state,
+        record.dropped_attributes,
+        record.dropped_events,
+        record.dropped_links,
+    )
+    return SpanRow(
+        record.scope,
+        int(record.trace_id or "0", 16),
+        int(record.span_id or "0", 16),
+        int(record.parent_id or "0", 16),
+        record.name,
+        record.kind,
+        record.start_time,
+        record.end_time,
+        record.flags,
+        record.attributes,
+        rest if any(rest) else None,
+    )
 
-    Raises ValueError for a span that has no context.
-    """
-    return lines((_readable(span, attributes(span)) for span in spans), max_bytes)
 
-
-def lines(spans: Iterable[Part], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Likewise, of spans that are written already."""
+def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """As `encode_records`, of rows."""
     keep_freed()
     line = _Line(Scope(), max_bytes)
-    for _, group in groupby(spans, key=itemgetter(0)):
+    for _, group in groupby(_written(rows), key=_trace_of):
         trace = list(group)
-        if not line.fits([text for _, _, texts in trace for text in texts]):
+        if not line.fits([text for _, text in trace]):
             yield from line.end()
-        for _, scope, texts in trace:
-            if not line.holds(scope):
+        for row, text in trace:
+            if not line.holds(row.scope):
                 yield from line.end()
-                line = _Line(scope, max_bytes)
-            yield from line.take(texts)
+                line = _Line(row.scope, max_bytes)
+            yield from line.take(text)
     yield from line.end()
+
+
+_TOGETHER = 1024
+"""Spans that are written at once."""
+
+
+def _written(rows: Iterable[SpanRow]) -> Iterator[tuple[SpanRow, bytes]]:
+    left = iter(rows)
+    while some := list(islice(left, _TOGETHER)):
+        yield from zip(some, texts(some), strict=True)
+
+
+def _trace_of(written: tuple[SpanRow, bytes]) -> int:
+    return written[0].trace_id
 
 
 class _Line:
@@ -107,16 +144,12 @@ class _Line:
     def fits(self, spans: Sequence[bytes]) -> bool:
         return self._size + _side_by_side(spans) <= self._max_bytes
 
-    def take(self, spans: Sequence[bytes]) -> Iterator[bytes]:
-        """Take them in; the lines that are full."""
-        if len(spans) > 1 and not self.fits(spans):
-            for one in spans:
-                yield from self.take([one])
-            return
-        if not self.fits(spans):
+    def take(self, span: bytes) -> Iterator[bytes]:
+        """Take a span in; the line before, where that is full."""
+        if not self.fits([span]):
             yield from self.end()
-        self._spans += spans
-        self._size += _side_by_side(spans)
+        self._spans.append(span)
+        self._size += len(span) + 1
 
     def end(self) -> Iterator[bytes]:
         """The line, unless it is empty; the next one begins."""
@@ -146,124 +179,88 @@ def _url(schema_url: str) -> bytes:
     return b',"schemaUrl":' + _text(schema_url) if schema_url else b""
 
 
-@by_identity
-def _scope(resource: Resource, scope: InstrumentationScope | None) -> Scope:
-    made = Scope(resource=dict(resource.attributes), resource_schema_url=resource.schema_url)
-    if scope is None:
-        return made
-    return replace(
-        made,
-        name=scope.name,
-        version=scope.version or "",
-        schema_url=scope.schema_url or "",
-        attributes=dict(scope.attributes or {}),
-    )
+# Spans: those of one shape are written by one template.
+
+_Shape: TypeAlias = tuple[str, int, int, bool, bool, bool, tuple[str, ...], tuple[type, ...]]
+"""A span's name, kind and flags, whether it has parent, start and end, its attributes' names and types."""
 
 
-# Spans: the same four parts, of a record and of what the SDK hands over.
+def texts(rows: Sequence[SpanRow]) -> list[bytes]:
+    """Each span, written."""
+    alike: dict[_Shape, list[int]] = {}
+    for place, row in enumerate(rows):
+        alike.setdefault(_shape(row), []).append(place)
+    found = [b""] * len(rows)
+    for shape, places in alike.items():
+        for place, text in zip(places, _alike(shape, [rows[place] for place in places]), strict=True):
+            found[place] = text
+    return found
 
 
-def part(span: SpanRecord) -> Part:
-    """A record, written."""
-    text = b"".join(
-        (
-            _ids(span.trace_id, span.span_id, span.trace_state, span.parent_id, span.flags),
-            _life(span.name, span.kind, span.start_time, span.end_time),
-            _contents(
-                _attributes(span.attributes),
-                span.dropped_attributes,
-                [_event(one.name, one.time, one.attributes, one.dropped_attributes) for one in span.events],
-                span.dropped_events,
-                [
-                    _link(one.trace_id, one.span_id, one.attributes, one.dropped_attributes, one.flags)
-                    for one in span.links
-                ],
-                span.dropped_links,
-            ),
-            _status(span.status_message, span.status_code),
-        )
-    )
-    return span.trace_id, span.scope, (text,)
+def _shape(row: SpanRow) -> _Shape:
+    said = row.attributes
+    has = row.parent_id != 0, row.start_time != 0, row.end_time != 0
+    return (row.name, row.kind, row.flags, *has, tuple(said), tuple(map(type, said.values())))
 
 
-def _readable(span: ReadableSpan, attributes: Mapping[str, Any] | None) -> Part:
-    context, parent = span.get_span_context(), span.parent
-    if context is None:
-        raise ValueError(f"span {span.name!r} has no context")
-    trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
-    state = context.trace_state.to_header() if context.trace_state else ""
-    parent_id = "" if parent is None else f"{parent.span_id:016x}"
-    whole = (
-        _ids(trace_id, span_id, state, parent_id, flags(parent)),
-        _life(span.name, span.kind.value + 1, span.start_time, span.end_time),
-        _contents(
-            _attributes(attributes),
-            span.dropped_attributes,
-            [_event(one.name, one.timestamp, one.attributes, one.dropped_attributes) for one in span.events],
-            span.dropped_events,
-            [
-                _link(
-                    f"{one.context.trace_id:032x}",
-                    f"{one.context.span_id:016x}",
-                    one.attributes,
-                    one.dropped_attributes,
-                    flags(one.context),
-                )
-                for one in span.links
-            ],
-            span.dropped_links,
-        ),
-        _outcome(span.status),
-    )
-    return context.trace_id, _scope(span.resource, span.instrumentation_scope), (b"".join(whole),)
+def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
+    """Spans of one shape."""
+    _, traces, ids, parents, _, _, starts, ends, _, said, rests = zip(*rows, strict=True)
+    values = zip(*[each.values() for each in said], strict=True)
+    writers = [_WRITERS.get(kind, _other) for kind in shape[-1]]
+    written = [map(write, column) for write, column in zip(writers, values, strict=True)]
+    known = [column for column, has in zip((parents, starts, ends), shape[3:6], strict=True) if has]
+    columns = zip(traces, ids, *known, *written, map(_rest, rests), strict=True)
+    return map(_template(shape).__mod__, columns)
 
 
-def _ids(trace_id: str, span_id: str, state: str, parent_id: str, flags: int) -> bytes:
-    text = f'{{"traceId":"{trace_id}","spanId":"{span_id}"'.encode()
-    if state:
-        text += b',"traceState":' + _text(state)
-    if parent_id:
-        text += b',"parentSpanId":"%b"' % parent_id.encode()
-    return text + b',"flags":%d' % flags if flags else text
+@lru_cache(maxsize=1 << 10)
+def _template(shape: _Shape) -> bytes:
+    """What spans of this shape share, with places for what differs."""
+    name, kind, flags, has_parent, has_start, has_end, keys, _ = shape
+    parts = [
+        b'{"traceId":"%032x","spanId":"%016x"',
+        b',"parentSpanId":"%016x"' if has_parent else b"",
+        b',"startTimeUnixNano":"%d"' if has_start else b"",
+        b',"endTimeUnixNano":"%d"' if has_end else b"",
+        b',"flags":%d' % flags if flags else b"",
+        b',"name":' + _literal(_text(name)) if name else b"",
+        b',"kind":%d' % kind if kind else b"",
+    ]
+    heads = [_literal(_head(str(key))) + b"%b" for key in keys]
+    if heads:
+        parts.append(b',"attributes":[%b}]' % b"},".join(heads))
+    return b"".join(parts) + b"%b}"
 
 
-def _life(name: str, kind: int, start: int | None, end: int | None) -> bytes:
-    text = b',"name":' + _text(name) if name else b""
-    if kind:
-        text += b',"kind":%d' % kind
-    if start:
-        text += b',"startTimeUnixNano":"%d"' % start
-    return text + b',"endTimeUnixNano":"%d"' % end if end else text
+def _literal(text: bytes) -> bytes:
+    return text.replace(b"%", b"%%")
 
 
-def _contents(
-    attributes: bytes,
-    dropped_attributes: int,
-    events: list[bytes],
-    dropped_events: int,
-    links: list[bytes],
-    dropped_links: int,
-) -> bytes:
-    text = b',"attributes":' + attributes if attributes else b""
-    if dropped_attributes:
-        text += b',"droppedAttributesCount":%d' % dropped_attributes
+def _rest(rest: Rest | None) -> bytes:
+    """What few spans have, and the status that all do."""
+    if rest is None:
+        return b',"status":{}'
+    state = b',"traceState":' + _text(rest.trace_state) if rest.trace_state else b""
+    events = [_event(one.name, one.time, one.attributes, one.dropped_attributes) for one in rest.events]
+    links = [
+        _link(one.trace_id, one.span_id, one.attributes, one.dropped_attributes, one.flags)
+        for one in rest.links
+    ]
+    dropped = rest.dropped_attributes, rest.dropped_events, rest.dropped_links
+    status = _object(message=_named(rest.status_message), code=_number(rest.status_code))
+    return state + _marks(events, links, dropped) + b',"status":' + status
+
+
+def _marks(events: list[bytes], links: list[bytes], dropped: tuple[int, int, int]) -> bytes:
+    text = b',"droppedAttributesCount":%d' % dropped[0] if dropped[0] else b""
     if events:
         text += b',"events":[%b]' % b",".join(events)
-    if dropped_events:
-        text += b',"droppedEventsCount":%d' % dropped_events
+    if dropped[1]:
+        text += b',"droppedEventsCount":%d' % dropped[1]
     if links:
         text += b',"links":[%b]' % b",".join(links)
-    return text + b',"droppedLinksCount":%d' % dropped_links if dropped_links else text
-
-
-def _outcome(status: Status | None) -> bytes:
-    return _status("", 0) if status is None else _status(status.description or "", status.status_code.value)
-
-
-def _status(message: str, code: int) -> bytes:
-    if not message and not code:
-        return b',"status":{}}'
-    return b',"status":%b}' % _object(message=_named(message), code=_number(code))
+    return text + b',"droppedLinksCount":%d' % dropped[2] if dropped[2] else text
 
 
 def _event(name: str, time: int, attributes: Mapping[str, Any] | None, dropped: int) -> bytes:
@@ -306,65 +303,6 @@ def _text(value: str) -> bytes:
         return _json(plain)
     except UnicodeEncodeError:  # a lone surrogate, from spans that did not pass our recorder
         return _json(plain.encode("utf-8", "backslashreplace").decode())
-
-
-# Spans that differ in little.
-
-
-_NO_ID = b'"spanId":""'
-_ALIKE = b'%b"spanId":"%016x"%b,"startTimeUnixNano":"%d","endTimeUnixNano":"%d","attributes":[%b},'
-
-
-def shared(span: SpanRecord) -> tuple[bytes, bytes, bytes]:
-    """
-    What spans share with this one, as `alike` takes it: all but ids and times and what else they say.
-
-    It says something itself, and has no events, links or status.
-    """
-    before, after = _ids(span.trace_id, "", span.trace_state, span.parent_id, span.flags).split(_NO_ID)
-    return before, after + _life(span.name, span.kind, 0, 0), _listed(pairs(span.attributes))
-
-
-def apart(
-    span: SpanRecord, trace_ids: Sequence[int], parent_ids: Sequence[int] | None
-) -> tuple[list[bytes], list[bytes], bytes]:
-    """
-    Likewise what spans share with this one that each belong to another trace.
-
-    They have these parents, or none.
-    """
-    before, after = _ids("%032x", "", "", "%016x" if parent_ids else "", span.flags).split(_NO_ID)
-    after += _literal(_life(span.name, span.kind, 0, 0))
-    befores = list(map(before.__mod__, trace_ids))
-    afters = list(map(after.__mod__, parent_ids)) if parent_ids else [after % ()] * len(befores)
-    return befores, afters, _listed(pairs(span.attributes))
-
-
-def alike(said: tuple[tuple[str, Any], ...], columns: Sequence[Sequence[Any]]) -> list[bytes]:
-    """
-    Spans that say the same, but for the values in place of which a type stands.
-
-    The columns are the parts of what they share with others, their ids, starts and ends, and those values.
-    """
-    before, after, about, ids, starts, ends, *values = columns
-    kinds = [value for _, value in said if type(value) is type]
-    written = [map(_WRITERS[kind], column) for kind, column in zip(kinds, values, strict=True)]
-    rows = zip(before, ids, after, starts, ends, about, *written, strict=True)
-    return list(map((_ALIKE + _template(said)).__mod__, rows))
-
-
-@lru_cache(maxsize=1 << 10)
-def _template(said: tuple[tuple[str, Any], ...]) -> bytes:
-    """These attributes, and how a span ends."""
-    texts = [
-        _literal(_head(key)) + (b"%b" if type(value) is type else _literal(_value(value)))
-        for key, value in said
-    ]
-    return b"},".join(texts) + b'}],"status":{}}'
-
-
-def _literal(text: bytes) -> bytes:
-    return text.replace(b"%", b"%%")
 
 
 # Attributes.

@@ -19,7 +19,17 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from mttp.allocator import keep_freed
 from mttp.errors import MissingExtra
 
-__all__ = ["Cut", "Line", "Share", "ends_cleanly", "is_compressed", "read_lines", "shares"]
+__all__ = [
+    "READABLE_LINE_BYTES",
+    "Cut",
+    "Line",
+    "Share",
+    "Skipped",
+    "ends_cleanly",
+    "is_compressed",
+    "read_lines",
+    "shares",
+]
 
 _File: TypeAlias = "BufferedReader[FileIO]"
 
@@ -33,7 +43,10 @@ At most that is 1,032 times as much of gzip; of zstd a block of 4 bytes becomes 
 """
 _PLAUSIBLE_RATIO, _ALWAYS_READ = 1000, 1 << 30
 """A file may become so many times as long, or so many bytes; recordings become 5 to 50 times as long."""
-_LONGEST_LINE = 1 << 28
+READABLE_LINE_BYTES = 1 << 28
+"""A longer line is left out, its end included; who writes must not write one."""
+_MOST_SKIPPED = 1 << 34
+"""After so many bytes without a newline a plain file is given up: it may be a device without end."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
@@ -49,6 +62,15 @@ class Line(NamedTuple):
     """Its bytes without the newline."""
     ended: bool
     """Whether a newline followed: False only for the last line of a file, which may be cut short."""
+
+
+class Skipped(NamedTuple):
+    """A line that is left out."""
+
+    number: int
+    """Its place in the file, from 1."""
+    reason: str
+    """Why, in words."""
 
 
 class Cut(NamedTuple):
@@ -87,10 +109,11 @@ class _Decoder(Protocol):
 
 def read_lines(
     path: str | os.PathLike[str], *, share: Share | None = None, progress: Progress | None = None
-) -> Iterator[Line | Cut]:
+) -> Iterator[Line | Skipped | Cut]:
     """
-    The file's lines, empty ones left out; a `Cut` at the end if a stream or a line can't be read on.
+    The file's lines, empty ones left out; a `Cut` at the end if the file can't be read on.
 
+    In the place of a line that is too long there is a `Skipped`.
     Of a `share` the lines in it, numbered from 1.
     """
     keep_freed()
@@ -119,7 +142,7 @@ def shares(path: str | os.PathLike[str], size: int) -> list[Share]:
         ends = [whole.start]
         while ends[-1] + size < total:
             file.seek(ends[-1] + size - 1)
-            if len(file.readline(_LONGEST_LINE)) == _LONGEST_LINE:
+            if len(file.readline(READABLE_LINE_BYTES)) == READABLE_LINE_BYTES:
                 return [whole]
             ends.append(file.tell())
     return [Share(start, end) for start, end in pairwise((*ends, whole.end)) if start < max(total, 1)]
@@ -147,60 +170,76 @@ def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
     return last.endswith(b"\n")
 
 
-def _plain(file: _File, share: Share, progress: Progress | None) -> Iterator[Line | Cut]:
+def _plain(file: _File, share: Share, progress: Progress | None) -> Iterator[Line | Skipped | Cut]:
     """The lines of a plain file."""
     if share.start:
         file.seek(share.start)
     number, left = 0, share.end - share.start
-    while left > 0 and (content := file.readline(_LONGEST_LINE)):
+    while left > 0 and (content := file.readline(READABLE_LINE_BYTES)):
         number += 1
         left -= len(content)
         if progress is not None:
             progress(len(content))
         ended = content.endswith(b"\n")
-        if not ended and len(content) == _LONGEST_LINE:
+        if not ended and len(content) == READABLE_LINE_BYTES:
+            content = b""  # its memory is free before the caller gets the next item
+            skipped = _skip_line(file, progress)
+            if skipped > _MOST_SKIPPED:
+                yield Cut(number, b"", f"the line is longer than {_MOST_SKIPPED >> 30} GiB")
+                return
+            left -= skipped
             yield _too_long(number)
-            return
+            continue
         if number == 1 and not share.start:
             content = _without_mark(content)
         if content and not content.isspace():
             yield Line(number, content[:-1] if ended else content, ended)
 
 
-def _split(chunks: Iterator[bytes | str]) -> Iterator[Line | Cut]:
+def _skip_line(file: _File, progress: Progress | None) -> int:
+    """Read to the end of a line, or a little more than `_MOST_SKIPPED` bytes; how many they were."""
+    skipped = 0
+    while skipped <= _MOST_SKIPPED and (piece := file.readline(_BUFFER)):
+        skipped += len(piece)
+        if progress is not None:
+            progress(len(piece))
+        if piece.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _split(chunks: Iterator[bytes | str]) -> Iterator[Line | Skipped | Cut]:
     """The lines of what comes in pieces; text, as the last piece, says why there is no more."""
     rest: list[bytes] = []
-    number, pending = 1, 0
+    number, length = 1, 0  # of the line that `rest` is the beginning of
     for chunk in chunks:
         if isinstance(chunk, str):
             yield Cut(number, b"".join(rest), chunk)
             return
-        if (
-            not rest and chunk.isspace() and chunk.endswith(b"\n")
-        ):  # a file may have a thousand million of these
+        if not length and chunk.isspace() and chunk.endswith(b"\n"):  # a file may have a thousand million
             number += chunk.count(b"\n")
             continue
-        *whole, last = chunk.split(b"\n")
-        for content in whole:
-            if rest:
-                content = b"".join((*rest, content))
-                rest.clear()
-            if content and not content.isspace():
+        *ends, last = chunk.split(b"\n")
+        for content in ends:
+            if length + len(content) > READABLE_LINE_BYTES:
+                yield _too_long(number)
+            elif (content := b"".join((*rest, content))) and not content.isspace():
                 yield Line(number, _without_mark(content) if number == 1 else content, True)
-            number += 1
-        pending = len(last) if whole else pending + len(last)
-        if last:
+            rest.clear()
+            number, length = number + 1, 0
+        length += len(last)
+        if length > READABLE_LINE_BYTES:
+            rest.clear()
+        elif last:
             rest.append(last)
-        if pending > _LONGEST_LINE:
-            yield _too_long(number)
-            return
-    content = b"".join(rest)
-    if content and not content.isspace():
+    if length > READABLE_LINE_BYTES:
+        yield _too_long(number)
+    elif (content := b"".join(rest)) and not content.isspace():
         yield Line(number, _without_mark(content) if number == 1 else content, False)
 
 
-def _too_long(number: int) -> Cut:
-    return Cut(number, b"", f"the line is longer than {_LONGEST_LINE >> 20} MiB")
+def _too_long(number: int) -> Skipped:
+    return Skipped(number, f"the line is longer than {READABLE_LINE_BYTES >> 20} MiB, and is left out")
 
 
 def _without_mark(content: bytes) -> bytes:

@@ -215,7 +215,7 @@ def _span(span: Mapping[str, Any], resource: dict[str, Any]) -> SpanRecord:
         start_time=start,
         end_time=start + int(span.get("duration", 0)) * 1000,
         status_code=code,
-        status_message=str(values.pop("otel.status_description", "")),
+        status_message=str(values.pop(a.OTEL_STATUS_DESCRIPTION, "")),
         trace_state=str(values.pop("w3c.tracestate", "")),
         attributes=values,
         events=[_event(log) for log in span.get("logs") or ()],

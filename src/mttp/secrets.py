@@ -1,0 +1,211 @@
+"""Values that look like secrets by the name they have, replaced ahead of being recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mttp.errors import ConfigureError
+
+__all__ = ["REDACTED", "USUAL", "VARIABLE", "Secrets"]
+
+REDACTED = "[redacted]"
+"""What stands in the place of a secret."""
+VARIABLE = "MTTP_SECRET_KEYS"
+"""Further names of secrets, separated by commas; `false` records all values as they are."""
+
+_REASON = "redacted as a secret"
+_STRONG = (
+    "passw(?:or)?ds?",
+    "passphrases?",
+    "pwd",
+    "secrets?",
+    "credentials?",
+    "creds",
+    "authorization",
+    "bearer",
+    "(?:set_)?cookies?",
+    "jwt",
+    "connection_?string",
+    "(?:api|access|auth|private|secret|session|signing|encryption|account|service|ssh|master)_?keys?",
+    "(?:api|access|auth|refresh|bearer|session|hub|hf)_?tokens?",
+)
+"""Words that make a name that of a secret, wherever in it they are."""
+_VOCABULARY = ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "end", "start", "image")
+_LAST = "".join(f"(?<!{word}_)" for word in _VOCABULARY) + "token|auth"
+"""Words that do so as the last one; a special token of a vocabulary is none."""
+_WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NOT_A_WORD = re.compile(r"[^a-z0-9]+")
+_SPECIAL = re.compile(r"<.*>|\[.*\]", re.DOTALL)
+"""A token of a vocabulary, or what stands for a value already."""
+_CONSTANT = re.compile(r"true|false|none|null|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|<.*>|\[.*", re.IGNORECASE)
+"""A value in a text that is no secret."""
+_USER = re.compile(r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]*)://(?P<user>[^/\s'\"?#]+)@")
+_VALUE = r"(?P<value>\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)}\]'\"]+)"
+_IN_TEXT = (
+    (
+        ":",
+        re.compile(
+            r"(?P<before>\b(?P<name>(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,60}(?:key|token))\s*:\s*)"
+            r"(?P<value>[^\r\n,'\"]+)",
+            re.IGNORECASE,
+        ),
+    ),
+    ("=", re.compile(rf"(?P<before>(?<![\w.-])-*(?P<name>\w[\w.-]*)\s*=\s*){_VALUE}")),
+    (":", re.compile(rf"(?P<before>(?P<quote>[\"'])(?P<name>\w[\w.-]*)(?P=quote)\s*:\s*){_VALUE}")),
+    ("-", re.compile(rf"(?P<before>(?<!\S)--?(?P<name>\w[\w.-]*)\s+)(?!-){_VALUE}")),
+)
+"""A header, what is assigned to a name, a member of JSON, an option of a command; and a sign of each."""
+_HINTS = ("pass", "pwd", "secret", "cred", "auth", "bearer", "cookie", "jwt", "string", "key", "token", "://")
+"""One of these is in every text that holds a secret."""
+_MAX_REMEMBERED = 4096
+_MAX_NAMED = 100
+
+
+class Secrets:
+    """
+    What looks like a secret, by names.
+
+    Names are compared word by word, in lower case: `API_KEY`, `apiKey` and `x-api-key` are the same.
+    Numbers and booleans are no secrets.
+    """
+
+    def __init__(self, further: Iterable[str] = (), *, is_on: bool = True) -> None:
+        """`further` are words that make a name that of a secret, besides the usual ones."""
+        self.is_on = is_on
+        self.further = tuple(further)
+        strong = "|".join([*_STRONG, *(re.escape(_words(word)) for word in self.further)])
+        self._names = re.compile(f"(?:^|_)(?:{strong})(?:_|$)|(?:^|_)(?:{_LAST})(?:_?[0-9]+)?$")
+        self._hints = (*_HINTS, *(_words(word).partition("_")[0] for word in self.further))
+        self._known: dict[str, bool] = {}
+
+    @classmethod
+    def stated(cls, given: Sequence[str] | bool | None) -> Secrets:
+        """As an argument says, or else the variable; raises ConfigureError where that makes no sense."""
+        source = "secret_keys"
+        if given is None:
+            source, stated = VARIABLE, os.environ.get(VARIABLE, "").strip()
+            listed = [word.strip() for word in stated.split(",") if word.strip()]
+            given = {"true": True, "false": False}.get(stated.lower(), listed)
+        if isinstance(given, bool):
+            return cls(is_on=given)
+        words = given if isinstance(given, (list, tuple, set, frozenset)) else [None]
+        if not all(isinstance(word, str) and _words(word) for word in words):
+            raise ConfigureError(f"{source}={given!r} is no list of names, True or False")
+        return cls(given)
+
+    def __str__(self) -> str:
+        """As the variable says it."""
+        return ",".join(self.further) if self.is_on else "false"
+
+    def names(self, key: str) -> bool:
+        """Whether a name is that of a secret."""
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MAX_REMEMBERED:
+                self._known.clear()
+            found = self._known[key] = bool(self._names.search(_words(key)))
+        return found
+
+    def hide(self, key: str, value: Any, omissions: list[str]) -> Any:
+        """The plain value of an attribute without secrets; each that is replaced is named in `omissions`."""
+        if not self.is_on or isinstance(value, (bool, int, float)):
+            return value
+        found: list[str] = []
+        kept = self._hidden(key, value, key, found)
+        omissions += [f"{path}: {_REASON}" for path in list(dict.fromkeys(found))[:_MAX_NAMED]]
+        return kept
+
+    def document(self, key: str, written: str, omissions: list[str]) -> str:
+        """The same for JSON text."""
+        if not self.is_on or not self._may_hold(written):
+            return written
+        found: list[str] = []
+        kept = self.hide(key, json.loads(written), found)
+        omissions += found
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if found else written
+
+    def mapping(self, given: Mapping[str, Any], omissions: list[str], *, prefix: str = "") -> dict[str, Any]:
+        """Attributes without secrets."""
+        return {key: self.hide(f"{prefix}{key}", value, omissions) for key, value in given.items()}
+
+    def _hidden(self, key: str, value: Any, path: str, found: list[str]) -> Any:
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        if self.names(key):
+            return _blank(value, path, found)
+        if isinstance(value, str):
+            return self._without(value, path, found)
+        if isinstance(value, dict):
+            return {name: self._hidden(name, item, f"{path}.{name}", found) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._listed(value, path, found))
+        return value
+
+    def _listed(self, values: Sequence[Any], path: str, found: list[str]) -> list[Any]:
+        """The members of a list, which may be the arguments of a command."""
+        kept = []
+        for place, value in enumerate(values):
+            before = values[place - 1] if place else None
+            name = before.lstrip("-") if isinstance(before, str) and before.startswith("-") else ""
+            is_value = isinstance(value, str) and not value.startswith("-")
+            kept.append(self._hidden(name if is_value else "", value, f"{path}.{place}", found))
+        return kept
+
+    def _may_hold(self, text: str) -> bool:
+        """Whether a secret's name, or an address, may be in a text."""
+        lower = text.lower()
+        return any(hint in lower for hint in self._hints)
+
+    def _without(self, text: str, path: str, found: list[str]) -> str:
+        """A text without what is assigned to a secret's name in it, and without credentials in addresses."""
+        if not self._may_hold(text):
+            return text
+        kept = _USER.sub(_without_user, text) if "://" in text and "@" in text else text
+        for sign, pattern in _IN_TEXT:
+            if sign in text:
+                kept = pattern.sub(self._replacement, kept)
+        if kept != text:
+            found.append(path)
+        return kept
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        name, before, value = match["name"], match["before"], match["value"]
+        if _CONSTANT.fullmatch(value.strip("'\"")) or not self.names(name):
+            return match[0]
+        quote = value[0] if value[0] in "'\"" else ""
+        return f"{before}{quote}{REDACTED}{quote}"
+
+
+def _words(name: str) -> str:
+    """The words of a name, in lower case with underscores between."""
+    return _NOT_A_WORD.sub("_", _WORD_BEGINS.sub("_", name).lower()).strip("_")
+
+
+def _blank(value: Any, path: str, found: list[str]) -> Any:
+    """A value with every text in it replaced."""
+    if isinstance(value, dict):
+        return {name: _blank(item, f"{path}.{name}", found) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_blank(item, path, found) for item in value)
+    if not isinstance(value, (str, bytes)) or not value:
+        return value
+    if isinstance(value, str) and _SPECIAL.fullmatch(value):
+        return value
+    found.append(path)
+    return REDACTED
+
+
+def _without_user(match: re.Match[str]) -> str:
+    """An address without its password, or the whole of who asks where that may be one."""
+    scheme, user = match["scheme"], match["user"]
+    if ":" not in user and not scheme.lower().startswith("http"):
+        return match[0]
+    return f"{scheme}://{REDACTED}@"
+
+
+USUAL = Secrets()
+"""What looks like a secret where nobody says more."""

@@ -1,0 +1,139 @@
+"""Lists and mappings that a step shows are kept as they were when it was told."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+
+import mttp
+from mttp.codec import content
+from mttp.codec.documents import Document, opened, sealed
+from mttp.values import same
+
+MESSAGES = [{"role": "user", "content": "grüß dich"}, {"role": "assistant", "content": None, "n": 1.5}]
+
+
+class Role(str, Enum):
+    USER = "user"
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(PLAIN)
+@settings(max_examples=150, deadline=None)
+def test_a_document_says_what_the_value_would_be_recorded_as(value: Any) -> None:
+    """
+    Whatever is not plain through and through, or would be remarked on, is no document.
+    """
+    found = sealed(value)
+    faults: list[str] = []
+    expected = content.encode(content.OBSERVATION, value, faults, [])
+
+    if found is not None:
+        assert [] == faults
+        assert same(expected, opened({content.OBSERVATION.value: found}) if value is not None else {})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [np.float64(1)],
+        [np.zeros(2)],
+        [Role.USER],
+        [b"bytes"],
+        {1: "a"},
+        ["a\ud800"],
+        {"a\ud800": 1},
+        [2**63],
+        [(1, 2)],
+        (1, 2),
+        np.zeros(3),
+        {"s": {1, 2}},
+    ],
+    ids=repr,
+)
+def test_what_has_to_be_looked_at_is_no_document(value: Any) -> None:
+    """
+    Numbers of other libraries would arrive as bytes, and classes of their own as what they are made of.
+    """
+    assert sealed(value) is None
+
+
+def test_what_is_nested_deeply_is_no_document() -> None:
+    """
+    Nor does looking at it end in a RecursionError.
+    """
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+
+    assert sealed(value) is None
+
+
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+@pytest.mark.parametrize("transport", ["memory", "file"])
+def test_a_value_may_go_on_changing(steps: str, transport: str, tmp_path: Path) -> None:
+    """
+    What is recorded is what it was, as a span of its own or packed with others.
+    """
+    target = "memory://" if transport == "memory" else f"file://{tmp_path}/a.jsonl"
+    messages = [dict(message) for message in MESSAGES]
+    with mttp.configure(target, steps=steps) as session:
+        with mttp.episode() as episode:
+            for _ in range(3):
+                with episode.step() as step:
+                    step.observation(messages)
+                    step.action({"tool": "search", "arguments": {"n": [1, 2]}})
+                messages.append({"role": "tool", "content": "more"})
+        session.flush()
+        (found,) = mttp.read(session if transport == "memory" else tmp_path / "a.jsonl").episodes
+
+    assert [2, 3, 4] == [len(step.observation) for step in found.steps]
+    assert MESSAGES == found.steps[0].observation
+    assert {"tool": "search", "arguments": {"n": [1, 2]}} == found.steps[2].action
+
+
+def test_whoever_looks_at_the_span_sees_the_value() -> None:
+    """
+    A processor, the holder of the span, and a transport that takes spans.
+    """
+    seen: list[Any] = []
+
+    class Seeing(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            seen.append(dict(span.attributes or {}).get(content.OBSERVATION.value))
+
+    session = mttp.configure("memory://", processors=[Seeing()])
+    with session, mttp.episode() as episode, episode.step() as step:
+        step.observation(MESSAGES)
+        attributes: Any = step.span.attributes  # type: ignore[attr-defined]
+        seen.append(attributes[content.OBSERVATION.value])
+
+    for value in seen[:2]:
+        assert MESSAGES == list(value)
+        assert not isinstance(value, Document)
+
+
+def test_the_last_value_counts() -> None:
+    """
+    Of whatever kinds they are.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode, episode.step() as step:
+            step.observation(np.zeros(3))
+            step.observation(MESSAGES)
+        (found,) = mttp.read(session).episodes
+
+    assert MESSAGES == found.steps[0].observation

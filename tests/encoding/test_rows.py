@@ -1,0 +1,523 @@
+"""Spans are encoded together, here or in another process, as each says it by itself."""
+
+from __future__ import annotations
+
+import marshal
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from exporters import taken
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from otlp import Spans
+from specimen import EVERYTHING, episodes
+
+import mttp
+from mttp.codec.generators import State
+from mttp.codec.profiles import full, packed
+from mttp.codec.transitions import Form
+from mttp.encoding import encoder, rows, works
+from mttp.livespan import LiveSpan
+from mttp.readable import record
+from mttp.recorder import Play
+from mttp.recorder.block import Block
+from mttp.recorder.live_block import LiveBlock
+from mttp.recorder.live_root import LiveRoot
+from mttp.recorder.live_step import LiveStep
+from mttp.values import same
+from mttp.wire import otlp_json
+from mttp.wire.otlp_json import encode_records
+from mttp.wire.otlp_json_decode import decode_line
+from mttp.wire.otlp_proto import encode_span
+
+AT = 1_700_000_000_000_000_000
+LIMIT = 1 << 16
+FLOAT32 = Form(np.dtype(np.float32), (2,), LIMIT)
+SCALARS = Form(None, (), LIMIT)
+SHOWN = np.float32([0.5, -1]).tobytes()
+
+
+def parcel(spans: Sequence[ReadableSpan]) -> bytes:
+    """The spans as the other process gets them."""
+    return rows.pack(encoder._rows(spans))
+
+
+def check(spans: Sequence[ReadableSpan]) -> None:
+    """Lines and messages are those of each span's record, and the spans are asked for them first."""
+    sent = parcel(spans)
+    here = rows.lines(encoder._rows(spans))
+    whole = [record(span, full) for span in spans]
+    alone = [b"".join(encode_records([record(span, packed)])) for span in spans]
+
+    assert here == works.WORKS[works.LINES](sent)
+    assert decoded(b"".join(alone)) == decoded(here)
+    messages = marshal.loads(works.WORKS[works.MESSAGES](sent))
+    assert list(map(encode_span, whole)) == messages
+    for one, found in zip(whole, map(rows._record, rows._delivered(rows.unpack(sent), full)), strict=True):
+        assert same(asdict(replace(one, events=list(one.events), links=list(one.links))), asdict(found))
+
+
+def decoded(lines: bytes) -> list[str]:
+    """What lines say of each span, in order."""
+    return [repr(asdict(one)) for line in lines.splitlines() for one in decode_line(line)]
+
+
+def recorded(value: mttp.Episode) -> list[ReadableSpan]:
+    """The spans of a run with one episode."""
+    keeping = Spans()
+    with mttp.configure(keeping) as session:
+        session.record(value)
+    return keeping.spans
+
+
+# Whatever is recorded.
+
+
+def test_everything_is_encoded() -> None:
+    """
+    Every part of the vocabulary.
+    """
+    check(recorded(EVERYTHING))
+
+
+@given(episodes())
+@settings(max_examples=25, deadline=None)
+def test_any_episode_is_encoded(value: mttp.Episode) -> None:
+    """
+    Whatever it says.
+    """
+    check(recorded(value))
+
+
+def test_other_libraries_spans_are_encoded() -> None:
+    """
+    State, events, links and what was dropped.
+    """
+    keeping = Spans()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(keeping))
+    with provider.get_tracer("other", "1").start_as_current_span("a %d") as span:
+        span.set_attributes({"text": "ü", "many": [1, 2], "number": 0.1})
+        span.add_event("happened", {"x": True})
+        span.add_link(trace.SpanContext(1, 2, is_remote=True), {"why": "so"})
+        span.set_status(trace.StatusCode.ERROR, "broken")
+
+    check(keeping.spans)
+
+
+def test_nothing_is_encoded_as_nothing() -> None:
+    """
+    No line, and no message.
+    """
+    assert [] == rows.unpack(parcel([]))
+    assert b"" == rows.lines([])
+
+
+def test_what_bytes_can_not_say_is_refused() -> None:
+    """
+    And what would arrive as something else, as numpy's numbers do.
+    """
+    span = recorded(mttp.Episode())[0]
+    assert isinstance(span, LiveSpan)
+    for odd, name in ((multiprocessing, "module"), (np.float64(1), "float64"), ([np.str_("x")], "str_")):
+        span.values["odd"] = odd
+        with pytest.raises(ValueError, match=f"a {name} can't travel"):
+            parcel([span])
+
+
+def test_a_block_is_encoded_though_another_transport_looks_at_it_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Either as it was handed over or as what was made of it.
+    """
+    keeping, facts = Spans(), LiveStep.facts
+    with mttp.configure(keeping), mttp.episode() as episode, episode.step() as step:
+        step.tokens(ids=[1, 2, 3])
+
+    def looked_at(span: LiveStep) -> Any:
+        _ = span.values
+        return facts(span)
+
+    monkeypatch.setattr(LiveStep, "facts", looked_at)
+    check(keeping.spans)
+
+
+def test_steps_are_under_their_parents_though_another_transport_looks_at_these_meanwhile() -> None:
+    """
+    Of two that ask who a parent is at once, one gets what nobody keeps.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping):
+        for _ in range(20):
+            with mttp.episode() as episode, episode.step():
+                pass
+    steps = [span for span in keeping.spans if isinstance(span, LiveStep)]
+    roots = {span.trace_id: span for span in keeping.spans if isinstance(span, LiveRoot)}
+    parents: dict[int, Any] = {}
+    found = []
+    for step in steps:
+        found.append(step.row(parents)[3])
+        step.owner._at = roots[step.trace_id]._context = None  # type: ignore[attr-defined]
+
+    assert [roots[step.trace_id].identity.span_id for step in steps] == found
+
+
+# Steps with tokens.
+
+INTEGERS = {
+    "int64": st.integers(-(2**63), 2**63 - 1) | st.integers(0, 150_000) | st.integers(-200, 200),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "int8": st.integers(-128, 127),
+    "uint32": st.integers(0, 2**32 - 1),
+}
+FLOATS = {
+    "float32": st.floats(width=32),
+    "float64": st.floats(),
+    "float16": st.floats(width=16),
+}
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> dict[str, Any]:
+    """Token blocks of a few lengths, so that some are alike."""
+    count = draw(st.sampled_from([0, 1, 3, 3, 3, 40]))
+    integers, floats = draw(st.sampled_from([*INTEGERS])), draw(st.sampled_from([*FLOATS]))
+    ids = draw(st.lists(INTEGERS[integers], min_size=count, max_size=count))
+    logprobs = draw(st.lists(FLOATS[floats], min_size=count, max_size=count))
+    if draw(st.booleans()):
+        return {"ids": ids, "logprobs": logprobs}
+    block = {"ids": np.array(ids, integers), "logprobs": np.array(logprobs, floats)}
+    return {**block, "masks": [1] * count} if draw(st.integers(0, 5)) == 0 else block
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.none() | st.floats(allow_nan=False, allow_infinity=False), st.none() | blocks(), st.booleans()
+    ),
+    max_size=8,
+)
+
+
+@given(STEPS, st.sampled_from(["", "a", "50% of %d, %b"]))
+@example([(0.5, {"ids": np.arange(9), "logprobs": np.full(9, -np.inf)}, False)] * 70, "a")
+@settings(max_examples=120, deadline=None)
+def test_any_steps_are_encoded(steps: list[Any], agent: str) -> None:
+    """
+    Whatever they are paid and made of, an agent's too, and with others in between.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode(task="100% sure") as episode:
+        for reward, block, is_unusual in steps:
+            with (episode.agent(agent) if agent else episode).step() as step:
+                if reward is not None:
+                    step.reward(reward)
+                if block is not None:
+                    step.tokens(**block)
+                if is_unusual:
+                    step.metric("own", 1.0)
+
+    check(keeping.spans)
+
+
+def test_what_is_said_of_an_episode_while_it_lasts_is_encoded() -> None:
+    """
+    Numbers of the user's own, of an episode of which nothing else was stated, too.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode() as bare, mttp.episode(task="t") as episode:
+        bare.metric("own", 1.0)
+        episode.metric("own", 2.0)
+    said = [span.attributes or {} for span in keeping.spans]
+
+    assert [2.0, 1.0] == [each["mttp.metric.own"] for each in said if "mttp.metric.own" in each]
+    check(keeping.spans)
+
+
+def test_a_step_that_was_renamed_keeps_its_name() -> None:
+    """
+    Among others that were not.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for name in ("step", "mine %d", "step"):
+            with episode.step() as step:
+                step.span.update_name(name)
+
+    assert ["step", "mine %d", "step"] == [
+        row[4] for row in encoder._rows(keeping.spans) if row[4] in ("step", "mine %d")
+    ]
+    check(keeping.spans)
+
+
+def test_templates_are_of_shapes_and_not_of_values() -> None:
+    """
+    However long blocks are, and whatever is said of them.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for number, length in enumerate((20_000, 20_000, 3, 3)):
+            with episode.step() as step:
+                logprobs = np.full(length, -float(number))
+                step.tokens(ids=np.arange(length), logprobs=logprobs, policy_version=f"{number}")
+    steps = [span for span in keeping.spans if isinstance(span, LiveStep)]
+    otlp_json._template.cache_clear()
+    check(steps)
+
+    assert 1 == otlp_json._template.cache_info().currsize
+
+
+def test_numbers_beyond_64_bits() -> None:
+    """
+    An index that OTLP has no integer for is text, as anywhere.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for index in (2**63 - 1, 2**70):
+            with episode.step(index=index) as step:
+                step.reward(1.0)
+
+    check(keeping.spans)
+
+
+def test_lines_stay_short() -> None:
+    """
+    A trace takes several lines where it does not fit on one.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for _ in range(300):
+            with episode.step() as step:
+                step.tokens(ids=np.arange(1000), logprobs=np.zeros(1000, np.float32))
+    lines = works.WORKS[works.LINES](parcel(keeping.spans)).splitlines(keepends=True)
+
+    assert len(lines) > 2
+    assert [] == [len(line) for line in lines if len(line) > otlp_json.MAX_LINE_BYTES]
+    check(keeping.spans)
+
+
+@pytest.mark.parametrize("lengths", [(1000,), (1000, 999, 129, 1)])
+@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 130])
+def test_means_are_those_of_a_block_alone(count: int, lengths: Sequence[int]) -> None:
+    """
+    To the last bit, however many are added up at once.
+    """
+    random = np.random.default_rng(count)
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode() as episode:
+        for number in range(count):
+            length = lengths[number % len(lengths)]
+            with episode.step() as step:
+                logprobs = random.normal(-1, 1, length).astype(np.float32)
+                step.tokens(ids=random.integers(0, 9, length), logprobs=logprobs)
+
+    check(keeping.spans)
+
+
+def test_a_start_at_the_epoch_reads_as_it_was() -> None:
+    """
+    Zero nanoseconds are a time.
+    """
+    keeping = Spans()
+    with mttp.configure(keeping), mttp.episode(start_time=0) as episode, episode.step(start_time=0) as step:
+        step.reward(1.0)
+    (line,) = decode_line(works.WORKS[works.LINES](parcel(keeping.spans[:1])))
+
+    assert same(line.attributes, record(keeping.spans[0], packed).attributes)
+    assert 0 == line.start_time
+
+
+# Steps of environments, and their episodes.
+
+
+class Played(NamedTuple):
+    """One episode of an environment."""
+
+    rows: Sequence[tuple[Any, Any, Any]]
+    """Observation, action and reward of each step."""
+    final: Any = None
+    seed: int | None = None
+    generator: State | str | None = None
+    outcome: str | None = None
+    ends: tuple[bool, bool] = (True, False)
+
+
+def spans_of(episodes: Sequence[Played], form: Form = FLOAT32, **facts: Any) -> list[Any]:
+    """Their spans, two each."""
+    with mttp.configure("memory://", run_id="run", steps="packed") as session:
+        spans = taken(session)
+        setting = session.setting(**{"env": "Walk-v1", **facts})
+        for at, one in enumerate(episodes, AT):
+            play = setting.play(at, one.seed, one.generator)
+            assert isinstance(play, Play)
+            block = play.gather(form, at + 5)
+            last = len(one.rows) - 1
+            block.rows += [
+                (*row, *(one.ends if place == last else (False, False)), at + 7 * (place + 1))
+                for place, row in enumerate(one.rows)
+            ]
+            assert play.conclude(one.outcome, one.final, at + 7 * len(one.rows))
+        return list(spans)
+
+
+def steps_of(given: Sequence[tuple[Any, ...]], form: Form = FLOAT32) -> list[LiveSpan]:
+    """The span of these steps of an episode with a handle."""
+    spans: list[LiveSpan] = []
+    with mttp.configure("memory://", run_id="run", steps="packed") as session:
+        session._share.take = spans.append  # type: ignore[method-assign, assignment]
+        with mttp.episode(start_time=AT) as episode:
+            episode.gather(block := Block(form, AT))
+            block.rows += [(*row, AT + number) for number, row in enumerate(given, 1)]
+    return [span for span in spans if isinstance(span, LiveBlock)]
+
+
+INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, -(2**31), 127, 128, -129])
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+DTYPES = st.sampled_from(["f4", "f8", "f2", "i1", "i8", "u1", "u2", "u8", "?"]).map(np.dtype)
+SHAPES = st.sampled_from([(1,), (2,), (4,), (2, 3), (0,), (1, 0, 2), (2, 2, 2)])
+FORMS = st.builds(Form, DTYPES, SHAPES, st.just(LIMIT)) | st.sampled_from(
+    [SCALARS, Form(None, (), 8), Form(None, (), 0)]
+)
+KINDS: list[st.SearchStrategy[Any]] = [
+    st.none(),
+    INT64,
+    st.integers(-5, 5),
+    st.booleans(),
+    st.floats(),
+    INT64.map(np.int64),
+    st.floats().map(np.float64),
+    st.floats(width=32).map(np.float32),
+    st.booleans().map(np.bool_),
+    st.integers(0, 255).map(np.uint8),
+]
+ODD: list[st.SearchStrategy[Any]] = [
+    st.integers(),
+    st.text(),
+    st.lists(st.integers(0, 3) | st.text(max_size=2), max_size=3),
+    st.lists(FINITE, min_size=2, max_size=2).map(np.array),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.none() | INT64 | FINITE | st.booleans(),
+]
+PAID: list[st.SearchStrategy[Any]] = [
+    st.floats(-1e290, 1e290),
+    st.integers(-3, 3),
+    st.integers(-3, 3).map(float),
+    st.floats(-1e290, 1e290).map(np.float64),
+    st.floats(width=32, allow_nan=False, allow_infinity=False).map(np.float32),
+    st.sampled_from([1e290, -1e290, 5e-324, -0.0, 0.1]),
+]
+UNPAID: list[st.SearchStrategy[Any]] = [
+    FINITE,
+    st.floats(),
+    st.integers(),
+    st.sampled_from([None, True, "much", float("nan"), 10**400, np.float32("inf")]),
+]
+FINALS = st.none() | INT64 | st.booleans() | st.floats()
+GENERATORS = (
+    st.none()
+    | st.text("0123456789abcdef", min_size=64, max_size=64)
+    | st.integers(0, 2**16).map(lambda seed: State(dict(np.random.PCG64(seed).state)))
+)
+NAMES = st.text(max_size=8) | st.sampled_from(["Größe-v1", "50%d-v0", "%s", "\x00", '"', "日本/☃", "%(a)d"])
+
+
+@st.composite
+def plays(draw: st.DrawFn) -> tuple[Form, list[Played]]:
+    """Episodes of one environment, most of whose values are of one kind."""
+    form = draw(FORMS)
+    done = draw(st.sampled_from(3 * KINDS + ODD))
+    paid = draw(st.sampled_from(3 * PAID + UNPAID))
+    count = int(np.prod(form.shape))
+    if form.dtype is None:
+        shown = draw(st.sampled_from(3 * KINDS + ODD))
+        final = FINALS if form.max_bytes else st.none()
+    else:
+        size = count * form.dtype.itemsize
+        octets = st.binary(min_size=size, max_size=size)
+        shown = octets if form.dtype.kind != "b" else octets.map(lambda data: bytes(one & 1 for one in data))
+        final = shown | st.none()
+    row = st.tuples(shown, done, paid)
+    episode = st.builds(
+        Played,
+        st.lists(row, min_size=1, max_size=6),
+        final,
+        st.none() | st.integers(0, 2**70),
+        GENERATORS,
+        st.sampled_from([None, "success", "failure"]),
+        st.sampled_from([(True, False), (False, True), (True, True)]),
+    )
+    return form, draw(st.lists(episode, min_size=1, max_size=5))
+
+
+@given(plays(), NAMES, st.none() | NAMES, st.none() | NAMES)
+@settings(max_examples=120, deadline=None)
+def test_any_episodes_of_an_environment_are_encoded(
+    played: tuple[Form, list[Played]], env: str, policy: str | None, group: str | None
+) -> None:
+    """
+    Whatever was shown, done and paid, and whatever the environment, the policy and the group are called.
+    """
+    form, episodes = played
+    check(spans_of(episodes, form, env=env, policy=policy, group=group))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_span_that_somebody_looked_at_says_what_was_added(place: int) -> None:
+    """
+    The steps' or the root's.
+    """
+    spans = spans_of([Played([(SHOWN, 1, 1.0)], SHOWN)])
+    spans[place].values["own"] = "said"
+
+    assert "said" == rows._delivered(rows.unpack(parcel(spans)), full)[place].attributes["own"]
+    check(spans)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_span_that_was_changed_for_a_transport_is_encoded_as_changed(place: int) -> None:
+    """
+    The other of the two is what it was.
+    """
+    spans = spans_of([Played([(SHOWN, 1, 1.0)], SHOWN)])
+    values = dict(record(spans_of([Played([(SHOWN, 1, 1.0)], SHOWN)])[place], full).attributes)
+    spans[place] = spans[place].with_values(values | {"own": "said"})
+
+    assert "said" == rows._delivered(rows.unpack(parcel(spans)), full)[place].attributes["own"]
+
+
+def test_columns_of_what_environments_do_most_are_left_to_the_encoder() -> None:
+    """
+    Arrays, whole numbers and finite rewards.
+    """
+    for action, reward in ((1, 1.0), (np.int64(1), np.float64(0.5)), (None, 2)):
+        (block,) = steps_of([(SHOWN, action, reward, False, False)] * 3)
+        assert block.facts()[1] is not None
+        check([block])
+
+
+@pytest.mark.parametrize(
+    ("form", "action", "reward"),
+    [
+        (Form(None, (), None), 1, 1.0),
+        (FLOAT32, 1, float("nan")),
+        (FLOAT32, 1, 10**400),
+        (FLOAT32, 2**63, 1.0),
+        (FLOAT32, np.zeros(2), 1.0),
+    ],
+)
+def test_what_may_be_wrong_is_laid_out_where_it_is_counted(form: Form, action: Any, reward: Any) -> None:
+    """
+    In the process that recorded it.
+    """
+    shown = np.zeros(2, np.float32)
+    (block,) = steps_of([(shown.tobytes() if form.dtype else 1, action, reward, False, False)] * 2, form)
+
+    assert block.facts()[1] is None
+    check([block])
