@@ -43,7 +43,7 @@ class Misfit(NamedTuple):
 
 
 _LOOKED_INTO = _DOCUMENTS | {a.STEPS_COUNT, a.OBSERVATION_DTYPE, a.ACTION_DTYPE}
-_LOOKED_INTO |= {a.EPISODE_FINAL_OBSERVATION_DTYPE}
+_LOOKED_INTO |= {a.EPISODE_FINAL_OBSERVATION_DTYPE, a.ANNOTATION_VALUE}
 """Scalars of which more can be wrong than their type."""
 _SHAPES: dict[tuple[Any, ...], tuple[Sequence[str], Sequence[str]]] = {}
 """What to look at of spans that have the same attributes, of the same types: suspects, and integers."""
@@ -87,18 +87,19 @@ class Conformity:
 
     def _changes(self, record: SpanRecord, suspects: Sequence[str], misfits: list[Misfit]) -> dict[str, Any]:
         changes: dict[str, Any] = {}
-        where = f"span {record.name!r:.80} ({record.span_id})"
         if suspects:
             found, wrong = _examined(record.attributes, suspects)
-            misfits += (_misfit(one, where, record.trace_id) for one in wrong)
+            misfits += (_misfit(one, _where(record), record.trace_id) for one in wrong)
             if self._as_written:
                 found = _as_written(record.attributes, wrong)
             if found is not record.attributes:
                 changes["attributes"] = found
         for name in ("events", "links"):
             parts = getattr(record, name)
+            if not parts:
+                continue
             kept = [
-                _part(one, f"{name[:-1]} {number} of {where}", record.trace_id, misfits)
+                _part(one, f"{name[:-1]} {number} of {_where(record)}", record.trace_id, misfits)
                 for number, one in enumerate(parts, start=1)
             ]
             if any(one is not other for one, other in zip(kept, parts, strict=True)):
@@ -111,6 +112,10 @@ class Conformity:
 
     def _in_scope(self, record: SpanRecord) -> SpanRecord:
         return replace(record, scope=self._conforming)
+
+
+def _where(record: SpanRecord) -> str:
+    return f"span {record.name!r:.80} ({record.span_id})"
 
 
 def _suspects(attributes: Mapping[str, Any]) -> Sequence[str]:
@@ -129,18 +134,29 @@ def _suspects(attributes: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _of_shape(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[str]]:
-    fits = {
-        key: type(value)
-        for key, value in attributes.items()
-        if key not in _LOOKED_INTO and type(value) is SCALARS.get(wanted(key) or "")
-    }
+    fits = {key: type(value) for key, value in attributes.items() if _is_plain(key, type(value))}
     return [key for key in attributes if key not in fits], [key for key, kind in fits.items() if kind is int]
+
+
+def _is_plain(key: str, kind: type) -> bool:
+    """Whether scalars of that type fit the attribute whatever else the span says."""
+    if key in _LOOKED_INTO or key.startswith(columns.COLUMN):
+        return False
+    expected = wanted(key) or "any"
+    return kind in _KINDS if expected == "any" else kind is SCALARS.get(expected)
+
+
+_KINDS = frozenset(SCALARS.values())
 
 
 class _Wrong(NamedTuple):
     key: str
     kind: Literal["wrong_type", "deep_value"]
     said: str
+
+
+_FLAT = frozenset({float, str, bool})
+"""Types of elements that are neither deep nor too large for an attribute that may be anything."""
 
 
 def _examined(
@@ -153,6 +169,8 @@ def _examined(
     for key in suspects:
         value = attributes[key]
         expected = _expected(key, attributes) if is_ours or key.startswith(_OWN) else None
+        if type(value) is list and expected == "any" and _FLAT.issuperset(map(type, value)):
+            continue
         if _is_deep(key, value):
             wrong.append(_Wrong(key, "deep_value", f"is nested more than {MAX_DEPTH} deep"))
             continue
@@ -291,7 +309,7 @@ def _part(part: Any, where: str, trace_id: str, misfits: list[Misfit]) -> Any:
 
 def _scope(record: SpanRecord, misfits: list[Misfit]) -> Scope:
     """The scope of a span without what is nested too deeply."""
-    scope, where = record.scope, f"the resource of span {record.name!r:.80} ({record.span_id})"
+    scope, where = record.scope, f"the resource of {_where(record)}"
     resource = _without_deep(scope.resource, where, record.trace_id, misfits)
     attributes = _without_deep(
         scope.attributes, where.replace("resource", "scope", 1), record.trace_id, misfits

@@ -150,7 +150,7 @@ def _problem(path: Path, fault: Fault) -> Problem:
 
 
 def _conforming(
-    item: Line | Cut, conformity: Conformity, *, arrays: bool, shorten: Shorten | None
+    item: Line | Skipped | Cut, conformity: Conformity, *, arrays: bool, shorten: Shorten | None
 ) -> Decoded:
     """The line's spans without what does not conform, and what that was."""
     line = _decoded(item, arrays=arrays, shorten=shorten)
