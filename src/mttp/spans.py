@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from typing import Any, Final
 
+from mttp.registry import NO_SCALAR, is_scalar
 from mttp.semconv import attributes as a
 
 __all__ = ["COUNTED_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
@@ -117,11 +118,11 @@ def without_arrays(record: SpanRecord) -> SpanRecord:
     """
     The span without attributes that are arrays, maps or bytes, without events and links.
 
-    The `COUNTED_LISTS` stay.
+    The `COUNTED_LISTS` stay, and of what should be a scalar by the registry, `NO_SCALAR` is the value.
     """
     scalars = {
-        key: value
+        key: value if is_kept else NO_SCALAR
         for key, value in record.attributes.items()
-        if isinstance(value, (str, bool, int, float)) or key in COUNTED_LISTS
+        if (is_kept := isinstance(value, (str, bool, int, float)) or key in COUNTED_LISTS) or is_scalar(key)
     }
     return replace(record, attributes=scalars, events=(), links=())

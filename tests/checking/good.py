@@ -68,6 +68,8 @@ def span(type_: str) -> SpanRecord:
     facts = SPANS[type_]
     generated = facts["annotations"]["code_generation"]
     attributes = dict(_attribute(entry) for entry in entries(type_).values() if entry["key"] != a.FAULTS)
+    for key in [key for key in attributes if key.endswith(".dtype")]:
+        attributes |= {key: "int64", key.replace(".dtype", ".value"): [3]}
     attributes["mttp.span.type"] = "call" if type_ in CALLS else generated["name"]
     if type_ in CALLS:
         attributes["gen_ai.operation.name"] = CALLS[type_]

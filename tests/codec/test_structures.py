@@ -128,7 +128,7 @@ def test_what_is_nested_too_deep_is_named() -> None:
     faults: list[str] = []
 
     assert flatten(value, faults) is None
-    assert ["structure_not_kept: it is nested more than 32 deep; arrays are kept as lists"] == faults
+    assert ["structure_not_kept: it is nested more than 30 deep; arrays are kept as lists"] == faults
 
 
 @pytest.mark.parametrize(

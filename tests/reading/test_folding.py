@@ -256,8 +256,6 @@ def test_a_statement_wins_over_what_the_episode_says_which_is_kept():
     "facts",
     [
         {"kind": "outcome", "value": "maybe"},
-        {"kind": "advantage", "value": "high"},
-        {"kind": "advantage", "value": True},
         {"kind": "label", "value": "x"},
         {"kind": "comment", "value": "y"},
     ],
@@ -269,6 +267,17 @@ def test_other_statements_change_nothing(facts: dict[str, Any]):
     plain, found = read(episode(0)).episodes[0], read(episode(0), about(10, **facts)).episodes[0]
 
     assert (plain, [facts["value"]]) == (found, [one.value for one in found.annotations])
+
+
+@pytest.mark.parametrize("value", ["high", True, {"is": 1.0}])
+def test_an_advantage_that_is_no_number_is_missing(value: object):
+    """
+    A problem says so, and the episode stays as it was.
+    """
+    plain, found = read(episode(0)).episodes[0], read(episode(0), about(10, kind="advantage", value=value))
+
+    assert (plain, [None]) == (found.episodes[0], [one.value for one in found.annotations])
+    assert ["wrong_type"] == [problem.kind for problem in found.problems]
 
 
 def test_what_was_paid_is_never_changed_by_a_score():

@@ -17,6 +17,7 @@ import mttp
 from mttp.errors import MissingExtra, ReadError
 from mttp.reading import copies, parquet
 from mttp.reading.columns import ATTRIBUTES, TEMPLATES
+from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
@@ -27,9 +28,9 @@ DATA = Path(__file__).parent / "data"
 
 
 def back(records: list[SpanRecord], *, arrays: bool = True) -> list[SpanRecord]:
-    """The spans after writing and reading."""
+    """The spans as they were written, after writing and reading."""
     parquet.write("a.parquet", records)
-    return list(mttp.scan("a.parquet", arrays=arrays))
+    return list(Scan("a.parquet", arrays=arrays, as_written=True))
 
 
 def span(**fields: Any) -> SpanRecord:

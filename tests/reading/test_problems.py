@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from mttp.errors import ReadError
-from mttp.reading.problems import Kind, Problem, Problems
+from mttp.reading.problems import Kind, Problem, Problems, undecodable
 
 GUIDE = Path(__file__).parents[2] / "docs" / "reading.md"
 
@@ -28,6 +28,13 @@ def test_a_problem_says_where_it_is(where: dict[str, object], expected: str):
     File and line come first, as compilers have it.
     """
     assert expected == str(Problem(kind="broken_line", message="it is broken", **where))  # type: ignore[arg-type]
+
+
+def test_the_message_of_a_broken_trace_is_short():
+    """
+    An error that quotes a whole array is cut.
+    """
+    assert len(undecodable("ab", ValueError("x" * 1000))) < 300
 
 
 def test_strictly_a_problem_is_an_error():

@@ -294,12 +294,17 @@ def test_an_incomplete_episode_is_read_and_said():
     assert ["incomplete_episode"] == kinds(found)
 
 
-def test_a_trace_that_makes_no_sense_is_said():
+def test_a_trace_that_makes_no_sense_is_said(monkeypatch: pytest.MonkeyPatch):
     """
-    One episode that can't be decoded does not keep the others from being read.
+    One trace that can't be decoded does not keep the others from being read.
     """
-    spans = [replace(span, attributes={**span.attributes, a.ENV_WRAPPERS: 7}) for span in episode(0)]
-    found = mttp.read(write("a.jsonl", [*spans, *episode(1)]))
+
+    def refuse(record: object) -> None:
+        raise ValueError(record)
+
+    monkeypatch.setattr("mttp.codec.groups.decode", refuse)
+    nameless = replace(episode(0)[-1], name="g", parent_id="", attributes={a.RUN_ID: "r", a.GROUP_SIZE: 1})
+    found = mttp.read(write("a.jsonl", [nameless, *episode(1)]))
 
     assert ([1], ["broken_trace"]) == (indices(found), kinds(found))
     assert f"trace {trace_id(0)} can't be decoded" in str(found.problems[0])

@@ -206,9 +206,9 @@ def test_what_a_store_that_keeps_text_alone_can_not_tell_is_named() -> None:
     assert len(said) == len({*said})
 
 
-def test_the_message_of_a_broken_trace_is_short() -> None:
+def test_columns_that_are_none_are_problems_of_a_store_that_keeps_text() -> None:
     """
-    An error that quotes a whole array is cut.
+    A conversion that fails is one of a wrong type, and its message does not quote the value.
     """
 
     class Broken(JaegerServer):
@@ -223,8 +223,10 @@ def test_the_message_of_a_broken_trace_is_short() -> None:
         study(place)
         found = mttp.read(f"jaeger://{place}?run={RUN}")
 
-    broken = [problem for problem in found.problems if problem.kind == "broken_trace"]
-    assert broken
+    broken = [problem for problem in found.problems if problem.kind == "wrong_type"]
+    assert {"mttp.steps.start_times", "mttp.steps.column.mttp.step.reward"} <= {
+        problem.message.split()[0] for problem in broken
+    }
     assert all(len(problem.message) < 400 for problem in broken)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mttp.checking.findings import Issue
-from mttp.checking.types import fits, type_of
+from mttp.registry import fits, type_of
 from mttp.semconv.definitions import DEPRECATED, ENUMS
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 

@@ -9,6 +9,8 @@ from itertools import chain
 from mttp.checking import attributes, recorded, spans
 from mttp.checking.findings import Findings, Issue, Place, Register
 from mttp.codec import outline
+from mttp.codec.conformity import Conformity
+from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.semconv import SCHEMA_URL, VERSION
@@ -30,8 +32,8 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     Arguments are those of `read`, and so are errors. Memory stays constant however large the files are.
     Spans of others are counted, and only their attributes of ours are checked.
     """
-    scan = Scan(source, arrays=True, progress=progress)
-    register = Register()
+    scan = Scan(source, arrays=True, as_written=True, progress=progress)
+    register, conformity = Register(), Conformity()
     ours = foreign = 0
     omissions = Counter[str]()
     found: Iterator[Issue]
@@ -43,7 +45,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
         else:
             ours += 1
             omissions.update(outline.omitted(record.attributes))
-            found = chain(spans.issues(record), recorded.issues(record))
+            found = chain(spans.issues(record), recorded.issues(conformity.examine(record)[0]))
             if record.scope is not scope:
                 scope = record.scope
                 _check_origin(record, register)
@@ -53,9 +55,15 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
         spans=ours,
         foreign=foreign,
         omissions=dict(omissions.most_common()),
-        problems=scan.problems,
+        problems=_unnamed(scan, register),
         sources=scan.sources,
     )
+
+
+def _unnamed(scan: Scan, register: Register) -> list[Problem]:
+    """The problems, but for values of a wrong type that are findings."""
+    named = register.mismatched
+    return [one for one in scan.problems if one.kind != "wrong_type" or one.message.split()[0] not in named]
 
 
 def _is_ours(record: SpanRecord) -> bool:

@@ -166,11 +166,15 @@ class Register:
         self._levels: Counter[Level] = Counter()
         self._ids: Counter[Id] = Counter()
         self._unlisted = 0
+        self.mismatched: set[str | None] = set()
+        """Attributes that had a value of a wrong type somewhere."""
 
     def add(self, issue: Issue, place: Place) -> None:
         """Take note of an issue."""
         self._levels[issue.level] += 1
         self._ids[issue.id] += 1
+        if issue.id == "type_mismatch":
+            self.mismatched.add(issue.attribute)
         key = (*issue[:4], *place[:2])
         if key not in self._found:
             if len(self._found) >= self.LIMIT:

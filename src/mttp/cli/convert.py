@@ -89,7 +89,7 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
     partial = target.with_name(f".{target.name}.partial")
     try:
         with progress(sources) as advance:
-            scan = Scan(sources, arrays=True, progress=advance)
+            scan = Scan(sources, arrays=True, as_written=True, progress=advance)
             written = write(partial, scan)
         replace(partial, target)
     finally:

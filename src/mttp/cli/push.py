@@ -128,7 +128,7 @@ def push(
         note(job.pushed)  # where that can't be done, nothing is sent
     began = time.monotonic()
     with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
-        scan = Scan(paths, arrays=True, progress=advance)
+        scan = Scan(paths, arrays=True, as_written=True, progress=advance)
         try:
             job.run(scan, done=so_far.get("spans", 0))
         except KeyboardInterrupt:

@@ -12,6 +12,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from mttp.codec import eval_messages, profiles
 from mttp.codec.plain import Plain
 from mttp.errors import PayloadError
 from mttp.messages import Message, Payload, TraceSpan
+from mttp.nesting import shallow
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
@@ -118,10 +120,27 @@ def records(message: Message) -> list[SpanRecord] | None:
     """
     if message.type != TraceSpan.TYPE:
         evaluated = eval_messages.decode(message)
-        return None if evaluated is None else [evaluated]
+        return None if evaluated is None else [_shallow(evaluated)]
     payload = message.decode()
     assert isinstance(payload, TraceSpan)
-    return [decode(payload, source=message.source)]
+    return [_shallow(decode(payload, source=message.source))]
+
+
+def _shallow(span: SpanRecord) -> SpanRecord:
+    """The span with no value that is nested deeper than a level beyond the limit: its readers name those."""
+    return replace(
+        span,
+        attributes=shallow(span.attributes, 1),
+        events=tuple(replace(one, attributes=shallow(one.attributes, 1)) for one in span.events),
+        links=tuple(replace(one, attributes=shallow(one.attributes, 1)) for one in span.links),
+        scope=_shallow_scope(span.scope),
+    )
+
+
+def _shallow_scope(scope: Scope) -> Scope:
+    resource, attributes = shallow(scope.resource, 1), shallow(scope.attributes, 1)
+    is_kept = resource is scope.resource and attributes is scope.attributes
+    return scope if is_kept else replace(scope, resource=resource, attributes=attributes)
 
 
 def encode(span: SpanRecord) -> TraceSpan:
@@ -160,6 +179,8 @@ def decode(payload: TraceSpan, *, source: str = "") -> SpanRecord:
     try:
         rest = msgspec.convert(payload.attrs.get(a.MESSAGE_REST, {}), _Rest)
         return _decoded(payload, rest, source)
+    except RecursionError as error:
+        raise PayloadError(f"trace.span: attrs.{a.MESSAGE_REST} is nested too deeply") from error
     except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
         raise PayloadError(f"trace.span: attrs.{a.MESSAGE_REST}: {error}") from error
 

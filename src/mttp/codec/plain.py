@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mttp.keys import name_key
+from mttp.nesting import MAX_DEPTH
+from mttp.registry import INT64
 from mttp.values import is_masked
 
 __all__ = [
@@ -43,8 +45,6 @@ __all__ = [
 Plain: TypeAlias = Any
 Faults: TypeAlias = list[str]
 
-_INT64 = range(-(2**63), 2**63)
-_MAX_DEPTH = 32
 _KEPT = frozenset(np.dtype(code) for code in "?bhilBHILefd")
 """What an array can be of to be kept as it is."""
 
@@ -67,7 +67,7 @@ def _plain(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
         return _integer(value, faults)
     if kind is np.ndarray and arrays and value.ndim and value.dtype in _KEPT:
         return value.copy()
-    if depth > _MAX_DEPTH:
+    if depth >= MAX_DEPTH:
         return _as_text(value, faults)
     if isinstance(value, (list, tuple)):
         return [_plain(item, faults, depth=depth + 1, arrays=False) for item in value]
@@ -118,7 +118,7 @@ def as_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 def _integer(value: int, faults: Faults) -> int | str:
     value = int(value)
-    if value in _INT64:
+    if value in INT64:
         return value
     faults.append(f"int_out_of_range: {value:.6g}" if abs(value) < 10**300 else "int_out_of_range: huge")
     return _decimal(value)
@@ -266,9 +266,9 @@ def _jsonable(value: Any, faults: Faults, *, depth: int) -> Any:
         return value
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, Mapping) and depth <= _MAX_DEPTH:
+    if isinstance(value, Mapping) and depth < MAX_DEPTH:
         return {text(key, faults): _jsonable(item, faults, depth=depth + 1) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)) and depth <= _MAX_DEPTH:
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)) and depth < MAX_DEPTH:
         return [_jsonable(item, faults, depth=depth + 1) for item in value]
     if isinstance(value, (bytes, bytearray)):
         return _as_text(bytes(value), faults)
@@ -279,7 +279,7 @@ def from_json(document: str) -> Any:
     """The value that `to_json` wrote; the text itself where it is not JSON."""
     try:
         return json.loads(document)
-    except ValueError:
+    except (ValueError, RecursionError):
         return document
 
 

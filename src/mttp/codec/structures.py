@@ -17,11 +17,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mttp.codec.plain import Faults, as_array, text
+from mttp.nesting import MAX_DEPTH, is_deep
 
 __all__ = ["Flattened", "flatten", "rebuild"]
 
-MAX_DEPTH = 32
 _INT64 = range(-(2**63), 2**63)
+_DEEPEST = 2 * MAX_DEPTH + 2
+"""Of a structure: around each member stand two objects, and an array has its shape."""
 _NUMBERS: dict[type, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
 _NAMES = {bool: "bool", int: "int", float: "float"}
 _AROUND = {"tuple": tuple, "list": list}
@@ -89,7 +91,7 @@ def _part(value: Any, leaves: list[Any], depth: int) -> _Part:
         return (None,)
     if isinstance(value, str):
         return ("text", text(value, []))
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH:
         raise _UnsupportedError(f"it is nested more than {MAX_DEPTH} deep")
     if isinstance(value, Mapping):
         names = tuple([text(str(name), []) for name in value])
@@ -191,7 +193,10 @@ def rebuild(numbers: np.ndarray[Any, Any], structure: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _read(structure: str) -> Any:
-    return json.loads(structure)
+    document = json.loads(structure)
+    if is_deep(document, _DEEPEST):
+        raise ValueError("it is nested too deeply")
+    return document
 
 
 def _rebuilt(document: Any, numbers: Any, position: list[int]) -> Any:

@@ -54,13 +54,19 @@ def make(source: Path) -> Path:
     path = copy_of(source)
     partial = path.with_name(f".{path.name}.partial")
     state, problems = _state(source), Problems()
-    blocks = lines.read_blocks(File(source, named=True), lines.decode(source, arrays=True), problems)
+    blocks = lines.read_blocks(File(source, named=True), _as_written(source), problems)
     try:
         parquet.write(partial, _spans(blocks), notes=lambda: {_NOTE: _note(state, problems.all())})
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def _as_written(source: Path) -> Iterator[lines.Decoded]:
+    """The source's lines; types are looked at when the copy is read."""
+    for spans, faults in lines.decode(source, arrays=True, as_written=True):
+        yield lines.Decoded(spans, [fault for fault in faults if fault.kind != "wrong_type"])
 
 
 def _spans(blocks: Iterable[list[SpanRecord]]) -> Iterator[SpanRecord]:
@@ -76,4 +82,6 @@ def _state(source: Path) -> list[int]:
 def _note(state: list[int], problems: list[Problem]) -> str:
     if len(problems) > Problems.LIMIT:
         raise ReadError(f"{problems[0].file} has more than {Problems.LIMIT:,} problems; read it as it is")
-    return json.dumps({"source": state, "faults": [(one.kind, one.message, one.line) for one in problems]})
+    return json.dumps(
+        {"source": state, "faults": [(one.kind, one.message, one.line, one.trace_id) for one in problems]}
+    )

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mttp.codec.conformity import Conformity
 from mttp.errors import EnvelopeError, ReadError
-from mttp.reading.ended import IsOpen
+from mttp.reading.ended import Ended, IsOpen
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File
 from mttp.spans import SpanRecord
@@ -44,6 +45,8 @@ class Fault(NamedTuple):
     message: str
     line: int
     """The line, from 1."""
+    trace_id: str | None = None
+    """The trace, where it is about a span that could be read."""
 
 
 class Decoded(NamedTuple):
@@ -61,10 +64,12 @@ def decode(
     share: Share | None = None,
     progress: Progress | None = None,
     is_open: IsOpen | None = None,
+    as_written: bool = False,
 ) -> Iterator[Decoded]:
     """
     The file's lines, or those of a share of it, decoded one by one.
 
+    Values that don't conform to the registry are left out, unless they are wanted as they were written.
     With `is_open`, which is asked line by line, episodes that are whole in a line are one `Ended`.
     """
     shorten: Shorten | None = None
@@ -73,7 +78,8 @@ def decode(
 
         shorten = partial(shortened, is_open=is_open)
     items = read_lines(path, share=share, progress=progress)
-    return (_decoded(item, arrays=arrays, shorten=shorten) for item in items)
+    conformity = Conformity(as_written=as_written)
+    return (_conforming(item, conformity, arrays=arrays, shorten=shorten) for item in items)
 
 
 def read_blocks(
@@ -139,7 +145,26 @@ class _Others:
 
 
 def _problem(path: Path, fault: Fault) -> Problem:
-    return Problem(kind=fault.kind, message=fault.message, file=str(path), line=fault.line)
+    kind, message, line, trace_id = fault
+    return Problem(kind=kind, message=message, file=str(path), line=line, trace_id=trace_id)
+
+
+def _conforming(
+    item: Line | Skipped | Cut, conformity: Conformity, *, arrays: bool, shorten: Shorten | None
+) -> Decoded:
+    """The line's spans without what does not conform, and what that was."""
+    line = _decoded(item, arrays=arrays, shorten=shorten)
+    if not line.spans:
+        return line
+    spans: list[Any] = []
+    for span in line.spans:
+        if isinstance(span, Ended):
+            spans.append(span)
+            continue
+        kept, misfits = conformity.examine(span)
+        spans.append(kept)
+        line.faults.extend(Fault(one.kind, one.message, item.number, one.trace_id) for one in misfits)
+    return Decoded(spans, line.faults)
 
 
 def _decoded(item: Line | Skipped | Cut, *, arrays: bool, shorten: Shorten | None) -> Decoded:

@@ -13,6 +13,8 @@ __all__ = ["Kind", "Problem", "Problems", "undecodable"]
 Kind: TypeAlias = Literal[
     "broken_line",
     "broken_span",
+    "wrong_type",
+    "deep_value",
     "broken_message",
     "other_message",
     "unwritable_span",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mttp.codec import outline
+from mttp.codec.conformity import Conformity
 from mttp.errors import ReadError
 from mttp.reading import copies, lines
 from mttp.reading.problems import Kind, Problem, Problems
@@ -55,6 +56,7 @@ class Scan:
         strict: bool = False,
         progress: Progress | None = None,
         is_open: IsOpen | None = None,
+        as_written: bool = False,
     ) -> None:
         self._items = find(source)
         self._arrays = arrays
@@ -62,7 +64,8 @@ class Scan:
         self._is_open = is_open
         self._wanted: Wanted = "arrays" if arrays else "scalars" if is_open is None else "episodes"
         self._problems = Problems(strict=strict)
-        self._decode: _Decode = partial(lines.decode, arrays=arrays, is_open=is_open)
+        self._as_written = as_written
+        self._decode: _Decode = self._here
         self._copies: dict[Path, copies.Copy] = {}
         self._records = self._read()
 
@@ -109,14 +112,19 @@ class Scan:
         """What decodes a file of lines: other processes where there is much to read, else this one."""
         paths = [path for path in self.sources if path not in self._copies and path.is_file()]
         sizes = {path: path.stat().st_size for path in paths}
-        crew = self._hired(sizes) if sum(sizes.values()) >= _LARGE else None
+        is_large = sum(sizes.values()) >= _LARGE and not self._as_written
+        crew = self._hired(sizes) if is_large else None
         if crew is None:
-            yield partial(lines.decode, arrays=self._arrays, is_open=self._is_open)
+            yield self._here
             return
         try:
             yield crew.decode
         finally:
             crew.stop()
+
+    @property
+    def _here(self) -> _Decode:
+        return partial(lines.decode, arrays=self._arrays, is_open=self._is_open, as_written=self._as_written)
 
     def _hired(self, sizes: dict[Path, int]) -> Crew | None:
         from mttp.reading.crew import hire  # with all that starts processes: most recordings are small
@@ -144,7 +152,8 @@ class Scan:
     def _blocks(self, item: File | Recorded) -> Generator[Iterable[SpanRecord], None, bool]:
         """The item's spans block by block; whether it is a recording at all."""
         if isinstance(item, Recorded):
-            yield item.records() if self._arrays else map(without_arrays, item.records())
+            records = item.records() if self._arrays else map(without_arrays, item.records())
+            yield self._conforming(records, repr(item) if isinstance(item, Store) else None)
             for message in item.losses if isinstance(item, Store) else ():
                 self._problems.add(Problem(kind="store_loss", message=message, file=repr(item)))
             return True
@@ -154,12 +163,22 @@ class Scan:
             from mttp.reading import parquet
 
             lines.note(item, copy.faults, self._problems)
-            yield from parquet.read_blocks(copy.path, arrays=self._arrays)
+            for block in parquet.read_blocks(copy.path, arrays=self._arrays):
+                yield self._conforming(block, str(item.path))
             if self._progress is not None:
                 self._progress(item.path.stat().st_size)
             return True
         decoded = self._decode(item.path, progress=self._progress)
         return (yield from lines.read_blocks(item, decoded, self._problems))
+
+    def _conforming(self, records: Iterable[SpanRecord], source: str | None) -> Iterator[SpanRecord]:
+        """The spans without what does not conform; those of lines are looked at as they are decoded."""
+        conformity = Conformity(as_written=self._as_written)
+        for record in records:
+            kept, misfits = conformity.examine(record)
+            for kind, trace_id, _, message in misfits:
+                self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
+            yield kept
 
     def _parquet(self, item: File) -> Generator[Iterable[SpanRecord], None, bool]:
         """Likewise, of a Parquet file: only one that the caller named must be a recording, and undamaged."""
@@ -167,7 +186,8 @@ class Scan:
 
         try:
             has_checksum = parquet.has_checksum(item.path)
-            yield from parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress)
+            for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
+                yield self._conforming(block, str(item.path))
         except parquet.FileError as error:
             if item.named:
                 raise

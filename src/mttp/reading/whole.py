@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mttp.codec import outline
+from mttp.codec.conformity import is_conforming
 from mttp.reading.aggregate import Counts
 from mttp.reading.ended import Ended, IsOpen
 from mttp.reading.ongoing import Ongoing
@@ -62,11 +63,15 @@ def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended 
     trace_id = ""
     for span in spans:
         attributes = scalars(span) if span.name == names.STEP else None
+        if attributes is not None and not is_conforming(attributes):
+            return None
         if attributes is not None and a.SPAN_TYPE not in attributes:
             kind = names.STEP
             episode.seen.add(span_id(span))
         else:
             record = as_record(span, scope)
+            if not is_conforming(record.attributes):
+                return None
             trace_id, kind, attributes = record.trace_id, outline.kind(record), record.attributes
             episode.add(kind, record)
         if not outline.is_own(attributes) or (kind == names.EPISODE and span is not spans[-1]):

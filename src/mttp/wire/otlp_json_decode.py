@@ -16,9 +16,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from mttp.errors import ReadError
+from mttp.nesting import MAX_DEPTH
+from mttp.registry import NO_SCALAR, is_scalar
 from mttp.spans import COUNTED_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire import otlp_json_messages as messages
 from mttp.wire.otlp_json_arrays import PLACE, Place, cut, hollowed, numbers
+from mttp.wire.otlp_json_nesting import parsed
 
 __all__ = [
     "Block",
@@ -68,6 +71,7 @@ _KINDS = {
     "SPAN_KIND_CONSUMER": 5,
 }
 _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_NO_VALUE = messages.ScalarOrText()
 _HEX = "0123456789abcdefABCDEF"
 _INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
@@ -78,7 +82,8 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
     The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
 
     Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `COUNTED_LISTS`;
-    so are events and links.
+    so are events and links. Of one that should be a scalar by the registry, `NO_SCALAR` is the value.
+    Of values that are nested deeper than `MAX_DEPTH`, one level more is kept.
     `shorten` is for such spans only.
     Raises LineError when any part of the line that is not left out is wrong.
     """
@@ -118,7 +123,7 @@ def span_id(span: messages.ScalarSpan) -> str:
 
 
 def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
-    """Those of its attributes that are scalars, and the `COUNTED_LISTS`."""
+    """Those of its attributes that are scalars, or should be, and the `COUNTED_LISTS`."""
     return _scalars(span.attributes)
 
 
@@ -141,8 +146,8 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
 def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
     """A span's attributes by their own text, a list of keys with values, as `decode_line` takes them."""
     if arrays:
-        return _attributes(_ATTRIBUTES.decode(document), _NOTHING_CUT)
-    return _scalars(_SCALAR_ATTRIBUTES.decode(document))
+        return _attributes(parsed(_ATTRIBUTES.decode, document.encode()), _NOTHING_CUT)
+    return _scalars(parsed(_SCALAR_ATTRIBUTES.decode, document.encode()))
 
 
 def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
@@ -150,7 +155,7 @@ def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
     try:
         return [
             (scope, span)
-            for resource_spans in _FRAME.decode(line).resource_spans or ()
+            for resource_spans in parsed(_FRAME.decode, line).resource_spans or ()
             for scope_spans in resource_spans.scope_spans or ()
             for scope in [_scope(resource_spans, scope_spans, _NOTHING_CUT)]
             for span in scope_spans.spans or ()
@@ -161,7 +166,7 @@ def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
 
 def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
-        traces = decoder.decode(line)
+        traces = parsed(decoder.decode, line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _explained(_document(line), error) from error
     if traces.resource_spans is msgspec.UNSET:
@@ -305,7 +310,7 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
     for pair in pairs or ():
         value = pair.value
         if value is None:
-            continue
+            value = _NO_VALUE
         if value.string_value is not None:  # as _scalar says, without a call for each: this is the hot path
             found[pair.key] = value.string_value
         elif value.double_value is not None:
@@ -315,7 +320,9 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
         elif value.bool_value is not None:
             found[pair.key] = value.bool_value
         elif pair.key in COUNTED_LISTS and (array := _MAYBE_ARRAY.decode(value.array_value or b"null")):
-            found[pair.key] = _array(array, _NOTHING_CUT)
+            found[pair.key] = _array(array, _NOTHING_CUT, 0)
+        elif is_scalar(pair.key):
+            found[pair.key] = NO_SCALAR
     return found
 
 
@@ -344,11 +351,12 @@ class _Cut(NamedTuple):
 _NOTHING_CUT = _Cut(b"", ())
 
 
-def _attributes(pairs: Iterable[messages.KeyValue] | None, cut_out: _Cut) -> dict[str, Any]:
-    return {pair.key: _plain(pair.value, cut_out) for pair in pairs or ()}
+def _attributes(pairs: Iterable[messages.KeyValue] | None, cut_out: _Cut, depth: int = 0) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value, cut_out, depth) for pair in pairs or ()}
 
 
-def _plain(value: messages.Value | None, cut_out: _Cut) -> Any:
+def _plain(value: messages.Value | None, cut_out: _Cut, depth: int) -> Any:
+    """The value within so many arrays and maps; of an array or a map beyond the limit, an empty one."""
     if value is None:
         return None
     found = _scalar(value)
@@ -357,18 +365,22 @@ def _plain(value: messages.Value | None, cut_out: _Cut) -> Any:
     if value.bytes_value is not None:
         return _bytes(_text(value.bytes_value, cut_out))
     if value.kvlist_value is not None:
-        return _attributes(value.kvlist_value.values, cut_out)
-    return None if value.array_value is None else _array(value.array_value, cut_out)
+        return _attributes(value.kvlist_value.values, cut_out, depth + 1) if depth < MAX_DEPTH else {}
+    if value.array_value is None:
+        return None
+    return _array(value.array_value, cut_out, depth) if depth < MAX_DEPTH else []
 
 
-def _array(array: messages.Array, cut_out: _Cut) -> list[Any]:
+def _array(array: messages.Array, cut_out: _Cut, depth: int) -> list[Any]:
     values = array.values or ()
     first = values[0] if values else None
     if first is None or first.place is None or not cut_out.places:
-        return [_plain(item, cut_out) for item in values]
+        return [_plain(item, cut_out, depth + 1) for item in values]
     items = cut_out.items(first.place)
     found = numbers(items)
-    return _array(_ARRAY.decode(b'{"values":[%b]}' % items), _NOTHING_CUT) if found is None else found
+    if found is None:
+        return _array(_ARRAY.decode(b'{"values":[%b]}' % items), _NOTHING_CUT, depth)
+    return found
 
 
 def _text(encoded: str, cut_out: _Cut) -> str:

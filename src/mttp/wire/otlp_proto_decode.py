@@ -10,6 +10,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
 
 from mttp.errors import ReadError
+from mttp.nesting import MAX_DEPTH
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
 __all__ = ["decode_message"]
@@ -80,14 +81,16 @@ def _link(link: Span.Link) -> Link:
     )
 
 
-def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
-    return {pair.key: _plain(pair.value) for pair in pairs}
+def _attributes(pairs: Iterable[KeyValue], depth: int = 0) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value, depth) for pair in pairs}
 
 
-def _plain(value: AnyValue) -> Any:
+def _plain(value: AnyValue, depth: int) -> Any:
+    """The value within so many arrays and maps; of an array or a map beyond the limit, an empty one."""
     kind = value.WhichOneof("value")
     if kind == "array_value":
-        return [_plain(item) for item in value.array_value.values]
+        items = value.array_value.values if depth < MAX_DEPTH else ()
+        return [_plain(item, depth + 1) for item in items]
     if kind == "kvlist_value":
-        return _attributes(value.kvlist_value.values)
+        return _attributes(value.kvlist_value.values if depth < MAX_DEPTH else (), depth + 1)
     return None if kind is None else getattr(value, kind)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mttp.checking.types import fits, type_of
+from mttp.registry import fits, type_of
 
 
 @pytest.mark.parametrize(

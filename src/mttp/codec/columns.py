@@ -1,0 +1,183 @@
+"""Arrays and columns as a span states them: whether what it says of them, and what it holds, fit together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from mttp.registry import INT64, type_of
+from mttp.semconv import attributes as a
+
+__all__ = ["COLUMN", "ColumnLayout", "Unfit", "arrays", "layout", "numbers"]
+
+COLUMN: Final = f"{a.STEPS_COLUMN}."
+_MAX_STEPS = 1000
+"""Steps that one block of an episode takes at most."""
+_MOST = 1 << 24
+"""Steps that an annotation is about at most."""
+_SIZES = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("int16", "uint16", "float16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64"), 8),
+}
+"""Bytes that a number takes, by numpy's name of its type."""
+_CONTENT = (
+    (a.OBSERVATION_VALUE, a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE),
+    (a.ACTION_VALUE, a.ACTION_DTYPE, a.ACTION_SHAPE),
+    (
+        a.EPISODE_FINAL_OBSERVATION_VALUE,
+        a.EPISODE_FINAL_OBSERVATION_DTYPE,
+        a.EPISODE_FINAL_OBSERVATION_SHAPE,
+    ),
+)
+
+
+class Unfit(NamedTuple):
+    """An attribute whose value is not what the others say."""
+
+    key: str
+    found: str
+    expected: str
+
+
+class ColumnLayout(NamedTuple):
+    """What a layout says of one column."""
+
+    key: str
+    """The steps' attribute."""
+    dtype: str | None
+    """Type of its numbers; None where each entry stands for itself."""
+    size: int
+    """Numbers of one entry."""
+    entries: int | None
+    """How many entries it has; None where that is one for each step."""
+    last: int
+    """The last position of a step that has an entry; -1 where that is not said."""
+
+
+def arrays(found: Mapping[str, Any]) -> Iterator[Unfit]:
+    """What does not fit together of observations, actions and blocks of steps."""
+    for keys in _CONTENT:
+        if keys[1] in found:
+            yield from _content(found, *keys)
+    if a.STEPS_COUNT in found:
+        yield from _block(found)
+
+
+def _content(found: Mapping[str, Any], key: str, dtype: str, shape: str) -> Iterator[Unfit]:
+    given, sizes = found[dtype], found.get(shape, ())
+    if given not in _SIZES:
+        yield Unfit(dtype, f"{given!r:.40}", "a type of numbers")
+        return
+    if any(size < 0 for size in sizes):
+        yield Unfit(shape, "a negative size", "sizes")
+    elif key in found and (wrong := numbers(found[key], given, None)):
+        yield Unfit(key, wrong, f"an array of {given}")
+
+
+def _block(found: Mapping[str, Any]) -> Iterator[Unfit]:
+    count, first = found[a.STEPS_COUNT], found.get(a.STEPS_FIRST_INDEX, 0)
+    most = _MAX_STEPS if a.EPISODE_ID in found else _MOST
+    if not 0 <= count <= most:
+        yield Unfit(a.STEPS_COUNT, str(count), f"0 to {most:,}")
+        return
+    if not 0 <= first <= INT64[-1] - count:
+        yield Unfit(a.STEPS_FIRST_INDEX, str(first), "an index")
+    for key in (a.STEPS_START_TIMES, a.STEPS_END_TIMES):
+        if key in found and (wrong := numbers(found[key], "int64", count)):
+            yield Unfit(key, wrong, f"{count} times")
+    if a.STEPS_LAYOUT not in found:
+        return
+    columns = layout(found[a.STEPS_LAYOUT])
+    if columns is None or any(column.last >= count for column in columns):
+        yield Unfit(a.STEPS_LAYOUT, "a text of another kind", f"the layout of {count} steps")
+        return
+    for column in columns:
+        key = COLUMN + column.key
+        if key in found and (unfit := _column(found[key], column, count)):
+            yield Unfit(key, *unfit)
+
+
+def _column(value: Any, column: ColumnLayout, count: int) -> tuple[str, str] | None:
+    """What a column's values are instead of what they should be."""
+    entries = count if column.entries is None else column.entries
+    if column.dtype is None:
+        is_list = isinstance(value, (list, tuple)) and len(value) == entries
+        return None if is_list else (_described(value), f"a list of {entries}")
+    wrong = numbers(value, column.dtype, entries * column.size)
+    return (wrong, f"{entries} entries of {column.dtype}") if wrong else None
+
+
+def numbers(value: Any, dtype: str, count: int | None) -> str:
+    """What a value is where it is not so many numbers of a type, in whichever form; else nothing."""
+    kind = dtype.rstrip("0123456789")
+    if isinstance(value, bytes):
+        is_whole = (
+            len(value) == count * _SIZES[dtype] if count is not None else not len(value) % _SIZES[dtype]
+        )
+    elif hasattr(value, "dtype"):
+        is_whole = value.dtype.kind in "biuf" and count in (None, value.size)
+    elif isinstance(value, (list, tuple)):
+        is_whole = count in (None, len(value)) and _are_all(value, dtype, kind)
+    else:
+        is_whole = False
+    return "" if is_whole else _described(value)
+
+
+def _are_all(values: list[Any] | tuple[Any, ...], dtype: str, kind: str) -> bool:
+    kinds = set(map(type, values))
+    if kind == "float":
+        return kinds <= {float, int, bool}
+    if not kinds <= {int, bool}:
+        return False
+    bits = 8 * _SIZES[dtype] - (kind == "int")
+    least = 0 if kind != "int" else -(1 << bits)
+    return (
+        not values
+        or (kind == "bool" and min(values) >= 0 and max(values) <= 1)
+        or (kind != "bool" and least <= min(values) and max(values) < 1 << bits)
+    )
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, (list, tuple)):
+        return f"{type_of(value)} of {len(value)}"
+    return type_of(value)
+
+
+@lru_cache(maxsize=256)
+def layout(document: str) -> tuple[ColumnLayout, ...] | None:
+    """The columns that a layout describes; None where it is none."""
+    try:
+        return tuple(_described_column(*row) for row in json.loads(document))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _described_column(key: Any, dtype: Any, shape: Any, which: Any) -> ColumnLayout:
+    sizes = shape or []
+    positions = which if isinstance(which, list) else []
+    is_good = (
+        type(key) is str
+        and (dtype is None or dtype in _SIZES)
+        and isinstance(sizes, list)
+        and all(type(size) is int and size >= 0 for size in sizes)
+        and (which is None or which == "same" or isinstance(which, list))
+        and all(type(position) is int and position >= 0 for position in positions)
+        and (dtype is None or which != "same")
+    )
+    if not is_good:
+        raise ValueError("no column")
+    return ColumnLayout(
+        key=key,
+        dtype=dtype,
+        size=math.prod(sizes),
+        entries=1 if which == "same" else len(positions) if isinstance(which, list) else None,
+        last=max(positions, default=-1),
+    )
