@@ -17,6 +17,7 @@ __all__ = ["as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
 _EXACT = frozenset({str, bool, int, float, bytes, type(None)})
 _T = TypeVar("_T")
 _TRACE_IDS, _SPAN_IDS, _COUNTS = range(2**128), range(2**64), range(2**32)
+_INT64 = range(-(2**63), 2**63)
 
 
 def pairs(what: str, given: object, faults: Faults) -> list[tuple[str, Any]]:
@@ -129,7 +130,8 @@ def _status(given: Status, faults: Faults) -> Status:
 def _attributes(given: object, faults: Faults) -> Mapping[str, Any]:
     """As they are where the SDK has looked at them, which it does of nearly all."""
     if isinstance(given, Mapping) and all(
-        type(key) is str and type(value) in _EXACT for key, value in given.items()
+        type(key) is str and type(value) in _EXACT and (type(value) is not int or value in _INT64)
+        for key, value in given.items()
     ):
         return dict(given)
     return frozen(given, faults)
