@@ -483,3 +483,23 @@ def counted(summary: Any) -> tuple[object, ...]:
         summary.updates,
         summary.annotations,
     )
+
+
+def test_an_outcome_under_another_key_is_none_of_the_episode(tmp_path: Path) -> None:
+    """
+    In a summary of values and of spans alike.
+    """
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(f"file://{path}"):
+        with mttp.episode() as episode:
+            pass
+        mttp.annotate(episode, "outcome", "success")
+    changed = tmp_path / "b.jsonl"
+    key = f'"{a.ANNOTATION_KEY}","value":{{"stringValue":"'
+    before = path.read_text()
+    changed.write_text(before.replace(f"{key}{a.EPISODE_OUTCOME}", f"{key}lots"))
+
+    assert before != changed.read_text()
+    for source, expected in ((path, "success"), (changed, "unknown")):
+        assert [expected] == list(mttp.summarize(source).outcomes)
+        assert [expected] == list(mttp.read(source).summary().outcomes)

@@ -394,6 +394,10 @@ def _parts(
                 yield from _parts(part, below, total, f"{name}.")
 
 
+_OF_OUTCOMES = (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome")
+"""Keys of statements of an outcome; under another key nothing is stated of the episode."""
+
+
 def statement(record: SpanRecord) -> tuple[Statement | None, Scored | None]:
     """What an annotation states: an outcome, or a score."""
     found = record.attributes
@@ -401,7 +405,7 @@ def statement(record: SpanRecord) -> tuple[Statement | None, Scored | None]:
     if kind == "score":
         value = _number(record, a.REWARD_VALUE if a.REWARD_VALUE in found else a.ANNOTATION_VALUE)
         return None, _scored(record, "late", value)
-    if kind != "outcome":
+    if kind != "outcome" or found.get(a.ANNOTATION_KEY) not in _OF_OUTCOMES:
         return None, None
     return Statement(
         episode=str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")),
