@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from chat import ENV, POLICY, WEIGHTS, Chat, Step, chats, facts
 from recorders import LOCAL
 from sink import received
@@ -157,11 +158,9 @@ def _span(expected: _Expected, name: str, said: dict[str, Any]) -> None:
 
 
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
-    import orjson
-
     with path.open("rb") as file:
         for line in file:
-            for block in orjson.loads(line)["resourceSpans"]:
+            for block in msgspec.json.decode(line)["resourceSpans"]:
                 for scoped in block["scopeSpans"]:
                     for span in scoped["spans"]:
                         yield span["name"], span["attributes"]
