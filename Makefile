@@ -28,8 +28,8 @@ demo: $(VENV)/.demo  ## Train a small agent, record its episodes, read them back
 test: $(VENV)/.dev  ## Run the tests.
 	$(BIN)/python -m pytest -n auto
 
-test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by the thousand, kills.
-	$(BIN)/python -m pytest -m long -s
+test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by the thousand, kills, 300 examples of each property.
+	$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=long -s
 
 test-integrations:  ## Run the tests of libraries that need an environment of their own.
 	PYTHON=$(PYTHON) .ci/integrations

@@ -9,12 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from opentelemetry import context as otel_context
 
 import mttp
 from mttp import configuration
 
 os.environ.setdefault("HYPOTHESIS_NO_NPM", "1")
+
+settings.register_profile("ci", max_examples=25, deadline=None)
+settings.register_profile("long", max_examples=300, deadline=None)
+settings.load_profile("ci")  # `make test-long` chooses the other
 
 
 def pytest_report_header() -> list[str]:

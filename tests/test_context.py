@@ -285,7 +285,7 @@ odd_carriers = st.one_of(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(odd_carriers)
 def test_no_carrier_ever_raises(session: mttp.Session, carrier: Any) -> None:
     """

@@ -422,7 +422,7 @@ def statements(draw: st.DrawFn) -> tuple[Callable[..., None], dict[str, Any], An
     )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(statements())
 def test_any_statement_comes_back_equal_from_memory_and_file(
     statement: tuple[Callable[..., None], dict[str, Any], Annotation],

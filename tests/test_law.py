@@ -92,7 +92,7 @@ def test_a_recording_can_be_recorded_again() -> None:
     assert_same(first, second, ignore=["run_id"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes())
 def test_any_episode_comes_back_equal_from_memory_and_files(value: mttp.Episode) -> None:
     """

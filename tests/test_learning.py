@@ -610,7 +610,7 @@ def updates(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(groups(), updates())
 def test_groups_and_updates_come_back_equal_from_memory_and_file(
     of_group: dict[str, Any], of_update: dict[str, Any]

@@ -107,7 +107,7 @@ def test_a_packed_recording_follows_the_convention() -> None:
     assert {"recorded_fault"} >= set(check("packed.jsonl").ids)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes())
 def test_any_episode_reads_alike_packed_or_not(value: mttp.Episode) -> None:
     """

@@ -51,7 +51,7 @@ def test_the_specimen_has_no_findings(transport: str):
     assert findings.spans > 20
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes())
 def test_no_episode_has_findings(value: mttp.Episode):
     """

@@ -32,7 +32,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_a_document_says_what_the_value_would_be_recorded_as(value: Any) -> None:
     """
     Whatever is not plain through and through, or would be remarked on, is no document.

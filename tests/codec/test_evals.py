@@ -22,7 +22,7 @@ from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
 TRACE, ROOT = "ab" * 16, "12" * 8
-PATIENT = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

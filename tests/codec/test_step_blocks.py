@@ -101,7 +101,7 @@ def apart(given: Sequence[Mapping[str, Any]], profile: Callable[..., dict[str, A
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(several)
 def test_steps_in_a_block_read_as_spans_of_their_own(profile: Any, given: list[Row]) -> None:
     """
@@ -114,7 +114,7 @@ def test_steps_in_a_block_read_as_spans_of_their_own(profile: Any, given: list[R
     assert apart(given, profile) == found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(several)
 def test_a_block_gives_back_what_its_steps_said(given: list[Row]) -> None:
     """
@@ -141,7 +141,7 @@ def flat(said: Row) -> Row:
     ],
     ids=["content off", "no long arrays", "no actions", "redacted"],
 )
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(given=several)
 def test_what_is_kept_back_of_a_block_is_kept_back_of_its_steps(
     withholding: Withholding, given: list[Row]

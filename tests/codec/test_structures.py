@@ -44,7 +44,7 @@ def is_exact(left: Any, right: Any) -> bool:
     return type(left) is type(right) and same(left, right)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(VALUES, ARRAYS)
 def test_what_is_flattened_is_rebuilt_as_it_was(member: Any, array: Any) -> None:
     """

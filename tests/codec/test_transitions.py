@@ -66,7 +66,7 @@ def flat(said: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("max_bytes", [None, 8, 4])
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(given=several())
 def test_columns_say_what_each_step_would_say(max_bytes: int | None, given: tuple[list[Any], ...]) -> None:
     """

@@ -93,7 +93,7 @@ def test_of_everything_a_reader_gets_the_projection(hook: Any, limits: Mapping[s
     assert [] == differences(expected, codec.decode(kept(records, withholding)))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes(), withholdings)
 @example(EVERYTHING, OTLP)
 @example(EVERYTHING, TOKEN_IDS)

@@ -88,7 +88,7 @@ def test_everything_is_encoded() -> None:
 
 
 @given(episodes())
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 def test_any_episode_is_encoded(value: mttp.Episode) -> None:
     """
     Whatever it says.
@@ -208,7 +208,7 @@ STEPS = st.lists(
 
 @given(STEPS, st.sampled_from(["", "a", "50% of %d, %b"]))
 @example([(0.5, {"ids": np.arange(9), "logprobs": np.full(9, -np.inf)}, False)] * 70, "a")
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 def test_any_steps_are_encoded(steps: list[Any], agent: str) -> None:
     """
     Whatever they are paid and made of, an agent's too, and with others in between.
@@ -457,7 +457,7 @@ def plays(draw: st.DrawFn) -> tuple[Form, list[Played]]:
 
 
 @given(plays(), NAMES, st.none() | NAMES, st.none() | NAMES)
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 def test_any_episodes_of_an_environment_are_encoded(
     played: tuple[Form, list[Played]], env: str, policy: str | None, group: str | None
 ) -> None:

@@ -173,7 +173,7 @@ def _do(one: Any, told: Told, env: Any, session: mttp.Session, *, in_place: bool
 
 
 @given(USES, st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_packed_steps_are_those_of_spans_whatever_is_done(
     uses: list[tuple[Any, str]], in_place: bool
 ) -> None:

@@ -273,7 +273,7 @@ def scripts(draw: st.DrawFn) -> list[Play]:
     return plays
 
 
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 @given(
     plays=st.lists(scripts(), min_size=1, max_size=3),
     actions=st.lists(st.integers(0, 1), min_size=1, max_size=25),

@@ -154,7 +154,7 @@ def test_other_json_is_still_no_recording() -> None:
         mttp.read(file(b'{"type":"x","payload":{}}'))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, len(ENCODED[0]) - 1), st.integers(1, 255))
 def test_a_flipped_byte_changes_no_span(place: int, bits: int) -> None:
     """

@@ -169,7 +169,7 @@ values = st.recursive(
 keys = st.sampled_from([*ATTRIBUTES, *(f"{prefix}.x" for prefix in TEMPLATES), "own", "gen_ai.other"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.dictionaries(keys, values, max_size=6), min_size=1, max_size=4))
 def test_any_attributes_come_back(attribute_sets: list[dict[str, Any]]):
     """

@@ -357,7 +357,7 @@ def plain_document(summary: Summary) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(any_episodes(), min_size=1, max_size=2))
 def test_a_recording_s_summary_is_that_of_its_file(values: list[mttp.Episode]):
     """

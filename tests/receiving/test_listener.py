@@ -483,7 +483,7 @@ def target() -> Iterator[mttp.Receiver]:
         yield opened
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(LINES)), st.data())
 def test_a_flipped_byte_is_never_a_message_with_a_wrong_checksum(
     target: mttp.Receiver, name: str, data: Any

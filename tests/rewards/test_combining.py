@@ -501,7 +501,7 @@ def _grade(entry: Entry, value: float | None, status: str = "ok") -> Grade:
     return Grade(name=entry.name, kind=entry.kind, value=value, status=status, weight=weight, verdict=verdict)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(graded(), st.randoms())
 def test_order_never_matters(given_: tuple[Plan, list[Grade]], random: Any) -> None:
     """
@@ -514,7 +514,7 @@ def test_order_never_matters(given_: tuple[Plan, list[Grade]], random: Any) -> N
     assert combine(plan, grades) == combine(turned, shuffled)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(graded())
 def test_gates_dominate(given_: tuple[Plan, list[Grade]]) -> None:
     """
@@ -529,7 +529,7 @@ def test_gates_dominate(given_: tuple[Plan, list[Grade]]) -> None:
     assert "gate" in found.failed_checks
 
 
-@settings(max_examples=500, deadline=None)
+@settings(deadline=None)
 @given(graded(), st.integers(0, 5), st.floats(0, 1))
 def test_more_of_what_is_wanted_never_pays_less(
     given_: tuple[Plan, list[Grade]], place: int, other: float

@@ -57,7 +57,7 @@ def test_the_specimen_arrives_as_its_projection(
     assert [] == [finding for finding in mttp.check(receiver).all if finding.id not in shown]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(episodes())
 def test_any_episode_arrives_as_its_projection(receiver: OtlpReceiver, value: mttp.Episode) -> None:
     """

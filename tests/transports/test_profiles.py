@@ -156,7 +156,7 @@ def test_everything_that_a_profile_changes_is_named(name: str) -> None:
         assert kept.changed is (kept.values is not span.values)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes())
 def test_of_any_episode_strict_leaves_nothing_that_is_lost_elsewhere(value: mttp.Episode) -> None:
     """

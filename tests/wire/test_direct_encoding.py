@@ -115,7 +115,7 @@ WILD = st.dictionaries(
 # Protobuf.
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(st.lists(readable(), max_size=6))
 def test_a_request_is_byte_for_byte_the_official_one(spans: Sequence[ReadableSpan]) -> None:
     """
@@ -125,7 +125,7 @@ def test_a_request_is_byte_for_byte_the_official_one(spans: Sequence[ReadableSpa
 
 
 @pytest.mark.usefixtures("quiet")
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(WILD, WILD, WILD)
 def test_attributes_of_every_type_are_the_official_bytes(one: Any, other: Any, third: Any) -> None:
     """
@@ -176,7 +176,7 @@ def test_long_arrays_are_the_official_bytes(values: list[Any]) -> None:
     assert expected([span({"key": values})]) == encode_spans([span({"key": values})])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(
     hnp.arrays(
         dtype=st.sampled_from(
@@ -293,7 +293,7 @@ def test_our_own_spans_are_told_from_their_arrays_as_any_exporter_would_tell_the
     assert len(spans) > 4
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(readable())
 def test_a_record_is_written_as_the_span_that_it_was_made_from(one: ReadableSpan) -> None:
     """
@@ -305,7 +305,7 @@ def test_a_record_is_written_as_the_span_that_it_was_made_from(one: ReadableSpan
 # JSON lines.
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(LISTS)
 def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
     """
@@ -316,7 +316,7 @@ def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
     assert {"arrayValue": {"values": each} if values else {}} == _told(values)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(
     hnp.arrays(
         dtype=st.sampled_from(["f2", "f4", "f8", ">f8", "i1", "i4", ">i8", "i8", "u1", ">u8", "u8", "?"]),

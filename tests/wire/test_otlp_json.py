@@ -186,7 +186,7 @@ def test_lone_surrogates_are_escaped_wherever_they_are() -> None:
 # Whole lines against the official implementation.
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(st.lists(readable(), min_size=1, max_size=5))
 def test_a_span_means_what_the_official_encoder_says(originals: Sequence[ReadableSpan]) -> None:
     """
@@ -199,7 +199,7 @@ def test_a_span_means_what_the_official_encoder_says(originals: Sequence[Readabl
     assert sorted(told(official)) == sorted(ours)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(st.lists(readable(), min_size=1, max_size=5))
 def test_a_line_is_what_the_official_json_would_be(originals: Sequence[ReadableSpan]) -> None:
     """

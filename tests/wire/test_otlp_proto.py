@@ -45,7 +45,7 @@ def value_of(value: object) -> Any:
     return found.attributes["key"]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(st.lists(readable(), min_size=1, max_size=5))
 def test_a_span_is_the_message_that_the_official_encoder_makes(originals: Sequence[ReadableSpan]) -> None:
     """
@@ -58,7 +58,7 @@ def test_a_span_is_the_message_that_the_official_encoder_makes(originals: Sequen
     assert sorted(told(official)) == sorted(told(ours))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(readable())
 def test_one_span_is_byte_for_byte_the_official_request(original: ReadableSpan) -> None:
     """
@@ -67,7 +67,7 @@ def test_one_span_is_byte_for_byte_the_official_request(original: ReadableSpan) 
     assert encode_spans([original]).SerializeToString() == message(record(original))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(readable())
 def test_a_message_is_read_as_the_record_that_it_was_made_from(original: ReadableSpan) -> None:
     """
@@ -87,7 +87,7 @@ def test_a_message_is_read_as_the_record_that_it_was_made_from(original: Readabl
     assert sent.scope.name == found.scope.name
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(
     hnp.arrays(
         dtype=st.sampled_from(["f4", "f8", ">f8", "f2", "i1", "i4", "i8", "u1", "u8", "?"]),
