@@ -226,7 +226,7 @@ def test_an_installed_spec_brings_its_code_where_its_package_is_trusted():
     """
     What an entry point names is what the user trusts; reading the spec, and its digests, need no trust.
     """
-    place = put("work/main.yaml", include=[part("form")])
+    place = put("mine/main.yaml", include=[part("form")])
     spec = RewardSpec.load(place)
     assert spec.code_sha256
 
@@ -240,7 +240,7 @@ def test_an_installed_spec_brings_its_code_where_its_package_is_trusted():
 
 
 @pytest.mark.parametrize(
-    "spec", ["../other/y.yaml", "link/y.yaml", "../work/../other/y", "venv/lib/site-packages/acme/y.yaml"]
+    "spec", ["../other/y.yaml", "link/y.yaml", "../mine/../other/y", "venv/lib/site-packages/acme/y.yaml"]
 )
 def test_an_included_spec_elsewhere_brings_no_code(spec):
     """
@@ -248,11 +248,11 @@ def test_an_included_spec_elsewhere_brings_no_code(spec):
     followed first, and what is installed in a virtual environment there does not.
     """
     put("other/y.yaml")
-    put("work/venv/lib/site-packages/acme/y.yaml")
-    Path("work/link").symlink_to("../other")
-    for folder in ("other", "work/venv/lib/site-packages/acme"):
+    put("mine/venv/lib/site-packages/acme/y.yaml")
+    Path("mine/link").symlink_to("../other")
+    for folder in ("other", "mine/venv/lib/site-packages/acme"):
         Path(folder, "graders.py").write_text("raise SystemExit('imported')\n")
-    place = put("work/main.yaml", include=[part(spec)])
+    place = put("mine/main.yaml", include=[part(spec)])
 
     with pytest.raises(SpecError, match=r"y\.yaml:\d+:\d+: the modules in .* are not imported: "):
         RewardSpec.load(place).score(completion="")
@@ -263,7 +263,7 @@ def test_all_trust_is_that_of_the_whole_spec():
     It holds for what is included from elsewhere, too.
     """
     put("other/y.yaml", value=0.5)
-    place = put("work/main.yaml", include=[part("../other/y.yaml")])
+    place = put("mine/main.yaml", include=[part("../other/y.yaml")])
 
     assert 1.5 == RewardSpec.load(place, trust=True).score(completion="").value
 
