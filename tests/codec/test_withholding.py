@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from projection import project
 from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp import configuration
 from mttp.codec import episodes as codec
 from mttp.codec import kinds, runs
-from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding, degraded
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord

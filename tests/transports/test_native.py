@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from otlp import DELIVERED, outcome, span
 from programs import told
+from projection import project
 from specimen import EVERYTHING
 
 import mttp
 from mttp import transports
-from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding
 from mttp.errors import SendError, TransportError
 from mttp.messages import LONGEST_LINE, MAX_SIZE, HealthPing, Message, TraceSpan, read_lines

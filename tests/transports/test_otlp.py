@@ -18,11 +18,11 @@ from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from otlp import DELIVERED, PROTOCOLS, SCOPE, Outcome, names, outcome, recorded, span, transport
+from projection import project
 from specimen import EVERYTHING
 
 import mttp
 from mttp import transports
-from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding
 from mttp.refusal import Rejection
 from mttp.semconv import attributes as a

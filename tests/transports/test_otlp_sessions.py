@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from projection import project
 from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp import configuration
-from mttp.codec.projection import project
 from mttp.codec.withholding import Withholding
 from mttp.testing import OtlpReceiver
 from mttp.values import differences
