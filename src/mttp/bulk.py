@@ -170,7 +170,7 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
     if value.reward is not None and value.reward_status == "ok":
         step.reward(value.reward)
     elif value.reward_status != "missing":
-        step._set_reward(Reward(value=value.reward, status=value.reward_status, raw=value.reward_raw))
+        step._set_reward(value.reward, value.reward_status, value.reward_raw)
     step.record(
         trained_reward=value.trained_reward,
         value_estimate=value.value_estimate,

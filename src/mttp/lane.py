@@ -60,7 +60,7 @@ class Lane:
     close_timeout: float = CLOSE_TIMEOUT
     """Seconds that the last spans may take."""
     takes_columns: bool = False
-    """Whether the steps of environments are packed from the start, unless the session says otherwise."""
+    """Whether it is given steps that have no handles in columns, unless their episode says otherwise."""
     owned: bool = True
     """Whether it is released with the session."""
 

@@ -10,7 +10,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from mttp import __version__
-from mttp.codec import blocks, components, kinds
+from mttp.codec import components, kinds
+from mttp.codec.pending import TOKENS
 from mttp.health import current_provider
 from mttp.livespan import LiveSpan
 from mttp.semconv import SCHEMA_URL, metrics
@@ -82,8 +83,6 @@ class _Measures(SpanProcessor):
         kind = kinds.of(span.name, span.values, is_root=span.parent is None)
         if kind == names.STEP:
             self._step(span)
-        elif kind == names.STEPS:
-            self._steps(span.values)
         elif kind == names.EPISODE:
             self._episode(span)
         elif kind == names.UPDATE:
@@ -102,19 +101,13 @@ class _Measures(SpanProcessor):
             self._record(metrics.EPISODES_DURATION, _seconds(span), said)
 
     def _step(self, span: LiveSpan) -> None:
-        block = span.block  # as it was handed over: nobody has to look into it
-        count = span.scalars.get(a.TOKEN_COUNT, 0) if block is None else block[0]
+        block = (span.pending or {}).get(TOKENS)  # as it was handed over: nobody has to look into it
+        count = span.encoded.get(a.TOKEN_COUNT, 0) if block is None else block[0]
         if count:
             self._instruments[metrics.TOKENS_GENERATED].add(count, self._kind)
-        if span.scalars.get(a.STEP_REWARD_STATUS) == "error":
+        if span.encoded.get(a.STEP_REWARD_STATUS) == "error":
             self._instruments[metrics.REWARDS_INVALID].add(1, {a.REWARD_STATUS: "error", **self._kind})
         self._record(metrics.STEPS_DURATION, _seconds(span), self._kind)
-
-    def _steps(self, found: Mapping[str, Any]) -> None:
-        for start, end in blocks.times(found):
-            self._record(metrics.STEPS_DURATION, (end - start) / 1e9, self._kind)
-        if errors := found.get(a.STEPS_REWARD_ERRORS):
-            self._instruments[metrics.REWARDS_INVALID].add(errors, {a.REWARD_STATUS: "error", **self._kind})
 
     def _reward(self, found: Mapping[str, Any]) -> None:
         said = self._said(found, (*_SPEC, a.GRADER_NAME))

@@ -18,7 +18,7 @@ from mttp.codec.plain import text
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError
 from mttp.lane import Lane, Transport
-from mttp.recorder.packing import AUTO, MODES
+from mttp.recorder.segment import AUTO, MODES
 from mttp.routes import Destination, Route, check
 from mttp.sampling import Sampling, from_environment
 from mttp.secrets import VARIABLE as SECRETS_VARIABLE

@@ -32,7 +32,7 @@ from mttp.livespan import Ended, GuestSpan, LiveSpan, Origin
 from mttp.observers import Observers
 from mttp.pipeline import Pipeline
 from mttp.pipeline.veil import Veil
-from mttp.recorder import EpisodeFacts, OpenEpisode, OpenPart, Setting, inert_episode
+from mttp.recorder import EpisodeFacts, OpenEpisode, OpenPart, Template, inert_episode, template
 from mttp.recorder.scoring import watch
 from mttp.recorder.whereabouts import Whereabouts
 from mttp.rewards.watching import watch_with
@@ -129,11 +129,6 @@ class Session:
     def steps(self) -> str:
         """How steps are written, where an episode does not say: spans, packed or auto."""
         return self._share.steps
-
-    @property
-    def environment_steps(self) -> str:
-        """How the steps of environments are written, where an episode does not say."""
-        return self._share.environment_steps
 
     # What users call.
 
@@ -321,9 +316,14 @@ class Session:
         """Whether what was started in that share goes on: not in a closed session, nor in a forked child."""
         return not self._closed and self._share is share
 
-    def setting(self, **facts: Any) -> Setting:
-        """What all of an environment's episodes say; `facts` are under the names that `mttp.Episode` has."""
-        return Setting(self._share, facts)
+    def template(self, facts: Mapping[str, Any], faults: Faults) -> Template:
+        """What all episodes of one environment state, under the names that `mttp.Episode` has."""
+        return template(self._share, facts, faults)
+
+    @quiet_but(lambda *_, **__: inert_episode())
+    def episode_like(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
+        """Start an episode that states these `EpisodeFacts`, and what the template does."""
+        return inert_episode() if self._closed else _opened(self._share, facts, template)
 
     @quiet_but(lambda *_, **__: OpenPart(None))
     def join(self, where: Whereabouts, *, flush: bool = False) -> OpenPart:
@@ -401,7 +401,7 @@ _OF_THE_EPISODE = {name: name for name in EpisodeFacts.__annotations__ if name n
 _OF_THE_EPISODE["policy_version"] = "policy_version_start"
 
 
-def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
+def _opened(share: Share, given: Mapping[str, Any], template: Template | None = None) -> OpenEpisode:
     """An episode of which something is stated."""
     facts: dict[str, Any] = {}
     options: dict[str, Any] = {}
@@ -413,9 +413,7 @@ def _opened(share: Share, given: Mapping[str, Any]) -> OpenEpisode:
             options[_OF_THE_HANDLE[name]] = value
         else:
             unknown.append(name)
-    if facts:
-        facts.setdefault("timing", "live")
-    episode = OpenEpisode(share, facts, **options)
+    episode = OpenEpisode(share, facts, **options, template=template)
     if unknown:
         cast(LiveSpan, episode.span).note(unknown_arguments("episode", unknown))
     return episode

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import Link, SpanContext, SpanKind
 
 from mttp import ids, provenance
 from mttp.clock import Clock
@@ -18,13 +18,12 @@ from mttp.codec.plain import Faults, text
 from mttp.codec.redaction import ContentRule
 from mttp.encoding import encoder
 from mttp.lane import Lane
-from mttp.livespan import Ended, LiveSpan, Origin, Sink
+from mttp.livespan import Ended, LiveSpan, Origin, Sink, Trace
 from mttp.numbering import given, numbers, take
 from mttp.pipeline import Pipeline
 from mttp.pipeline.losses import Loss
 from mttp.recorder import OpenEpisode
 from mttp.recorder.handle import Gathering, Markable
-from mttp.recorder.packing import AUTO, PACKED
 from mttp.sampling import Sampling
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -79,8 +78,6 @@ class Share:
         self.origin = plan.origin
         self.steps = plan.steps
         self._run_name = text(plan.facts.get("name") or "", [])
-        self.root_name = episodes.span_name({}, self._run_name)
-        self.environment_steps = _environment_steps(plan)
         self.stats = Stats((lane.address, lane.name) for lane in plan.lanes)
         self.pipelines = [
             Pipeline(lane, stats, self, self.stats, plan.sampling)
@@ -200,11 +197,6 @@ class Share:
         for pipeline in self.pipelines:
             pipeline.wake()
 
-    def replaced(self, episode: Markable, *, by: Markable) -> None:
-        """Take note that another stands for an episode that is open."""
-        self._unmarked.pop(id(episode), None)
-        self._unmarked[id(by)] = by
-
     def finished(self, episode: Markable) -> None:
         """Take note of an episode's end."""
         self._unmarked.pop(id(episode), None)
@@ -257,15 +249,12 @@ class Share:
         `start` in nanoseconds since the Unix epoch, by default when this process's part of the run began.
         """
         trace_id = ids.trace_id() if parent is None else parent.trace_id
-        flags = TraceFlags(TraceFlags.SAMPLED)
+        values.pop(a.SPAN_TYPE, None)  # markers repeat what another span says, whose type is not theirs
         return LiveSpan(
             name,
             values,
-            context=SpanContext(trace_id, ids.span_id(), is_remote=False, trace_flags=flags),
-            parent=parent,
-            clock=self._clock,
-            origin=self.origin,
-            sink=sink or self,
+            Trace(trace_id, self.origin, sink or self, clock=self._clock),
+            parent,
             start_time=self._started if start is None else start,
             links=links,
             kind=kind,
@@ -421,12 +410,6 @@ class Share:
         self.take, self.stepped = self.ended, self.stats.stepped.__next__
         self._heir = Share(self._plan, forked=True)
         return self._heir
-
-
-def _environment_steps(plan: Plan) -> str:
-    """Columns, where nothing else is asked for and each transport takes them."""
-    is_packed = plan.steps == AUTO and plan.lanes and all(lane.takes_columns for lane in plan.lanes)
-    return PACKED if is_packed else plan.steps
 
 
 def _place(kind: str, detail: str) -> str:

@@ -7,12 +7,11 @@ The garbage collector does not look through bytes, and whoever gave the value ma
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping
 from typing import Any
 
 from mttp.codec.plain import Plain
 
-__all__ = ["Document", "contents", "opened", "sealed"]
+__all__ = ["content", "sealed"]
 
 _FORMAT = 2
 _MAX_DEPTH = 16
@@ -20,15 +19,14 @@ _SCALARS = frozenset({float, bool, type(None)})
 _INT64 = range(-(2**63), 2**63)
 
 
-class Document(bytes):
-    """A list or a mapping of plain data, written by `marshal`."""
-
-    __slots__ = ()
-
-
-def sealed(value: Any) -> Document | None:
+def sealed(value: Any) -> bytes | None:
     """A list or a mapping as a document; None where it is not of plain data through and through."""
-    return Document(marshal.dumps(value, _FORMAT)) if _is_plain(value, _MAX_DEPTH) else None
+    return marshal.dumps(value, _FORMAT) if _is_plain(value, _MAX_DEPTH) else None
+
+
+def content(document: bytes) -> Plain:
+    """What a document holds."""
+    return marshal.loads(document)
 
 
 def _is_plain(value: Any, depth: int) -> bool:
@@ -57,14 +55,3 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:  # a lone surrogate
         return False
     return True
-
-
-def contents(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """What the documents among the attributes hold."""
-    said = dict(attributes)  # a copy: another thread may add to them meanwhile
-    return {key: marshal.loads(value) for key, value in said.items() if type(value) is Document}
-
-
-def opened(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """The attributes, what documents hold in their place."""
-    return {**attributes, **contents(attributes)}

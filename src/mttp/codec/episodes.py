@@ -35,11 +35,9 @@ __all__ = [
     "is_episode",
     "lacking",
     "outcome",
-    "plain_ending",
     "seed",
     "span_name",
     "total",
-    "unstated",
 ]
 
 _Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
@@ -99,9 +97,9 @@ KEYS = frozenset(
 TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
-def identity(run_id: str, episode_id: str, faults: Faults, given: Mapping[str, Any]) -> dict[str, Plain]:
-    """What is known when an episode starts; None is not stated."""
-    attributes: dict[str, Plain] = {a.RUN_ID: run_id, a.EPISODE_ID: episode_id}
+def identity(known: Mapping[str, Plain], faults: Faults, given: Mapping[str, Any]) -> dict[str, Plain]:
+    """What is known when an episode starts, beside the attributes that are; None is not stated."""
+    attributes = dict(known)
     _add_facts(attributes, given, faults)
     return attributes
 
@@ -167,26 +165,6 @@ def outcome(given: object, faults: Faults) -> str:
     if given is not None and found not in OUTCOMES:
         faults.append(f"outcome_invalid: {scalar_text(given):.80} is none of {', '.join(OUTCOMES)}")
     return found or "unknown"
-
-
-def unstated(run_id: str, episode_id: str, index: int) -> dict[str, Plain]:
-    """The identity of an episode of which nothing was stated when it started."""
-    return identity(run_id, episode_id, [], {"index": index, "timing": "live"})
-
-
-def plain_ending(
-    step_rewards: Sequence[float], length: int, step_count: int, span_count: int
-) -> dict[str, Plain]:
-    """The end of an episode of which only its steps state rewards, all of them numbers."""
-    paid = total(step_rewards)
-    facts = {"status": "completed", "outcome": "unknown", "length": length}
-    return ending(
-        {**facts, "return_": paid, "step_reward_sum": paid},
-        [],
-        return_basis="steps" if step_rewards else None,
-        step_count=step_count,
-        span_count=span_count,
-    )
 
 
 def total(step_rewards: Sequence[float]) -> float | None:

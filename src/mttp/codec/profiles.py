@@ -8,10 +8,9 @@ from typing import TypeAlias
 import numpy as np
 
 from mttp.codec import blocks, content, tokens
-from mttp.codec.documents import opened
 from mttp.codec.plain import Plain
 
-__all__ = ["Profile", "arrays", "full", "of_block", "packed", "unpacked"]
+__all__ = ["Profile", "arrays", "full", "packed", "unpacked"]
 
 Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
 """A span's attributes as recorded to its attributes as delivered."""
@@ -19,17 +18,17 @@ Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
 
 def full(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything as recorded, arrays as numpy arrays."""
-    return opened(attributes)
+    return dict(attributes)
 
 
 def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, each array as a list of its elements."""
-    return _listed(opened(attributes))
+    return _listed(dict(attributes))
 
 
 def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     """Everything, arrays as bytes: a fraction of the size, and nothing is parsed that nobody asks for."""
-    projected = opened(attributes)
+    projected = dict(attributes)
     if np.ndarray not in set(map(type, projected.values())):
         return projected
     content.pack(projected)
@@ -54,14 +53,3 @@ def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     if blocks.is_block(projected):
         blocks.unpack(projected)
     return projected
-
-
-def of_block(
-    profile: Profile, attributes: Mapping[str, Plain], block: tokens.Block | None
-) -> dict[str, Plain]:
-    """Everything of a span whose token block is still as it was handed over."""
-    if block is None:
-        return profile(attributes)
-    if profile is packed:
-        return packed(attributes) | tokens.fold(block)
-    return profile({**attributes, **tokens.unfold(block)})

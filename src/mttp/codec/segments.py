@@ -14,7 +14,7 @@ from mttp.spans import SpanRecord
 if TYPE_CHECKING:
     from mttp.episodes import Reward, Step
 
-__all__ = ["OWNER", "Parts", "Scoring", "identity", "lack", "paid", "paying", "segment", "states_total"]
+__all__ = ["OWNER", "Parts", "Scoring", "identity", "lack", "paid", "paying", "segment", "span_count", "states_total"]
 
 OWNER = ""
 """Stands for the part of the process that owns the root; the others have an id."""
@@ -31,6 +31,12 @@ def identity(run_id: str, episode_id: str, segment_id: str) -> dict[str, str]:
 def segment(record: SpanRecord) -> str:
     """In whose part the span was recorded."""
     return str(record.attributes.get(a.SEGMENT_ID, OWNER))
+
+
+def span_count(record: SpanRecord) -> int:
+    """How many of a part's spans a record stands for: each step that is in columns is one."""
+    steps = record.attributes.get(a.STEPS_COUNT)
+    return steps if type(steps) is int and steps > 0 else 1
 
 
 class Parts:
@@ -50,7 +56,7 @@ class Parts:
         if a.RUN_ID not in found:
             return
         part = segment(record)
-        self._found[part] = self._found.get(part, 0) + 1
+        self._found[part] = self._found.get(part, 0) + span_count(record)
         if kinds.kind(record) == (names.SEGMENT if part else names.EPISODE):
             count = found.get(a.SEGMENT_SPAN_COUNT if part else a.EPISODE_SPAN_COUNT)
             self._stated[part] = count if isinstance(count, int) else 0

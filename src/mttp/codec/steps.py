@@ -11,7 +11,7 @@ from mttp.episodes import Call, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 
-__all__ = ["FACTS", "KEYS", "decode", "facts", "paid", "place", "plain"]
+__all__ = ["FACTS", "KEYS", "decode", "facts", "paid", "place"]
 
 FACTS = {
     "trained_reward": a.STEP_TRAINED_REWARD,
@@ -37,19 +37,12 @@ def place(step: Mapping[str, Plain]) -> dict[str, Plain]:
     return {key: step[key] for key in (a.STEP_INDEX, a.AGENT_ID) if key in step}
 
 
-def paid(reward: Reward) -> dict[str, Plain]:
+def paid(value: float | None, status: str, raw: str | None) -> dict[str, Plain]:
     """What the step itself says of its reward."""
-    found = {a.STEP_REWARD: reward.value, a.STEP_REWARD_STATUS: reward.status, a.STEP_REWARD_RAW: reward.raw}
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def plain(base: Mapping[str, Plain], index: int, reward: float | None) -> dict[str, Plain]:
-    """A step of which no more is known than whose it is, its index, and what it paid."""
-    attributes = {**base, a.STEP_INDEX: index}
-    if reward is not None:
-        attributes[a.STEP_REWARD] = reward
-        attributes[a.STEP_REWARD_STATUS] = "ok"
-    return attributes
+    if raw is None and value is not None:
+        return {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: status}
+    found = {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: status, a.STEP_REWARD_RAW: raw}
+    return {key: said for key, said in found.items() if said is not None}
 
 
 def facts(**given: Any) -> dict[str, Plain]:

@@ -15,6 +15,7 @@ from dataclasses import fields
 from functools import lru_cache
 from itertools import accumulate
 from operator import add
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,8 +27,6 @@ from mttp.semconv import attributes as a
 __all__ = [
     "ARRAY_KEYS",
     "KEYS",
-    "USUAL",
-    "WHOLE",
     "Block",
     "Pair",
     "decode",
@@ -39,8 +38,6 @@ __all__ = [
     "leave_out",
     "make",
     "pack",
-    "pair",
-    "paired",
     "snapshot",
     "unfold",
     "unpack",
@@ -89,12 +86,6 @@ dtype and bytes.
 Pair: TypeAlias = tuple[str, str]
 """The dtypes of token ids and of their log probabilities."""
 
-USUAL: Pair = ("int64", "float32")
-"""Those that most trainers have."""
-
-WHOLE: Pair = ("", "")
-"""Stands for the dtypes where a block is kept in one."""
-
 _TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
 _INTEGERS = {
     np.dtype(name): name for name in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
@@ -114,38 +105,40 @@ _ndarray = np.ndarray
 _IDS = frozenset(_LENGTHS)
 
 
-def pair(ids: Any, logprobs: Any) -> tuple[Pair, bytes, bytes] | None:
-    """A copy of what nearly every block is, for less than a snapshot takes; None for anything else."""
-    if type(ids) is _ndarray and type(logprobs) is _ndarray:
-        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
-        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
-            return None
-        return found, ids.tobytes(), logprobs.tobytes()
-    if type(ids) is list and type(logprobs) is list and ids:
-        count = len(ids)
-        if count != len(logprobs) or type(logprobs[0]) is not float:
-            return None
-        _, as_integers, as_floats = _packers(count)
-        try:
-            return _LISTED_PAIR, as_integers(*ids), as_floats(*logprobs)
-        except Exception:  # whatever a foreign number raises, or one beyond 32 bits, when it is asked for
-            return None
-    return None
-
-
-def paired(kinds: Pair, ids: bytes, logprobs: bytes) -> Block:
-    """The block that is made of such a copy."""
-    integers, floats = kinds
-    size = len(ids) + len(logprobs)
-    return len(ids) // _ITEM_BYTES[integers], None, size, "ids", integers, ids, "logprobs", floats, logprobs
-
-
-def snapshot(given: Mapping[str, Any]) -> Block | None:
+def snapshot(ids: Any, logprobs: Any = None, facts: Mapping[str, Any] = MappingProxyType({})) -> Block | None:
     """
     A copy of a block of the usual kind; None for what must be looked at before anything goes on.
 
     The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
     """
+    found = None if facts else _pair(ids, logprobs)
+    return _snapshot({"ids": ids, "logprobs": logprobs, **facts}) if found is None else found
+
+
+def _pair(ids: Any, logprobs: Any) -> Block | None:
+    """A copy of what nearly every block is; None for anything else."""
+    if type(ids) is _ndarray and type(logprobs) is _ndarray:
+        found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
+        if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
+            return None
+        count, (integers, floats) = len(ids), found
+        ids, logprobs = ids.tobytes(), logprobs.tobytes()
+    elif type(ids) is list and type(logprobs) is list and ids:
+        count = len(ids)
+        if count != len(logprobs) or type(logprobs[0]) is not float:
+            return None
+        integers, floats = _LISTED_PAIR
+        _, as_integers, as_floats = _packers(count)
+        try:
+            ids, logprobs = as_integers(*ids), as_floats(*logprobs)
+        except Exception:  # whatever a foreign number raises, or one beyond 32 bits, when it is asked for
+            return None
+    else:
+        return None
+    return count, None, len(ids) + len(logprobs), "ids", integers, ids, "logprobs", floats, logprobs
+
+
+def _snapshot(given: Mapping[str, Any]) -> Block | None:
     facts, arrays, size = {}, [], 0
     count = -1
     for name, value in given.items():
@@ -267,7 +260,7 @@ _SMALL = 32 * 1024
 
 
 def _pair_of(block: Block) -> Pair | None:
-    """The dtypes of a block that `paired` makes, if it is small and not empty."""
+    """The dtypes of a block of these two alone, if it is small and not empty."""
     if len(block) != 9 or block[1] is not None or block[3] != "ids" or block[6] != "logprobs":
         return None
     is_small = 0 < len(block[8]) <= _SMALL and len(block[5]) // _ITEM_BYTES[block[4]] == block[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,17 +14,26 @@ from mttp.codec.blocks import SAME, Column, columns
 from mttp.codec.plain import Faults, Plain
 from mttp.codec.rewards import assess
 from mttp.codec.structures import Flattened
-from mttp.episodes import Reward
 from mttp.semconv import attributes as a
 
-__all__ = ["Form", "encode", "paid", "said", "scalars"]
+__all__ = ["Form", "Row", "Thought", "encode", "paid", "said", "scalars"]
 
 _Notes = defaultdict[int, dict[str, Plain]]
 """What is wrong with a step and what was left out of it, by its position."""
 
 
+Row: TypeAlias = tuple[Any, ...]
+"""
+An environment's step: observation, action, reward, terminated, truncated, `Thought` and end.
+
+The end is in nanoseconds since the Unix epoch.
+"""
+Thought: TypeAlias = tuple[float, float] | None
+"""The value that a policy expected, and the action's log probability; None where it says neither."""
+
+
 class Form(NamedTuple):
-    """What the rows of an environment's steps hold: observation, action, reward, terminated and truncated."""
+    """What the rows of one environment's steps hold, the same for all of them."""
 
     dtype: Any
     """Of the arrays that observations are, each as bytes; None where they are as they came."""
@@ -40,21 +49,25 @@ class Form(NamedTuple):
 
     def columns(self, *facts: Sequence[Any]) -> dict[str, Column]:
         """The columns of rows that hold these."""
-        observations, *others = facts
+        observations, *others, thoughts = facts
         if self.dtype is not None:
             joined: Any = np.frombuffer(b"".join(observations), self.dtype)
             observations = joined.reshape(len(observations), *self.shape)
-        return encode(observations, *others, max_bytes=self.max_bytes)
+        found = encode(observations, *others, max_bytes=self.max_bytes)
+        if thoughts[0] is not None:
+            values, logprobs = np.array(thoughts, np.float64).T
+            found |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
+        return found
 
-    def travelling(self, rows: Sequence[tuple[Any, ...]], paid: Sequence[float]) -> tuple[Any, ...] | None:
+    def travelling(self, rows: Sequence[Row], paid: Sequence[float]) -> tuple[Any, ...] | None:
         """This and the rows, which were paid that, for `said`; None where anything has to be looked at."""
         if self.dtype is None:
             return None
-        observations, actions, _, terminated, truncated, ends = zip(*rows, strict=True)
+        observations, actions, _, terminated, truncated, thoughts, ends = zip(*rows, strict=True)
         taken = scalars(actions)
         if taken is None:
             return None
-        facts = (observations, taken, paid, terminated, truncated)
+        facts = (observations, taken, paid, terminated, truncated, thoughts)
         return self.parts, facts, ends
 
 
@@ -162,7 +175,7 @@ def _rewards(values: Sequence[object], notes: _Notes) -> dict[str, Column]:
     found: list[dict[str, Plain]] = []
     for position, value in enumerate(values):
         number, status, raw = assess(value)
-        found.append(steps.paid(Reward(value=number, status=status, raw=raw)))
+        found.append(steps.paid(number, status, raw))
         _note(notes, position, a.FAULTS, [f"reward_invalid: {raw}"] if status == "error" else [])
     return columns(found)
 

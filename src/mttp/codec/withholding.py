@@ -160,7 +160,7 @@ class Withholding:
         changed = kept.changed or form is not kept.values
         return kept._replace(values=form, spent=spent + taken, changed=changed)
 
-    def spend(self, block: tokens.Block | None, spent: int) -> int | None:
+    def spend(self, block: tokens.Block, spent: int) -> int | None:
         """
         What is spent once a span is delivered that has no content, and a token block as it was handed over.
 
@@ -168,8 +168,6 @@ class Withholding:
         """
         if not self.non_finite or self.max_text_bytes is not None or self.max_trace_bytes is not None:
             return None
-        if block is None:
-            return spent
         if tokens.has_ids(block) and not self.rule.shows_all:
             return None
         longest, taken = tokens.extent(block)

@@ -7,13 +7,12 @@ Nothing of OpenTelemetry is imported here, which would be a third of that proces
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from mttp.codec import deferred
-from mttp.codec.documents import Document
+from mttp.codec import pending
 from mttp.codec.profiles import Profile, full, packed
 from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.wire import otlp_json
@@ -28,7 +27,7 @@ FORMAT: Final = 2
 Row: TypeAlias = tuple[Any, ...]
 """
 Scope, trace, span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, what
-is deferred of these, and an `otlp_json.Rest`; the last two are None for most.
+is pending of these, and an `otlp_json.Rest`; the last two are None for most.
 """
 _ATTRIBUTES = 9
 
@@ -44,7 +43,7 @@ def messages(rows: Sequence[Row]) -> list[bytes]:
 
 
 def _delivered(rows: Sequence[Row], profile: Profile) -> list[SpanRow]:
-    attributes = deferred.delivered([row[_ATTRIBUTES:-1] for row in rows], profile)
+    attributes = pending.delivered([row[_ATTRIBUTES:-1] for row in rows], profile)
     return [
         SpanRow._make((*row[:_ATTRIBUTES], said, row[-1])) for row, said in zip(rows, attributes, strict=True)
     ]
@@ -124,28 +123,23 @@ def _rest(events: Sequence[Row], links: Sequence[Row], *others: Any) -> otlp_jso
 
 
 def _split(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Which attributes are arrays and documents, and all of them, these as what they are made of."""
+    """Which attributes are arrays, and all of them, these as what they are made of."""
     kinds = set(map(type, attributes.values()))
     if kinds <= _EXACT:
         return (), attributes if type(attributes) is dict else dict(attributes)
-    odd = [key for key, value in attributes.items() if type(value) in _MADE_OF]
-    made = {key: _MADE_OF[type(attributes[key])](attributes[key]) for key in odd}
+    odd = [key for key, value in attributes.items() if type(value) is np.ndarray]
+    made = {key: _made_of(attributes[key]) for key in odd}
     return odd, _safe({**attributes, **made})
 
 
-def _made_of_array(array: Any) -> Row:
+def _made_of(array: Any) -> Row:
+    """What an array travels as."""
     return array.dtype.str, array.shape, array.tobytes()
 
 
-_MADE_OF: Mapping[type, Callable[[Any], Any]] = {np.ndarray: _made_of_array, Document: bytes}
-"""What arrays and documents travel as."""
-
-
-def _made(value: Any) -> Any:
-    """What came as that."""
-    if type(value) is bytes:
-        return Document(value)
-    dtype, shape, elements = value
+def _made(parts: Row) -> Any:
+    """The array that came as that."""
+    dtype, shape, elements = parts
     return np.frombuffer(elements, dtype).reshape(shape)
 
 

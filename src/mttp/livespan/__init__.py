@@ -15,11 +15,12 @@ from __future__ import annotations
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name, traced
 from mttp.livespan.guest import GuestSpan
-from mttp.livespan.live import MAX_USER_ATTRIBUTES, LiveSpan, Observers, Origin, Sink, Whose
+from mttp.livespan.live import MAX_USER_ATTRIBUTES, SAMPLED, LiveSpan, Observers, Origin, Sink, Trace
 from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
 
 __all__ = [
     "MAX_USER_ATTRIBUTES",
+    "SAMPLED",
     "SPAN_BYTES",
     "VALUE_BYTES",
     "Ended",
@@ -28,7 +29,7 @@ __all__ = [
     "Observers",
     "Origin",
     "Sink",
-    "Whose",
+    "Trace",
     "error_message",
     "qualified_name",
     "traced",

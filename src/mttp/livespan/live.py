@@ -21,37 +21,40 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
+    TraceFlags,
     get_current_span,
     set_span_in_context,
 )
 from opentelemetry.util.types import AnyValue, Attributes
 from typing_extensions import Self
 
-from mttp import ids, spans
-from mttp.clock import Clock
-from mttp.codec import kinds, tokens
-from mttp.codec.deferred import TOKENS, Deferred
-from mttp.codec.documents import contents
+from mttp import clock, ids, spans
+from mttp.clock import Clock, offset
+from mttp.codec import kinds
+from mttp.codec.pending import Pending, delivered, encoded, names_of
+from mttp.codec.pending import weight as pending_weight
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
-from mttp.codec.profiles import Profile, arrays, of_block
+from mttp.codec.profiles import Profile, arrays
 from mttp.guarding import failed, quiet
 from mttp.livespan.ended import Ended
 from mttp.livespan.exceptions import error_message, qualified_name
 from mttp.livespan.mending import as_tuple, frozen, is_context, pairs
 from mttp.livespan.printing import printed
 from mttp.livespan.records import KINDS, STATUSES, event_record, flags, link_record
-from mttp.livespan.weight import SPAN_BYTES, VALUE_BYTES, weight
+from mttp.livespan.weight import SPAN_BYTES, weight
 from mttp.secrets import USUAL, Secrets
 from mttp.semconv import attributes as a
 from mttp.wire.otlp_json import Rest
 
-__all__ = ["MAX_USER_ATTRIBUTES", "LiveSpan", "Observers", "Origin", "Sink", "Whose"]
+__all__ = ["MAX_USER_ATTRIBUTES", "SAMPLED", "LiveSpan", "Observers", "Origin", "Sink", "Trace"]
 
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
 _OURS = "mttp."
 _UNSET = Status(StatusCode.UNSET)
+SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+"""The flags of a trace that collectors get."""
 
 
 class Sink(Protocol):
@@ -75,14 +78,6 @@ class Observers(Protocol):
 
     def ended(self, span: ReadableSpan) -> None:
         """See a span end."""
-
-
-class Whose(Protocol):
-    """An episode, or an agent, whose step a span is."""
-
-    @property
-    def base(self) -> Mapping[str, Any]:
-        """What all its steps say of where they belong."""
 
 
 class Origin:
@@ -111,88 +106,103 @@ class Origin:
         )
 
 
+class Trace(Clock):
+    """One trace, as this process adds to it: whose spans they are, what time it is, and where they go."""
+
+    flags: TraceFlags
+
+    def __init__(
+        self,
+        trace_id: int,
+        origin: Origin,
+        sink: Sink,
+        *,
+        flags: TraceFlags = SAMPLED,
+        clock: Clock | None = None,
+    ) -> None:
+        """By a clock of its own where none is given: the wall clock's time at its start counts."""
+        self.offset = offset() if clock is None else clock.offset
+        self.trace_id = trace_id
+        self.origin = origin
+        self.sink = sink
+        self.flags = flags
+
+    def ended(self, span: LiveSpan) -> None:
+        """Take a span that has ended."""
+        self.sink.ended(span)
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault."""
+        self.sink.fault(kind, detail)
+
+
 class LiveSpan(Span, Ended):
     """
-    One span of ours, from start to end.
+    One span of ours, from start to end: what was recorded, in the form in which the encoder takes it.
 
-    `values` holds its attributes as recorded, numpy arrays and all; `attributes` shows them as others expect.
-    Whoever only adds numbers to them does so in `scalars`: a token block stays as it was handed over.
+    `encoded` holds its attributes, numpy arrays and all, and `pending` those that are left to the encoder, as
+    `codec.pending` has them. `values` holds all of them, encoded now.
     `identity` is its context, `started` its start in nanoseconds since the Unix epoch.
     `size` is roughly what it takes in a file, in bytes, known once it has ended.
     """
 
     _instrumentation_info = None
 
-    # What few spans ever change is the class's: spans are made in the training loop's time.
-    # What nearly all change is not: Python takes a detour to what an instance and its class have.
+    # What few spans change is the class's: spans are made in the training loop's time.
     _kind = SpanKind.INTERNAL
     _status = _UNSET
     _context: SpanContext | None = None
     _events: Sequence[Event] = ()
     _links: Sequence[Link] = ()
-    block: tokens.Block | None
-    """A token block as it was handed over, until somebody asks for its attributes."""
     _faults: Faults | None = None
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
-    _is_light: bool
-    """Whether nothing was said of it that has to be looked after when it ends."""
-    has_content = False
-    """Whether some of what was said of it may be large, or an array."""
-    is_plain: bool
-    """Whether that was still so when it ended, and nobody has looked at its attributes since."""
-    _start_time: int
-    _end_time: int | None
-    _span_id: int
+    pending: dict[str, Any] | None = None
+    size = 0
+    count = 1
+    """How many spans it stands for: each step that is in columns is one."""
 
     def __init__(
         self,
         name: str,
-        values: dict[str, Any],
-        *,
-        clock: Clock,
-        origin: Origin,
-        sink: Sink,
+        attributes: dict[str, Any],
+        trace: Trace,
         parent: SpanContext | None = None,
-        context: SpanContext | None = None,
+        *,
+        span_id: int = 0,
         start_time: int | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[Link] = (),
     ) -> None:
-        """Start now, or at `start_time`; without a `context` as a child in its `parent`'s trace."""
+        """Start now, or at `start_time`, as a child of `parent` in that trace."""
         self._name = name
+        self.encoded = attributes
+        self._trace = trace
         self._parent = parent
-        self._clock = clock
-        self._origin = origin
-        self._sink = sink
-        values.pop(a.SPAN_TYPE, None)  # markers repeat what another span says, whose type is not theirs
-        self.scalars = values
+        self._span_id = span_id or ids.span_id()
         self._is_open = True
-        self._is_light = self.is_plain = False
-        self.block = self._end_time = None
-        self.size = 0
-        if context is not None:
-            self._context = context
-            self.trace_id = context.trace_id
-        else:
-            self.trace_id = cast(SpanContext, parent).trace_id
-            self._span_id = ids.span_id()
+        self._end_time: int | None = None
         if kind is not SpanKind.INTERNAL:
             self._kind = kind
         if links:
             self._links = list(links)
         given = None if start_time is None else self.checked(nanoseconds, start_time)
-        self._start_time = clock.now() if given is None else given
-        if origin.observers is not None:
-            self._show_start(origin.observers)
+        self._start_time: int = trace.offset + clock.monotonic() if given is None else given
+        if trace.origin.observers is not None:
+            self._show_start(trace.origin.observers)
+
+    @property
+    def trace_id(self) -> int:  # type: ignore[override]  # other spans are given theirs
+        """Its trace."""
+        return self._trace.trace_id
 
     @property
     def identity(self) -> SpanContext:
         """Its context; spelled out when somebody asks for it."""
         if self._context is None:
-            parent = cast(SpanContext, self._parent)
+            trace = self._trace
             self._context = SpanContext(
-                self.trace_id, self._span_id, is_remote=False, trace_flags=parent.trace_flags
+                trace.trace_id, self._span_id, is_remote=False, trace_flags=trace.flags
             )
         return self._context
 
@@ -203,32 +213,36 @@ class LiveSpan(Span, Ended):
 
     @property
     def values(self) -> dict[str, Any]:
-        """Its attributes as recorded; whoever has them may put anything there."""
-        self._is_light = self.is_plain = False
-        if self.has_content:
-            self.scalars.update(contents(self.scalars))
-        block = self.block
-        if block is not None:
-            self.scalars.update(tokens.unfold(block))
-            self.block = None
-        return self.scalars
+        """All its attributes as recorded; whoever has them may put anything there."""
+        pending = self.pending
+        if pending is not None:
+            self.encoded.update(encoded(pending))
+            self.pending = None
+        return self.encoded
 
     @values.setter
     def values(self, values: dict[str, Any]) -> None:
-        self.scalars = values
+        self.encoded = values
+
+    def leave(self, key: str, given: object) -> None:
+        """Leave an attribute, or a kind of attributes, to the encoder: a key of `codec.pending`."""
+        if self.pending is None:
+            self.pending = {key: given}
+        else:
+            self.pending[key] = given
 
     @property
     def faults(self) -> Faults:
         """What was wrong with what was recorded, `kind: detail` each."""
         if self._faults is None:
-            self._is_light, self._faults = False, []
+            self._faults = []
         return self._faults
 
     @property
     def omissions(self) -> list[str]:
         """What was left out, and why."""
         if self._omissions is None:
-            self._is_light, self._omissions = False, []
+            self._omissions = []
         return self._omissions
 
     # What a reader of the span sees.
@@ -242,12 +256,12 @@ class LiveSpan(Span, Ended):
     @property
     def resource(self) -> Resource:
         """Who runs the process."""
-        return self._origin.resource
+        return self._trace.origin.resource
 
     @property
     def instrumentation_scope(self) -> InstrumentationScope:
         """Who made the span: mttp, at which version of the convention."""
-        return self._origin.scope
+        return self._trace.origin.scope
 
     @property
     def dropped_attributes(self) -> int:
@@ -280,28 +294,24 @@ class LiveSpan(Span, Ended):
             kind=KINDS[self._kind],
             start_time=self.started,
             end_time=self.started if self._end_time is None else self._end_time,
-            attributes=self._delivered(profile),
+            attributes=delivered([self.facts()], profile)[0],
             status_code=STATUSES[self._status.status_code],
             status_message=self._status.description or "",
             events=[event_record(event) for event in self._events],
             links=[link_record(link) for link in self._links],
             flags=flags(self._parent),
-            scope=self._origin.record,
+            scope=self._trace.origin.record,
         )
-
-    def _delivered(self, profile: Profile) -> dict[str, Any]:
-        block = self.block  # in this order: another transport may look meanwhile
-        return of_block(profile, self.scalars, block)
 
     @property
     def scope(self) -> spans.Scope:
         """Who made it, as a record says it."""
-        return self._origin.record
+        return self._trace.origin.record
 
-    def facts(self) -> tuple[Mapping[str, Any], Deferred | None]:
+    def facts(self) -> tuple[dict[str, Any], Pending | None]:
         """Its attributes, and those that are left to the encoder."""
-        block = self.block  # in this order: another transport may look meanwhile
-        return dict(self.scalars), None if block is None else (TOKENS, (block,))
+        pending = self.pending  # in this order: another thread may ask for the values meanwhile
+        return self.encoded.copy(), pending
 
     def row(self, parents: dict[int, tuple[int, int, SpanContext | None]]) -> tuple[Any, ...]:
         """
@@ -315,9 +325,9 @@ class LiveSpan(Span, Ended):
             found = (0 if parent is None else parent.span_id, flags(parent), parent)
             parents[id(parent)] = found
         return (
-            self._origin.record,
+            self._trace.origin.record,
             self.trace_id,
-            self._span_id if self._context is None else self._context.span_id,
+            self._span_id,
             found[0],
             self._name,
             1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
@@ -338,10 +348,6 @@ class LiveSpan(Span, Ended):
             STATUSES[self._status.status_code],
             self._status.description or "",
         )
-
-    def own(self) -> Mapping[str, Any] | None:
-        """What its owner's steps all say, where a step says no more than that, its index and its reward."""
-        return None
 
     # What the owner of the span does.
 
@@ -373,12 +379,13 @@ class LiveSpan(Span, Ended):
     def _keep(self, key: str, value: object) -> None:
         if self.admits(key):
             kept = self.checked(plain, value)
-            self.values[key] = self.without_secrets(key, kept) if self._origin.secrets.names(key) else kept
+            is_secret = self._trace.origin.secrets.names(key)
+            self.encoded[key] = self.without_secrets(key, kept) if is_secret else kept
 
     def without_secrets(self, key: str, value: Any) -> Any:
         """A plain value without what looks like a secret in it, each of which is named."""
         hidden: list[str] = []
-        kept = self._origin.secrets.hide(key, value, hidden)
+        kept = self._trace.origin.secrets.hide(key, value, hidden)
         if hidden:
             self.omissions.extend(hidden)
         return kept
@@ -398,9 +405,9 @@ class LiveSpan(Span, Ended):
         """Add something that happened at one time."""
         if self._takes("add_event"):
             given = None if timestamp is None else self.checked(nanoseconds, timestamp)
-            when = self._clock.now() if given is None else given
+            when = self._trace.now() if given is None else given
             event = Event(self._text(name), self._frozen(attributes), when)
-            self._is_light, self._events = False, self._events or []
+            self._events = self._events or []
             cast("list[Event]", self._events).append(event)
 
     @quiet
@@ -411,7 +418,7 @@ class LiveSpan(Span, Ended):
         if not is_context(context):
             self.fault("link_invalid", f"{scalar_text(context):.80} is no span's context")
         elif context.is_valid or attributes or context.trace_state:
-            self._is_light, self._links = False, self._links or []
+            self._links = self._links or []
             cast("list[Link]", self._links).append(Link(context, self._frozen(attributes)))
 
     def _frozen(self, attributes: Attributes) -> Mapping[str, Any]:
@@ -426,7 +433,7 @@ class LiveSpan(Span, Ended):
         """Rename the span, which says its type itself from here on."""
         if self._takes("update_name"):
             self._say_type(self._name)
-            self._is_light, self._name = False, self._text(name)
+            self._name = self._text(name)
 
     def _say_type(self, name: str) -> None:
         """Say as what a span of that name is read."""
@@ -444,7 +451,6 @@ class LiveSpan(Span, Ended):
         if not isinstance(code, StatusCode):
             self.fault("status_invalid", f"{scalar_text(code):.80} is no StatusCode")
         elif code is not StatusCode.UNSET:
-            self._is_light = False
             self._status = Status(code, None if description is None else self._text(description))
 
     @quiet
@@ -470,7 +476,8 @@ class LiveSpan(Span, Ended):
 
     def forget(self, keys: frozenset[str]) -> None:
         """Drop what was recorded under these names, ahead of recording it anew."""
-        said = self.scalars if keys.isdisjoint(tokens.KEYS) else self.values
+        is_pending = self.pending is not None and not keys.isdisjoint(names_of(self.pending))
+        said = self.values if is_pending else self.encoded
         for key in keys & said.keys():
             del said[key]
 
@@ -479,10 +486,6 @@ class LiveSpan(Span, Ended):
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
         if self._status.status_code is not StatusCode.OK:
             self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
-
-    def is_unusual(self) -> None:
-        """There is something to look after when it ends."""
-        self._is_light = False
 
     @quiet
     def end(self, end_time: int | None = None) -> None:
@@ -494,32 +497,29 @@ class LiveSpan(Span, Ended):
         try:
             del self._is_open  # one step, so that of two threads only one ends the span
         except AttributeError:
-            self._sink.fault("after_end", "end on a span that has ended")
+            self._trace.fault("after_end", "end on a span that has ended")
             return
         self.seal(end_time)
 
     def seal(self, end_time: int | None = None) -> None:
         """End it, for whoever was the first to want that."""
+        trace = self._trace
         given = None if end_time is None else self.checked(nanoseconds, end_time)
-        ended = self._clock.now() if given is None else given
+        ended = trace.offset + clock.monotonic() if given is None else given
         if ended < self._start_time:
             if given is not None:
                 self.fault("time_invalid", "the end is before the start")
             ended = self._start_time
         if self._faults:
-            self.scalars[a.FAULTS] = list(dict.fromkeys(self._faults))
+            self.encoded[a.FAULTS] = list(dict.fromkeys(self._faults))
         if self._omissions:
-            stated = self.scalars.get(a.OMISSIONS) or ()
-            self.scalars[a.OMISSIONS] = list(dict.fromkeys([*stated, *self._omissions]))
-        self._end_time, is_light, self._is_light = ended, self._is_light, False
-        is_small = is_light and not self.has_content
-        self.size = SPAN_BYTES + VALUE_BYTES * len(self.scalars) if is_small else self._weigh()
-        block = self.block
-        if block is not None:
-            self.size += block[2]
-        if self._origin.observers is not None:
-            self._show_end(self._origin.observers)
-        self._hand_on()
+            stated = self.encoded.get(a.OMISSIONS) or ()
+            self.encoded[a.OMISSIONS] = list(dict.fromkeys([*stated, *self._omissions]))
+        self._end_time = ended
+        self.size = self._weigh()
+        if trace.origin.observers is not None:
+            self._show_end(trace.origin.observers)
+        trace.ended(self)
 
     def _show_end(self, observers: Observers) -> None:
         """Show the user's own span processors that it has ended; some rename spans, against the rules."""
@@ -545,27 +545,46 @@ class LiveSpan(Span, Ended):
         """The span's parent."""
         return NonRecordingSpan(cast(SpanContext, self._parent))
 
-    def _hand_on(self) -> None:
-        self._sink.ended(self)
-
     def _weigh(self) -> int:
-        said = dict(self.scalars)  # a copy: another thread may ask for `values` meanwhile
+        said = self.encoded.copy()  # another thread may ask for `values` meanwhile
         size = SPAN_BYTES + weight(said)
+        if self.pending is not None:
+            size += pending_weight(self.pending)
         if not self._events and not self._links:
             return size
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
         return size + sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
 
+    @classmethod
+    def over(
+        cls,
+        name: str,
+        attributes: dict[str, Any],
+        trace: Trace,
+        parent: SpanContext | None,
+        *,
+        span_id: int = 0,
+        start_time: int,
+        end_time: int,
+    ) -> Self:
+        """A span that is over, which nobody has to be told of."""
+        span = cls.__new__(cls)
+        span._name, span.encoded, span._trace, span._parent = name, attributes, trace, parent
+        span._span_id = span_id or ids.span_id()
+        span._start_time, span._end_time = start_time, end_time
+        span.size = span._weigh()
+        return span
+
     def with_values(self, values: dict[str, Any]) -> Self:
         """The same ended span with other attributes; the original stays as it is."""
         shown = copy.copy(self)
-        shown.scalars, shown.block = values, None
+        shown.encoded, shown.pending = values, None
         return shown
 
     def with_origin(self, origin: Origin) -> LiveSpan:
         """The same ended span as made by somebody else."""
         shown = copy.copy(self)
-        shown._origin, shown.is_plain = origin, False
+        shown._trace = Trace(self.trace_id, origin, self._trace, flags=self._trace.flags)
         return shown
 
     @quiet
@@ -595,14 +614,14 @@ class LiveSpan(Span, Ended):
     def fault(self, kind: str, detail: str = "") -> None:
         """Keep and count one fault."""
         self.faults.append(f"{kind}: {detail}" if detail else kind)
-        self._sink.fault(kind, detail)
+        self._trace.fault(kind, detail)
 
     def _failed(self, what: str, error: Exception) -> None:
         """Count that a call raised, and note it while the span is open."""
-        failed(self if self._end_time is None else self._sink, what, error)
+        failed(self if self._end_time is None else self._trace, what, error)
 
     def _takes(self, what: str) -> bool:
         if self._end_time is None:
             return True
-        self._sink.fault("after_end", f"{what} on a span that has ended")
+        self._trace.fault("after_end", f"{what} on a span that has ended")
         return False

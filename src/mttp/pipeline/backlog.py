@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from itertools import chain
 
 from mttp.livespan import Ended
@@ -71,9 +70,14 @@ class Backlog:
             self._traces[trace_id] = spans + self._traces.pop(trace_id, [])
         self.bytes += taken.bytes
 
-    def replace(self, trace_id: int, view: Callable[[Ended], Ended]) -> None:
-        """Have each span of a trace as `view` shows it; what they take is not weighed anew."""
-        self._traces[trace_id] = list(map(view, self._traces[trace_id]))
+    def of(self, trace_id: int) -> list[Ended]:
+        """The spans of a trace."""
+        return self._traces[trace_id]
+
+    def replace(self, trace_id: int, spans: list[Ended]) -> None:
+        """Have other spans in place of a trace's."""
+        self.bytes += sum(span.size for span in spans) - sum(span.size for span in self._traces[trace_id])
+        self._traces[trace_id] = spans
 
     def drop(self, trace_id: int) -> list[Ended]:
         """Take out the spans of a trace."""

@@ -22,6 +22,7 @@ from mttp.pipeline.delivery import Delivery
 from mttp.pipeline.gate import Gate
 from mttp.pipeline.losses import Loss, Losses
 from mttp.pipeline.veil import Veil
+from mttp.recorder.step_columns import packed, spread
 from mttp.sampling import Sampling
 from mttp.stats import Stats, TransportStats
 
@@ -98,6 +99,7 @@ class Pipeline:
         self.patience = lane.patience
         self.name, self.address = lane.name, lane.address
         self._close_timeout = lane.close_timeout
+        self._takes_columns = lane.takes_columns
         self._deadline = 0.0
         self._stats = stats
         self._lock = counters.lock
@@ -428,9 +430,8 @@ class Pipeline:
 
     def _prepare(self, fresh: Backlog) -> None:
         """Make of what came in what the transport may have; then it waits to be offered."""
-        if self._veil is not None:
-            for trace_id in fresh.traces:
-                self._cover(fresh, trace_id, self._veil)
+        for trace_id in fresh.traces:
+            self._arrange(fresh, trace_id)
         with self._lock:
             if fresh is self._preparing:  # else it took so long that it was given up
                 self._preparing = Backlog()
@@ -439,17 +440,27 @@ class Pipeline:
                         self._losses.add(trace_id, fresh.drop(trace_id))
                 self._delivery.waiting.extend(fresh)
 
-    def _cover(self, fresh: Backlog, trace_id: int, veil: Veil) -> None:
-        """Show of a trace what may be seen; where that can't be told, nothing of it: it is lost."""
+    def _arrange(self, fresh: Backlog, trace_id: int) -> None:
+        """Have a trace as the transport may see it; where that can't be told it is lost."""
+        spans = fresh.of(trace_id)
         try:
-            fresh.replace(trace_id, veil)
+            found = spans if self._takes_columns else spread(spans)
+            if self._veil is not None:
+                found = list(map(self._veil, found))
+            found = packed(found)
         except Exception as error:
             if not self._stats.lost["withholding_failed"]:
                 what = "mttp: what %s may have of an episode can't be told: %s"
                 _log.error(what, self.address, traced(error))
             with self._lock:
-                if fresh is self._preparing:  # else it took so long that it was given up
+                if fresh is self._preparing:
                     self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
+            return
+        if found is not spans:
+            with self._lock:
+                if fresh is self._preparing:
+                    self._stats.taken += len(found) - len(spans)
+                    fresh.replace(trace_id, found)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

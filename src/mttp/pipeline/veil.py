@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mttp.codec import tokens
+from mttp.codec.pending import TOKENS
 from mttp.codec.withholding import Withholding
 from mttp.livespan import Ended, LiveSpan
+from mttp.semconv import attributes as a
 
 __all__ = ["Veil"]
+
+_HARMLESS = frozenset(
+    {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, a.STEP_REWARD, a.STEP_REWARD_STATUS}
+)
+"""Attributes of which nothing is ever withheld."""
 
 
 class Veil:
@@ -23,8 +31,8 @@ class Veil:
         """The span without what is withheld; the span itself where nothing is."""
         trace_id = span.trace_id
         if isinstance(span, LiveSpan):
-            block = span.block  # in this order: another transport may look meanwhile
-            spent = self._withholding.spend(block, self._spent.get(trace_id, 0)) if span.is_plain else None
+            block = _only_tokens(span)
+            spent = None if block is None else self._withholding.spend(block, self._spent.get(trace_id, 0))
             if spent is not None:
                 if spent:
                     self._spent[trace_id] = spent
@@ -41,3 +49,14 @@ class Veil:
         if not kept.changed:
             return span
         return span.with_values(dict(kept.values)).with_texts(kept.status, kept.marks)
+
+
+def _only_tokens(span: LiveSpan) -> tokens.Block | None:
+    """A token block as it was handed over, where there is nothing else in the span to withhold."""
+    pending = span.pending
+    if pending is None or len(pending) > 1 or TOKENS not in pending:
+        return None
+    if span.encoded.keys() <= _HARMLESS and not (span._events or span._links or span._status.description):
+        block: tokens.Block = pending[TOKENS]
+        return block
+    return None

@@ -17,10 +17,11 @@ __all__ = ["Addition", "Additions"]
 class _Part:
     """One process's part, of which not all spans were seen."""
 
-    __slots__ = ("seen", "stated")
+    __slots__ = ("seen", "span_count", "stated")
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
+        self.span_count = 0
         self.stated: int | None = None
 
 
@@ -64,7 +65,7 @@ class Addition:
 
     def lacking(self) -> list[str]:
         """What each part lacks, in words."""
-        return [segments.lack(name, len(part.seen), part.stated) for name, part in self._open.items()]
+        return [segments.lack(name, part.span_count, part.stated) for name, part in self._open.items()]
 
     def scoring(self) -> outline.Scored | None:
         """The scoring of the whole that counts: the last that states a total, else the last."""
@@ -87,10 +88,11 @@ class Addition:
         if record.span_id in part.seen:
             return False
         part.seen.add(record.span_id)
+        part.span_count += segments.span_count(record)
         self.run = outline.run(record)
         self.start = min(self.start or record.start_time, record.start_time)
         self._take(kind, record, part)
-        if part.stated is not None and len(part.seen) >= part.stated:
+        if part.stated is not None and part.span_count >= part.stated:
             self._open = {other: left for other, left in self._open.items() if other != name}
             self._whole += (name,)
         return True

@@ -36,6 +36,7 @@ class Ongoing:
         "run",
         "scorings",
         "seen",
+        "span_count",
         "steps",
         "task",
         "told",
@@ -43,6 +44,8 @@ class Ongoing:
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
+        self.span_count = 0
+        """Spans of the episode that these stand for: each step that is in columns is one."""
         self.steps: Counter[str | None] = Counter()
         """By agent."""
         self.run = ""
@@ -74,12 +77,12 @@ class Ongoing:
     @property
     def is_whole(self) -> bool:
         """Whether all spans were seen."""
-        return self.ending is not None and len(self.seen) >= self.ending.span_count
+        return self.ending is not None and self.span_count >= self.ending.span_count
 
     @property
     def lack(self) -> str:
         """What is missing, in words."""
-        return segments.lack(segments.OWNER, len(self.seen), self.ending.span_count if self.ending else None)
+        return segments.lack(segments.OWNER, self.span_count, self.ending.span_count if self.ending else None)
 
     def scoring(self) -> outline.Scored | None:
         """The last scoring of the whole episode, with all its components."""
@@ -117,6 +120,7 @@ class Ongoing:
         if record.span_id in self.seen:
             return False
         self.seen.add(record.span_id)
+        self.span_count += segments.span_count(record)
         if self.first is None or record.start_time < self.first.start:
             self.first = _Place(record.start_time, 0, record.parent_id)
             self.run = outline.run(record)

@@ -68,6 +68,7 @@ def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended 
         if attributes is not None and a.SPAN_TYPE not in attributes:
             kind = names.STEP
             episode.seen.add(span_id(span))
+            episode.span_count += 1
         else:
             record = as_record(span, scope)
             if not is_conforming(record.attributes):
@@ -77,5 +78,6 @@ def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended 
         if not outline.is_own(attributes) or (kind == names.EPISODE and span is not spans[-1]):
             return None
         counts.add(kind, attributes)
-    is_whole = episode.ending is not None and len(spans) == len(episode.seen) == episode.ending.span_count
+    ending, is_once = episode.ending, len(spans) == len(episode.seen)
+    is_whole = ending is not None and is_once and episode.span_count == ending.span_count
     return episode.ended(trace_id, scope, counts) if is_whole and not is_open(trace_id) else None

@@ -17,10 +17,9 @@ from mttp.recorder.episode_facts import EpisodeFacts
 from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, Host
 from mttp.recorder.open_agent import OpenAgent
 from mttp.recorder.open_call import OpenCall
-from mttp.recorder.open_episode import OpenEpisode, inert
+from mttp.recorder.open_episode import OpenEpisode, Template, inert, template
 from mttp.recorder.open_part import OpenPart
 from mttp.recorder.open_step import OpenStep
-from mttp.recorder.play import Play, Setting
 from mttp.recorder.trajectory import Trajectory
 from mttp.recorder.unopened import UnopenedStep
 
@@ -32,14 +31,14 @@ __all__ = [
     "OpenEpisode",
     "OpenPart",
     "OpenStep",
-    "Play",
-    "Setting",
+    "Template",
     "Trajectory",
     "current_episode",
     "current_step",
     "current_trajectory",
     "inert_episode",
     "inert_step",
+    "template",
 ]
 
 _INERT_STEP = OpenStep(inert(), None, None)
@@ -57,9 +56,9 @@ def inert_step() -> OpenStep:
 
 def current_trajectory() -> Trajectory:
     """The episode, or the agent of one, whose steps come next here; an inert episode elsewhere."""
-    found = _opened(otel_context.get_value(TRAJECTORY_KEY))
+    found = otel_context.get_value(TRAJECTORY_KEY)
     while isinstance(found, Trajectory) and found.ended:
-        found = _opened(found.behind)
+        found = found.behind
     return found if isinstance(found, Trajectory) and not _is_left_open(found) else inert()
 
 
@@ -89,4 +88,4 @@ def _is_left_open(trajectory: Any) -> bool:
 
 def _opened(found: object) -> object:
     """The handle of what has none until somebody asks."""
-    return found.open() if isinstance(found, (Play, UnopenedStep)) else found
+    return found.open() if isinstance(found, UnopenedStep) else found

@@ -85,14 +85,9 @@ class Host(Protocol):
     origin: Origin
     steps: str
     """How steps are written, where an episode does not say: spans, packed or auto."""
-    root_name: str
-    """The name of an episode's root of which nothing was stated."""
 
     def name_root(self, stated: Mapping[str, Any]) -> str:
         """The name of an episode's root of which this was stated."""
-
-    environment_steps: str
-    """How an environment's are, where its episode does not say: spans, packed or auto."""
 
     @property
     def closed(self) -> bool:
@@ -110,9 +105,6 @@ class Host(Protocol):
 
     def opened(self, episode: Markable) -> int:
         """Take note of an episode that started; its index."""
-
-    def replaced(self, episode: Markable, *, by: Markable) -> None:
-        """Take note that another stands for an episode that is open."""
 
     def finished(self, episode: Markable) -> None:
         """Take note of its end."""
@@ -276,7 +268,6 @@ class Measured(Handle):
 
     def scored_by(self, scoring: LiveSpan, document: str = "") -> None:
         """Take note of a scoring of it that was recorded, and of the spec that scored."""
-        cast(LiveSpan, self._span).is_unusual()
         self._scoring = f"{scoring.identity.span_id:016x}"
         if document:
             cast(Host, self._host).paid_by(document)
@@ -308,7 +299,7 @@ class Measured(Handle):
             self._metrics[key] = found
             span = cast(LiveSpan, self._span)
             if span.admits(attribute := f"{a.METRIC}.{key}"):
-                span.scalars[attribute] = found
+                span.encoded[attribute] = found
 
     @quiet
     def set_metadata(self, name: str, value: object) -> None:

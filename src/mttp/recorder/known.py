@@ -8,7 +8,6 @@ from typing import Any
 
 from mttp.codec import episodes as codec
 from mttp.codec.plain import from_json
-from mttp.recorder.live_root import LiveRoot
 from mttp.recorder.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
@@ -18,12 +17,9 @@ __all__ = ["Known"]
 class Known(Trajectory):
     """An episode's identity, and what has come of it so far."""
 
+    _identity: Mapping[str, Any] = MappingProxyType({})
+    """What was known when it started, as attributes."""
     _ending: Mapping[str, Any] = MappingProxyType({})
-
-    @property
-    def _identity(self) -> Mapping[str, Any]:
-        """What was known when it started, as attributes."""
-        return self._span.stated if isinstance(self._span, LiveRoot) else {}
 
     @property
     def trace_id(self) -> str:

@@ -24,9 +24,7 @@ class OpenAgent(Trajectory):
     """
 
     def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
-        super().__init__(
-            episode.segment if episode else None, place={a.AGENT_ID: id}, steps=episode.stated_steps
-        )
+        super().__init__(episode.segment if episode else None, place={a.AGENT_ID: id})
         self._episode = episode
         self._id = id
         if episode:

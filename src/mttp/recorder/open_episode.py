@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from types import MappingProxyType, TracebackType
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
-from opentelemetry.trace import Span, SpanContext
+from opentelemetry.trace import Link, Span, SpanContext
 
 from mttp import ids
 from mttp.codec import content
 from mttp.codec import episodes as codec
+from mttp.codec.generators import State
 from mttp.codec.plain import Faults, scalar_text, text, unknown_arguments
 from mttp.guarding import quiet, quiet_but
 from mttp.livespan import LiveSpan
-from mttp.recorder.handle import SPAN_KEY, Host, current, detach
+from mttp.recorder.handle import SPAN_KEY, Host, current
 from mttp.recorder.known import Known
-from mttp.recorder.live_root import LiveRoot
 from mttp.recorder.open_agent import OpenAgent
-from mttp.recorder.packing import MODES
-from mttp.recorder.segment import Segment
-from mttp.recorder.trajectory import UNSTATED
+from mttp.recorder.segment import MODES, Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["OpenEpisode", "inert"]
+__all__ = ["OpenEpisode", "Template", "inert", "template"]
 
 _AT_THE_END = frozenset(
     {"policy_version_end", "discount", "advantage", "final_value", "cost_usd", "error_type", "error_message"}
 )
 """What else a caller may state at the end."""
-_COMPLETED: Mapping[str, Any] = MappingProxyType({"status": "completed", "outcome": "unknown"})
+
+
+class Template(NamedTuple):
+    """What all episodes of one environment state, put in attributes once."""
+
+    attributes: Mapping[str, Any]
+    faults: Sequence[str]
+    """What was wrong with that, which each of them says."""
+
+
+_NO_TEMPLATE = Template({}, ())
 
 
 def _no_agent(*_: object, **__: object) -> OpenAgent:
@@ -55,25 +63,38 @@ class OpenEpisode(Known):
         metadata: Mapping[str, object] | None = None,
         metrics: Mapping[str, float] | None = None,
         steps: str | None = None,
-        begun: int | None = None,
+        template: Template | None = None,
     ) -> None:
         """
         Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has.
 
-        `begun` is the index of an episode that began without a handle, and with nothing else going on.
+        `template` has what it states as others of its environment do.
         """
         if host is None:
             Known.__init__(self, None)
             return
-        faults: Faults = []
+        known, noted = template or _NO_TEMPLATE
+        faults: Faults = [*noted]
         own_id = text(episode_id, faults) if episode_id else ""
-        segment = Segment(host, trace_id or ids.trace_id(), own_id)
-        Known.__init__(self, segment, steps=host.steps if steps is None else self._mode(steps, host, faults))
-        ambient = None
-        if begun is None:
-            begun, ambient = host.opened(self), cast("Span | None", current().get(SPAN_KEY))
-        stated = _stated(segment, begun, facts, faults) if facts else None
-        self._span = LiveRoot(segment, begun, stated, ambient, start_time)
+        mode = host.steps if steps is None else self._mode(steps, host, faults)
+        segment = Segment(host, trace_id or ids.trace_id(), own_id, steps=mode)
+        Known.__init__(self, segment)
+        index = host.opened(self)
+        generator = None if facts is None else facts.get("env_rng_sha256")
+        if type(generator) is State:
+            facts = {**cast("dict[str, Any]", facts), "env_rng_sha256": None}
+        self._identity = _stated(segment, index, facts or {}, known, faults)
+        segment.group = self._identity.get(a.GROUP_ID)
+        ambient = cast("Span | None", current().get(SPAN_KEY))
+        self._span = LiveSpan(
+            host.name_root(self._identity),
+            dict(self._identity),
+            segment,
+            start_time=start_time,
+            links=_links(ambient),
+        )
+        if type(generator) is State:
+            self._span.leave(a.ENV_RNG_SHA256, generator.parts)
         if faults:
             self._span.note(faults)
         if metadata is not None or metrics is not None:
@@ -178,39 +199,6 @@ class OpenEpisode(Known):
                 **facts,
             )
 
-    @quiet
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        root, attached = self._span, self._attached
-        if (
-            error is not None
-            or attached is None
-            or type(root) is not LiveRoot
-            or not root._is_light  # more was said of it, or there is more to end
-            or self.open_steps
-            or self._stated is not UNSTATED
-            or self._packing is not None
-            or self._agents
-        ):
-            super().__exit__(kind, error, trace)
-            return
-        self.inside = None
-        token, self._attached = attached
-        detach(token)
-        segment, lock = self.segment, self._lock
-        lock.acquire()  # what `_finish` does, of an episode about which there is nothing unusual
-        try:  # in half the time that `with` takes
-            if self._closing:
-                return
-            self._close()
-            self._ending = _COMPLETED
-            spans = segment.spans + 1
-        finally:
-            lock.release()
-        segment.host.finished(self)
-        root.conclude_lightly(self._book, self.step_rewards, self._following, self._begun, spans)
-
     def _finish(
         self,
         *,
@@ -266,22 +254,38 @@ class OpenEpisode(Known):
             self._marked = True
             start = self._span.started
             marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
-            stated = self._span.scalars.copy()
+            stated = self._span.encoded.copy()
             stated.pop(a.SPAN_TYPE, None)  # the root's is not the marker's
-            marker.values |= stated
+            marker.encoded.update(stated)
+            marker.pending = self._span.pending and {**self._span.pending}
             marker.end(start)
 
 
-def _stated(segment: Segment, index: int, facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
+def _links(ambient: Span | None) -> list[Link]:
+    """The episode has no parent, so that nobody's sampling swallows it, but a link to what is current."""
+    context = None if ambient is None else ambient.get_span_context()
+    return [Link(context)] if context is not None and context.is_valid else []
+
+
+def template(host: Host, facts: Mapping[str, Any], faults: Faults) -> Template:
+    """A template of these facts, which have the names that `mttp.Episode` gives them."""
+    said = codec.identity({}, faults, facts)
+    _hide_secrets(host, said)
+    return Template(said, faults)
+
+
+def _stated(
+    segment: Segment, index: int, facts: Mapping[str, Any], known: Mapping[str, Any], faults: Faults
+) -> dict[str, Any]:
     """The attributes of what is stated of an episode; its index is by default that in the session."""
-    if facts.get("index") is None:
-        facts = {**facts, "index": index}
-    said = codec.identity(segment.host.run_id, segment.episode_id, faults, facts)
-    hide_secrets(segment.host, said)
+    said = {**known, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
+    if facts:
+        said = codec.identity(said, faults, facts)
+        _hide_secrets(segment.host, said)
     return said
 
 
-def hide_secrets(host: Host, said: dict[str, Any]) -> None:
+def _hide_secrets(host: Host, said: dict[str, Any]) -> None:
     """Take what looks like a secret out of an environment's arguments, and name it."""
     written, omissions = said.get(a.ENV_KWARGS), list[str]()
     if written is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 from opentelemetry import baggage, trace
@@ -55,10 +55,13 @@ class OpenPart(Remote, OpenEpisode):
             return
         self._segment_id = f"{ids.span_id():016x}"
         identity = segments.identity(where.run_id, where.episode_id, self._segment_id)
-        segment = Segment(host, where.root.trace_id, where.episode_id, identity)
-        Trajectory.__init__(self, segment, steps=host.steps)
+        segment = Segment(host, where.root.trace_id, where.episode_id, identity, steps=host.steps)
+        segment.flags = where.root.trace_flags
+        Trajectory.__init__(self, segment)
         self._span = self.segment.span(names.SEGMENT, where.root, place={})
         self._take_over(where)
+        group = {} if where.group is None else {a.GROUP_ID: where.group}
+        self._identity = {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id, **group}
         host.joined(self)
 
     def _take_over(self, where: Whereabouts) -> None:
@@ -70,14 +73,6 @@ class OpenPart(Remote, OpenEpisode):
             self._agents = {where.agent.id: self._agent}
         if where.step is not None:
             self._step = RemoteStep(self._agent or self, where.step)
-
-    @property
-    def _identity(self) -> Mapping[str, Any]:
-        where = self._where
-        if where is None:
-            return {}
-        group = {} if where.group is None else {a.GROUP_ID: where.group}
-        return {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id, **group}
 
     @property
     def segment_id(self) -> str:

@@ -11,6 +11,7 @@ from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.documents import sealed
+from mttp.codec.pending import TOKENS
 from mttp.codec.plain import Faults, flag
 from mttp.episodes import Call, Reward, Tokens
 from mttp.guarding import quiet, quiet_but
@@ -46,29 +47,8 @@ class Owner(Protocol):
     def inside(self) -> Context | None:
         """The context in its block, as long as that goes on."""
 
-    @property
-    def at(self) -> SpanContext:
-        """The span that the step is a child of."""
-
-    @property
-    def base(self) -> Mapping[str, Any]:
-        """What all its steps say of where they belong."""
-
-    open_steps: set[OpenStep]
-    """The steps that have not ended: whoever takes one out ends it."""
-    step_rewards: list[float]
-    """Takes what an ended step paid, where that is a number."""
-    in_spans: bool
-    """Whether each step is a span of its own from here on."""
-
     def step_ended(self, step: OpenStep) -> bool:
         """Enter what a step paid; False where another thread does, or did."""
-
-    def has_tokens(self) -> None:
-        """Take note of a step's token block."""
-
-    def hand_on(self, step: LiveSpan) -> None:
-        """Have a step that has ended written, as a span or with others."""
 
 
 def _no_call(*_: object, **__: object) -> OpenCall:
@@ -78,7 +58,7 @@ def _no_call(*_: object, **__: object) -> OpenCall:
 class OpenStep(Measured):
     """A step while it happens."""
 
-    _reward: float | None
+    _reward: float | None = None
     _invalid = False
     _flags: Mapping[str, bool] = MappingProxyType({})
     _calls: Sequence[OpenCall] = ()
@@ -87,13 +67,18 @@ class OpenStep(Measured):
         self._owner = owner
         self._host = host
         self._span = span
-        self._attached = self._reward = None
+        self._attached = None
         self._index = index
 
     def _as_context(self) -> Context:
-        around = current()
-        self._enclose(around.get(STEP_KEY))
-        return Context({**around, SPAN_KEY: self._span, TRAJECTORY_KEY: self._owner, STEP_KEY: self})
+        around, owner = current(), self._owner
+        # OpenTelemetry only reads it: a copy of its own type would cost as much again.
+        inside: Any = around.copy()
+        if around is not owner.inside:
+            self._enclose(around.get(STEP_KEY))
+            inside[TRAJECTORY_KEY] = owner
+        inside[SPAN_KEY], inside[STEP_KEY] = self._span, self
+        return inside  # type: ignore[no-any-return]
 
     @property
     def owner(self) -> Owner:
@@ -108,7 +93,7 @@ class OpenStep(Measured):
     @property
     def place(self) -> dict[str, Any]:
         """What its scorings and calls say of where they belong."""
-        return steps.place(cast(LiveSpan, self._span).scalars)
+        return steps.place(cast(LiveSpan, self._span).encoded)
 
     @property
     def index(self) -> int:
@@ -129,17 +114,15 @@ class OpenStep(Measured):
 
     def _content(self, keys: content.Keys, value: object, max_bytes: int | None) -> None:
         span = cast(LiveSpan, self._span)
-        if keys.value in span.scalars:
+        if keys.value in span.encoded or (span.pending is not None and keys.value in span.pending):
             span.forget(frozenset(keys))
         document = sealed(value) if max_bytes is None and type(value) in (list, dict) else None
         if document is not None:
-            span.scalars[keys.value] = document
-            span.has_content = True
+            span.leave(keys.value, document)
             return
         faults: Faults = []
         omissions: list[str] = []
-        span.scalars.update(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))
-        span.has_content = True
+        span.encoded.update(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))
         if omissions:
             span.omissions.extend(omissions)
         if faults:
@@ -155,14 +138,23 @@ class OpenStep(Measured):
         if not self._takes("tokens"):
             return
         span = cast(LiveSpan, self._span)
-        if a.TOKEN_ENCODING in span.values:
+        if self._has_tokens(span):
             span.fault("tokens_replaced", "a step has one token block")
-        self._set_tokens(span.checked(tokens.make, {"ids": ids, "logprobs": logprobs, **facts}))
+            span.forget(tokens.KEYS)
+        block = tokens.snapshot(ids, logprobs, facts)
+        if block is not None:
+            span.leave(TOKENS, block)
+        else:
+            self._set_tokens(span.checked(tokens.make, {"ids": ids, "logprobs": logprobs, **facts}))
+
+    @staticmethod
+    def _has_tokens(span: LiveSpan) -> bool:
+        return a.TOKEN_ENCODING in span.encoded or (span.pending is not None and TOKENS in span.pending)
 
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(LiveSpan, self._span)
         span.forget(tokens.KEYS)
-        span.values |= span.checked(tokens.encode, block)
+        span.encoded.update(span.checked(tokens.encode, block))
 
     @quiet
     def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
@@ -172,9 +164,6 @@ class OpenStep(Measured):
         With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept;
         without a value their weighted sum is paid.
         """
-        self._take_reward(value, scoring)
-
-    def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
         if not self._takes("reward"):
             return
         span = cast(LiveSpan, self._span)
@@ -186,12 +175,12 @@ class OpenStep(Measured):
         found, status, raw = rewards.assess(value)
         if status == "error":
             span.fault("reward_invalid", str(raw))
-        self._set_reward(Reward(value=found, status=status, raw=raw))
+        self._set_reward(found, status, raw)
 
     def _score(self, made: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring of the step with all its parts; it is what the step pays."""
         self._record_scoring(made, faults, document)
-        self._set_reward(made)
+        self._set_reward(made.value, made.status, made.raw)
 
     def _record_scoring(self, made: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring, unless that was done when a spec scored the step."""
@@ -200,13 +189,13 @@ class OpenStep(Measured):
             scoring = self._owner.segment.score(span, self.at, made, faults, place=self.place)
             self.scored_by(scoring, document)
 
-    def _set_reward(self, made: Reward) -> None:
+    def _set_reward(self, value: float | None, status: str, raw: str | None) -> None:
         span = cast(LiveSpan, self._span)
-        span.forget(steps.REWARD_KEYS)
-        span.is_unusual()
-        span.scalars.update(steps.paid(made))
-        self._reward = made.value
-        self._invalid = made.status == "error" or (made.value is not None and made.status != "ok")
+        if a.STEP_REWARD_STATUS in span.encoded:
+            span.forget(steps.REWARD_KEYS)
+        span.encoded.update(steps.paid(value, status, raw))
+        self._reward = value
+        self._invalid = status == "error" or (value is not None and status != "ok")
 
     @quiet
     def record(
@@ -226,9 +215,8 @@ class OpenStep(Measured):
         span = cast(LiveSpan, self._span)
         flags = {"terminated": terminated, "truncated": truncated}
         flags = {name: span.checked(flag, name, given) for name, given in flags.items()}
-        span.is_unusual()
         self._flags = {**self._flags, **{name: said for name, said in flags.items() if said is not None}}
-        span.scalars.update(
+        span.encoded.update(
             steps.facts(
                 trained_reward=trained_reward,
                 value_estimate=value_estimate,
@@ -275,7 +263,6 @@ class OpenStep(Measured):
         span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]
-        cast(LiveSpan, self._span).is_unusual()
         return opened
 
     @quiet

@@ -112,9 +112,7 @@ class RemoteAgent(Remote, OpenAgent):
     TAKES = frozenset({"step", "reward", "end"})
 
     def __init__(self, part: OpenEpisode, agent: AgentAt, next_index: int) -> None:
-        Trajectory.__init__(
-            self, part.segment, part._span, place={a.AGENT_ID: agent.id}, steps=part.stated_steps
-        )
+        Trajectory.__init__(self, part.segment, part._span, place={a.AGENT_ID: agent.id})
         self._episode = part
         self._id = agent.id
         self._at = agent.span

@@ -65,7 +65,7 @@ class LiveScoring:
 
     def graded(self, name: str, span: LiveSpan) -> None:
         """A component has answered."""
-        self._grades[name] = (span, self._segment.clock.now())
+        self._grades[name] = (span, self._segment.now())
 
     def scored(self, result: RewardResult) -> str:
         """Record what came of it; the scoring's span id, 16 hex digits, empty where that failed."""

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
-from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
-from mttp.clock import Clock, offset
+from mttp.clock import offset
 from mttp.codec import calls, grades, rewards
 from mttp.codec.plain import Faults
 from mttp.episodes import Call, Grade, Reward
-from mttp.livespan import LiveSpan
+from mttp.livespan import SAMPLED, LiveSpan, Trace
 from mttp.recorder.handle import Host
 from mttp.recorder.open_call import OpenCall, span_kind
 from mttp.semconv import attributes as a
 
-__all__ = ["Segment"]
+__all__ = ["AUTO", "MODES", "PACKED", "SPANS", "Segment"]
+
+SPANS, PACKED, AUTO = MODES = ("spans", "packed", "auto")
+"""How steps are written: each as a span, in columns where that can be, or as the transport takes them."""
+_UNSAMPLED = TraceFlags(TraceFlags.DEFAULT)
 
 
-class Segment(Clock):
+class Segment(Trace):
     """
     Makes the spans that one process adds to an episode.
 
@@ -27,39 +32,35 @@ class Segment(Clock):
     """
 
     def __init__(
-        self, host: Host, trace_id: int, episode_id: str = "", identity: Mapping[str, Any] | None = None
+        self,
+        host: Host,
+        trace_id: int,
+        episode_id: str = "",
+        identity: Mapping[str, Any] | None = None,
+        *,
+        steps: str = SPANS,
     ) -> None:
-        """Of an episode whose own id is by default that of its trace."""
-        self.offset = offset()  # each its own: the wall clock's time at its start counts
+        """
+        Of an episode whose own id is by default that of its trace; `identity` is what all its spans say.
+
+        `steps` is how its steps are written: spans, packed or auto.
+        """
+        self.offset = offset()
         self.host = host
         self.origin = host.origin
         self.trace_id = trace_id
+        self.steps = steps
         self.spans = 0
-        """How many have ended."""
-        self._episode_id = episode_id
-        self._identity = identity
+        """How many have ended, each step that is in columns one of them."""
+        self.group: str | None = None
+        """Its group, of which collectors get all episodes or none."""
+        self.episode_id = episode_id or f"{trace_id:032x}"
+        self.identity = identity or {a.RUN_ID: host.run_id, a.EPISODE_ID: self.episode_id}
 
-    @property
-    def episode_id(self) -> str:
-        """The episode's own id."""
-        return self._episode_id or f"{self.trace_id:032x}"
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """What all its spans say of the episode."""
-        if self._identity is None:
-            self._identity = {a.RUN_ID: self.host.run_id, a.EPISODE_ID: self.episode_id}
-        return self._identity
-
-    @property
-    def clock(self) -> Clock:
-        """Itself: it tells its spans the time."""
-        return self
-
-    @property
-    def sink(self) -> Segment:
-        """Itself: here its spans go once they have ended."""
-        return self
+    @cached_property
+    def flags(self) -> TraceFlags:  # type: ignore[override]  # others are given theirs
+        """Whether collectors get the episode."""
+        return SAMPLED if self.host.samples(self.trace_id, self.group) else _UNSAMPLED
 
     def span(
         self,
@@ -71,16 +72,7 @@ class Segment(Clock):
         place: Mapping[str, Any],
     ) -> LiveSpan:
         """A new span under `parent`; `place` says whose it is within the episode."""
-        return LiveSpan(
-            name,
-            {**self.identity, **place},
-            clock=self.clock,
-            origin=self.host.origin,
-            sink=self,
-            parent=parent,
-            start_time=start_time,
-            kind=kind,
-        )
+        return LiveSpan(name, {**self.identity, **place}, self, parent, start_time=start_time, kind=kind)
 
     def score(
         self,
@@ -130,7 +122,7 @@ class Segment(Clock):
 
     def ended(self, span: LiveSpan) -> None:
         """Take an ended span."""
-        self.spans += 1
+        self.spans += span.count
         self.host.take(span)
 
     def fault(self, kind: str, detail: str = "") -> None:

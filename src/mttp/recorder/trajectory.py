@@ -13,11 +13,11 @@ from typing_extensions import Self
 
 from mttp.codec import rewards
 from mttp.codec.plain import Faults, count, flag, scalar_text, unknown_arguments
+from mttp.codec.transitions import Form
 from mttp.episodes import Call, Reward, Spec
 from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
 from mttp.numbering import given, numbers
-from mttp.recorder.block import Block, Taken
 from mttp.recorder.handle import (
     SPAN_KEY,
     STEP_KEY,
@@ -28,15 +28,14 @@ from mttp.recorder.handle import (
     document_of,
 )
 from mttp.recorder.ledger import Ledger
-from mttp.recorder.live_step import begin
 from mttp.recorder.open_step import OpenStep
-from mttp.recorder.packing import AUTO, PACKED, SPANS, Packing, can_be_packed
-from mttp.recorder.segment import Segment
+from mttp.recorder.segment import SPANS, Segment
+from mttp.recorder.step_buffer import StepBuffer
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 
 __all__ = ["UNSTATED", "Trajectory"]
 
-AUTO_STEPS = 1000
-"""Steps of an episode, or of an agent, that are spans before others are packed by themselves."""
 UNSTATED: Mapping[str, bool | None] = MappingProxyType({"terminated": None, "truncated": None})
 """What is known of the end before anybody says anything of it."""
 
@@ -46,8 +45,8 @@ class Trajectory(Measured):
 
     # What few ever have is the class's: episodes are made in the training loop's time, too.
     _at: SpanContext | None = None
-    _base: Mapping[str, Any] | None = None
-    _packing: Packing | None = None
+    _base: dict[str, Any] | None = None
+    _buffer: StepBuffer | None = None
     _book: Ledger | None = None
     _stated = UNSTATED
     inside: Context | None = None
@@ -61,23 +60,19 @@ class Trajectory(Measured):
         span: LiveSpan | None = None,
         *,
         place: Mapping[str, Any] | None = None,
-        steps: str = SPANS,
     ) -> None:
         self._host = None if segment is None else segment.host
         self._span = span
         self._attached = None
         self.segment: Segment = segment  # type: ignore[assignment]  # an inert handle has none, and asks nobody
-        self.stated_steps = self._steps_are = steps
-        self.in_spans = steps == SPANS
         if place is not None:
             self.place = place
         self._lock = threading.RLock()
         self.open_steps: set[OpenStep] = set()
-        self.step_rewards: list[float] = []
+        self._step_rewards: list[float] = []
         self._indices = None if segment is None else numbers()
         self._following = self._begun = 0
         self._closing = False
-        self._block: Block | None = None
 
     @property
     def episode(self) -> Trajectory:
@@ -100,13 +95,6 @@ class Trajectory(Measured):
         if self._at is None:
             self._at = cast(LiveSpan, self._span).identity
         return self._at
-
-    @property
-    def base(self) -> Mapping[str, Any]:
-        """What all its steps say of where they belong."""
-        if self._base is None:
-            self._base = {**self.segment.identity, **self.place}
-        return self._base
 
     def _as_context(self) -> Context:
         around = current()
@@ -153,15 +141,15 @@ class Trajectory(Measured):
         """What was paid so far."""
         with self._lock:
             if self._book is None:
-                self._book = Ledger(self.step_rewards)
+                self._book = Ledger(self._step_rewards)
             return self._book
 
     # What is known so far.
 
     def _entered(self) -> Self:
-        """Itself, once the transitions that gather are entered."""
-        if self._block is not None:
-            self.write()
+        """Itself, once the steps in its buffer are entered."""
+        if self._buffer is not None:
+            self._buffer.write()
         return self
 
     @property
@@ -212,7 +200,7 @@ class Trajectory(Measured):
         try:
             if indices is None or index is not None or span._end_time is not None:  # type: ignore[union-attr]
                 return self._looked_at(start_time, index) or OpenStep(self, self._host, None)
-            step = begin(self, next(indices), start_time)
+            step = self._begin(next(indices), start_time)
             self.open_steps.add(step)
             if self._closing and step in self.open_steps:  # another thread closed it just now
                 step._finish()
@@ -221,12 +209,22 @@ class Trajectory(Measured):
             self._failed("step", error)
         return OpenStep(self, self._host, None)
 
+    def _begin(self, index: int, start_time: int | None) -> OpenStep:
+        segment, base = self.segment, self._base
+        if base is None:
+            base = self._base = {**segment.identity, **self.place}
+        next_id = segment.host.stepped  # a name first: Python takes a detour to call what an instance has
+        said = base.copy()
+        said[a.STEP_INDEX] = index
+        span = LiveSpan(names.STEP, said, segment, self.at, span_id=next_id(), start_time=start_time)
+        return OpenStep(self, segment.host, span, index)
+
     def _looked_at(self, start_time: int | None, index: int | None) -> OpenStep | None:
         """The next step where more has to be looked at; None where there is to be none."""
         if not self._takes("step"):
             return None
-        if self._block is not None:
-            self.write()
+        if self._buffer is not None:
+            self._buffer.write()
         asked = count(index)
         with self._lock:
             if self._closing:
@@ -235,10 +233,11 @@ class Trajectory(Measured):
             position = self._following if asked is None else asked
             self._following = max(self._following, position + 1)
             self._begun += 1
-            step = begin(self, position, start_time)
+            step = self._begin(position, start_time)
             self.open_steps.add(step)
         if asked is None and index is not None:
-            step.fault("index_invalid", f"{scalar_text(index):.80}; the step is number {position}")
+            said = f"{scalar_text(index):.80}; the step is number {position}"
+            cast(LiveSpan, step._span).fault("index_invalid", said)
         return step
 
     @quiet
@@ -319,7 +318,7 @@ class Trajectory(Measured):
         except KeyError:
             return False
         if step._reward is not None:
-            self.step_rewards.append(step._reward)
+            self._step_rewards.append(step._reward)
             if step._invalid:
                 self._ledger.doubt()
         elif step._invalid:
@@ -329,71 +328,31 @@ class Trajectory(Measured):
                 self._stated = {**self._stated, **step._flags}
         return True
 
-    def hand_on(self, step: LiveSpan) -> None:
-        """Have a step that has ended written, as a span of its own or with others."""
-        if step.block is not None:
-            self.has_tokens()
-        if self.in_spans or not self._gathers(step):
-            self.segment.ended(step)
-
-    def has_tokens(self) -> None:
-        """Take note of a token block: unless told how to write steps, each is a span from here on."""
-        if self._steps_are == AUTO:
-            self.in_spans = True
-
-    def _gathers(self, step: LiveSpan) -> bool:
-        can_be = can_be_packed(step)
-        if self._steps_are != AUTO:
-            return can_be and self.packs and self.packing().takes(step)
-        if not can_be:
-            self.in_spans = True
-        elif self._steps >= AUTO_STEPS:
-            self._steps_are = PACKED  # from the next one on
-        return False
-
-    @property
-    def packs(self) -> bool:
-        """Whether the next step is packed with others, if it can be."""
-        return self._steps_are == PACKED and self.segment.origin.observers is None
-
-    def packing(self) -> Packing:
-        """Where steps gather that are packed."""
-        with self._lock:
-            if self._packing is None:
-                self._packing = Packing(self, self.segment)
-            return self._packing
-
-    def gather(self, block: Block) -> None:
+    def buffer(self, form: Form, start_time: int) -> StepBuffer | None:
         """
-        Write what gathers in that block from here on.
+        Where steps without handles gather from here on, of which the first began at `start_time`.
 
-        Who adds the first of some transitions calls `gathers`, and of many `write`.
+        None where each step is to be a span, or the user's own span processors look on.
         """
+        segment = self.segment
+        if segment.steps == SPANS or segment.origin.observers is not None:
+            return None
+        self._entered()
         with self._lock:
             self._count_one_by_one()
-        self._block = block
-        self.packing().gather(block)
+        self._buffer = StepBuffer(self, form, start_time)
+        return self._buffer
 
-    def gathers(self) -> None:
-        """Have what gathers written within the session's interval."""
-        self.segment.host.gathers(self.packing())
-
-    def write(self) -> None:
-        """Hand on what has gathered so far."""
-        self.packing().write()
-
-    def took(self, taken: Taken) -> int:
-        """Enter transitions that are about to be written; the index of the first."""
-        segment = self.segment
+    def took(self, count: int, paid: Sequence[float], invalid: int, flags: Mapping[str, bool]) -> int:
+        """Enter steps that had no handles; the index of the first."""
         with self._lock:
             self._count_one_by_one()
             first = self._following
-            self._following += len(taken)
-            self._begun += len(taken)
-            paid, invalid = taken.paid()
+            self._following += count
+            self._begun += count
             self._ledger.steps(paid, invalid=invalid)
-            self._stated = {**self._stated, **taken.flags}
-        segment.host.packed(len(taken))
+            self._stated = {**self._stated, **flags}
+        self.segment.host.packed(count)
         return first
 
     def _settle(
@@ -402,8 +361,8 @@ class Trajectory(Measured):
         """End the steps that are still open, and enter what is said of the end."""
         for step in sorted(self.open_steps, key=lambda step: step.index) if self.open_steps else ():
             step._finish(end_time=end_time)
-        if self._packing is not None:
-            self._packing.close()
+        if self._buffer is not None:
+            self._buffer.close()
         for name, stated in (("terminated", terminated), ("truncated", truncated)):
             if stated is not None:
                 said = cast(LiveSpan, self._span).checked(flag, name, stated)

@@ -131,7 +131,7 @@ EPISODE_RETURN_BASIS: Final = "mttp.episode.return_basis"
 """Where `mttp.episode.return` comes from."""
 
 EPISODE_SPAN_COUNT: Final = "mttp.episode.span_count"
-"""Number of spans that the recording process wrote into the trace, the root included."""
+"""Number of spans that the recording process added to the trace, the root included."""
 
 EPISODE_STATUS: Final = "mttp.episode.status"
 """How the recording of the episode ended."""
@@ -442,7 +442,7 @@ SEGMENT_ID: Final = "mttp.segment.id"
 """Identity of one process's part of an episode that several processes add to."""
 
 SEGMENT_SPAN_COUNT: Final = "mttp.segment.span_count"
-"""Number of spans in that part, its closing span included."""
+"""Number of spans in that part, its closing span included, each step in columns one of them."""
 
 SPAN_TYPE: Final = "mttp.span.type"
 """Type of a span of this convention whose name does not say it."""

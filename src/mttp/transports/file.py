@@ -86,7 +86,7 @@ class FileTransport(SpanExporter):
     name = "file"
     """Whether a session may give it what stands for several spans: who derives from it expects spans."""
     takes_columns = True
-    """Whether the steps of environments are packed from the start, unless the session says otherwise."""
+    """Whether it is given steps that have no handles in columns, unless their episode says otherwise."""
 
     def __init__(
         self,

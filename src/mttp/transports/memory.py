@@ -60,9 +60,7 @@ class MemoryTransport(SpanExporter):
         if isinstance(kept, SpanRecord):
             trace_id, is_root, attributes = int(kept.trace_id, 16), not kept.parent_id, kept.attributes
         else:
-            own = kept.own()
-            trace_id, is_root = kept.trace_id, kept.parent is None
-            attributes = kept.scalars if own is None else own
+            trace_id, is_root, attributes = kept.trace_id, kept.parent is None, kept.encoded
         if trace_id in self._refused:
             self._refused -= {trace_id} if is_root else set()
             return

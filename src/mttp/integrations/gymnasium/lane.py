@@ -12,18 +12,17 @@ import numpy as np
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 
-from mttp.clock import Clock, monotonic, offset
+from mttp.clock import Clock, monotonic
 from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array
 from mttp.codec.structures import Flattened
+from mttp.codec.transitions import Row
 from mttp.integrations.gymnasium import infos
-from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.options import Options
-from mttp.recorder import OpenStep, Play, inert_step
-from mttp.recorder.block import Block, Row
+from mttp.recorder import OpenEpisode, OpenStep, inert_step
 from mttp.recorder.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
-from mttp.recorder.packing import MAX_BYTES
+from mttp.recorder.step_columns import MAX_BYTES
 from mttp.recorder.unopened import UnopenedStep
 from mttp.session import Session
 
@@ -43,14 +42,11 @@ _AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32
 class Owner(Protocol):
     """What a lane needs of the track that it is part of."""
 
-    over: bool
-    """Whether the episode has ended, and nothing was reset since."""
-
     def keep(self, observation: Any, faults: Faults) -> Any:
         """An observation as it is recorded, safe from later changes; None where none is to be."""
 
     def keep_action(self, action: Any, faults: Faults) -> Any:
-        """Likewise an action."""
+        """The same of an action."""
 
     def enter(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
         """Open a step that began at that time."""
@@ -63,35 +59,25 @@ class Owner(Protocol):
     def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
         """End the episode."""
 
-    def conclude(self, info: Any, final: Any, *, at: int) -> bool:
-        """End an episode that has no handle; False where it has one, or more is to be said."""
-
-    def resume(self, start: Mapping[str, Any]) -> Play | None:
-        """Start the next episode on the lane that took the last one; None where nothing records any more."""
-
     def fail(self, error: BaseException) -> None:
         """End the step that goes on, if there is one, and the episode in error."""
 
 
 class Lane:
     """
-    Takes the steps of episodes that are packed, one episode after the other.
+    Takes the steps of one environment's episodes as rows of a buffer.
 
     A step has a handle only where somebody asks for one while the environment computes, and where it says
     what columns don't hold; then it is recorded as any other.
-
-    Between an episode of which nobody asked for a handle and the next one it rests.
     """
 
     # Without them its dict has too many names for the quick way to each.
     __slots__ = (
         "_action",
-        "_around",
         "_at",
         "_base",
-        "_block",
+        "_buffer",
         "_claims",
-        "_clock",
         "_context",
         "_dtype",
         "_entering",
@@ -103,28 +89,21 @@ class Lane:
         "_is_odd",
         "_kind",
         "_most",
-        "_nearly",
         "_offset",
         "_options",
         "_owner",
-        "_play",
         "_quick_actions",
         "_quick_scalars",
-        "_rest",
         "_rows",
         "_session",
         "_shape",
         "_share",
         "_shown",
-        "_source",
         "_step",
         "_unopened",
         "_variable",
-        "start",
     )
 
-    _play: Play
-    _block: Block
     _rows: list[Row]
     _unopened: UnopenedStep
     _claims: list[None]
@@ -132,20 +111,11 @@ class Lane:
     _shown: Any
     _at: int
     _faults: Faults
-    _clock: Clock
     _failed: Failed
 
-    def __init__(
-        self,
-        owner: Owner,
-        source: Source,
-        session: Session,
-        observation: Any,
-        options: Options,
-    ) -> None:
+    def __init__(self, owner: Owner, session: Session, observation: Any, options: Options) -> None:
         """For episodes of that session whose first observation is like this one."""
         self._owner = owner
-        self._source = source
         self._session = session
         self._share = session.share
         self._options = options
@@ -158,33 +128,35 @@ class Lane:
         self._quick_actions = _AT_ONCE if options.actions else frozenset()
         nbytes = observation.nbytes if self._kind or isinstance(observation, Flattened) else 1
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
-        self._nearly = self._most - 1
         self._variable = _variable()
         self._entering = threading.RLock()
         self._base: Context | None = None
-        self._rest: Context | None = None
-        """The context that was current when it came to rest."""
-        self.start: dict[str, Any] | None = None
-        """What is known of the next episode, once its environment was reset."""
-        self._context = self._around = Context()
+        self._context = Context()
         self._step: OpenStep | None = None
         self._action: Any = None
         self._has_left = self._is_odd = self._is_alike = False
         self._offset = 0
 
-    def begin(self, play: Play, observation: Any, faults: Faults, *, at: int) -> None:
-        """Take the steps of an episode that is shown this observation first, at that time."""
-        self._at, self.start = at, None
-        self._take_over(observation, faults)
-        self._gather(play)
+    def takes(self, session: Session, observation: Any, options: Options) -> bool:
+        """Whether it may take the next episode, too: one of that session, with such observations."""
+        return (
+            self._share is session.share
+            and self._options is options
+            and self._kind == _kind(observation, options.max_bytes)
+        )
 
-    def _gather(self, play: Play) -> None:
-        self._play = play
-        self._block = play.gather(self._form, self._at)
-        self._rows = self._block.rows
+    def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
+        """Take the steps of an episode that is shown this observation first; False where it takes none."""
+        buffer = episode.buffer(self._form, at)
+        if buffer is None:
+            return False
+        self._buffer, self._rows = buffer, buffer.rows
+        self._at, self._step, self._has_left = at, None, False
         self._claims = []
         self._unopened = UnopenedStep(partial(self._open, self._claims))
-        self._step, self._has_left = None, False
+        self._context = Context({SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: episode})
+        self._take_over(observation, faults)
+        return True
 
     # What the environment is surrounded with.
 
@@ -193,78 +165,22 @@ class Lane:
         session = self._session
         return self._variable.get() is self._base and session._share is self._share and not session._closed
 
-    def rests(self) -> bool:
-        """Likewise since the last episode ended here, with nobody looking on."""
-        session = self._session
-        share = session._share
-        is_here = self._variable.get() is self._rest and share is self._share and not session._closed
-        return is_here and share.origin.observers is None
-
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""
         step = self._open(self._claims)
         # It gives the step and not this lane, which has it: both would wait for the garbage collector.
         self._unopened.open = lambda: step
-        self._base, self._rest, self._has_left = None, None, True
-        self.start = None
+        self._base, self._has_left = None, True
 
     def enter(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
         """Go on in the context that is current, in which `marks` say who records."""
-        self._failed, self._clock = failed, since
+        self._failed, self._offset = failed, since.offset
         self._base = self._variable.get()
-        self._around = Context({**self._base, **marks})
-        self._place()
-
-    def _place(self) -> None:
-        """Have the episode and its steps found in the environment's context."""
         # OpenTelemetry only reads it: a copy of its own type would cost as much again.
-        places: Any = self._around.copy()
-        places[SPAN_KEY] = places[STEP_KEY] = self._unopened
-        places[TRAJECTORY_KEY] = self._play
+        places: Any = self._base.copy()
+        places.update(marks)
+        places.update(self._context)
         self._context = places
-        self._offset = self._clock.offset
-
-    def reset(
-        self, wrapped: Callable[..., _T], seed: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> _T:
-        """Around the environment's `reset`, while it rests."""
-        self._base, self.start = None, None
-        try:
-            self._clock.offset = offset()
-            began = self._clock.now()
-            self._source.before(seed)
-            token = self._variable.set(self._around)
-        except Exception as error:
-            self._failed("resets", error)
-            return wrapped(*args, **kwargs)
-        try:
-            result = wrapped(*args, **kwargs)
-        finally:
-            self._variable.reset(token)
-        try:
-            self._was_reset(result, began)
-        except Exception as error:
-            self._failed("was_reset", error)
-        return result
-
-    def _was_reset(self, result: Any, began: int) -> None:
-        if self._has_left:  # within the call
-            return
-        observation, _ = result
-        self._at, self._is_odd, self._faults = self._clock.now(), False, []
-        self._show(observation)
-        self.start = {"start_time": began, **self._source.after()}
-        self._base, self._owner.over = self._rest, False
-
-    def _resume(self) -> None:
-        """The first step since then is about to be taken."""
-        start, self.start, self._rest = self.start, None, None
-        play = self._owner.resume(start or {})
-        if play is None:
-            self.leave()
-        else:
-            self._gather(play)
-            self._place()
 
     def step(self, wrapped: Callable[[Any], _T], action: Any) -> _T:
         """
@@ -273,8 +189,6 @@ class Lane:
         What nearly every step gives is taken in one go: between an environment's calls each of ours is cold.
         """
         try:
-            if self.start is not None:
-                self._resume()
             self._action = action if type(action) in self._quick_actions else self._kept(action)
             claims = self._claims
             claims.append(None)
@@ -310,13 +224,14 @@ class Lane:
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
                 and type(reward) in _AT_ONCE
-                and (count := len(rows)) < self._nearly
             ):
                 self._at = at = self._offset + monotonic()
-                rows.append((self._shown, self._action, reward, False, False, at))
+                rows.append((self._shown, self._action, reward, False, False, None, at))
                 self._shown = observation.tobytes()
-                if not count:
-                    self._play.gathers()
+                if (count := len(rows)) == 1:
+                    self._buffer.gathers()
+                elif count >= self._most:
+                    self._buffer.write()
             else:
                 self._take(observation, reward, terminated, truncated, info, is_odd=is_odd)
         except Exception as error:
@@ -330,44 +245,24 @@ class Lane:
         if self._has_left:
             return
         at = self._offset + monotonic()
-        is_odd = is_odd or infos.is_told(info)
-        if is_odd:
+        if is_odd or infos.is_told(info):
             self._owner.pay(self._entered(), reward, terminated, truncated, info, at=at)
-            self._step, self._block.start_time = None, at
+            self._step, self._buffer.start_time = None, at
             self._is_odd, self._is_alike, self._faults = False, True, []
         else:
             paid = reward if type(reward) in _AT_ONCE else _settled(reward)
-            self._rows.append((self._shown, self._action, paid, terminated, truncated, at))
+            self._rows.append((self._shown, self._action, paid, terminated, truncated, None, at))
         if terminated or truncated:
-            if is_odd or not self._conclude(observation, info, at):
-                self._owner.finish(observation, terminated, truncated, info, at=at)
+            self._base = None
+            self._owner.finish(observation, terminated, truncated, info, at=at)
             return
         count = len(self._rows)
         if count == 1:
-            self._play.gathers()
+            self._buffer.gathers()
         elif count >= self._most:
-            self._play.write()
+            self._buffer.write()
         self._at = at
         self._show(observation)
-
-    def _conclude(self, observation: Any, info: Any, at: int) -> bool:
-        """End an episode that nobody asked for, and of which there is nothing unusual to say."""
-        if not self._options.observations:
-            final = None
-        elif self._is_usual(observation):
-            final = observation.tobytes()
-        elif type(observation) in self._quick_scalars:
-            found = transitions.scalars((observation,))
-            if found is None:
-                return False
-            (final,) = found
-        else:
-            return False
-        if not self._owner.conclude(info, final, at=at):
-            return False
-        self._rest, self._base = self._base, None
-        self._rows = self._block.rows = []  # whoever writes them has them
-        return True
 
     # Observations and actions.
 

@@ -93,9 +93,6 @@ class Recorder:
 
     def reset(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
         """Around `reset`."""
-        lane = self._lane
-        if lane is not None and lane.rests():
-            return lane.reset(wrapped, args[0] if args else kwargs.get("seed"), args, kwargs)
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_reset(args, kwargs)

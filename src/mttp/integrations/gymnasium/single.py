@@ -7,14 +7,13 @@ from typing import Any
 
 from gymnasium.wrappers import Autoreset
 
-from mttp.codec.plain import Faults
 from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import facts
 from mttp.integrations.gymnasium.lane import Lane
 from mttp.integrations.gymnasium.randomness import Source
 from mttp.integrations.gymnasium.track import Track
 from mttp.integrations.options import Options
-from mttp.recorder import OpenStep, Play
+from mttp.recorder import OpenStep
 
 __all__ = ["Single"]
 
@@ -35,7 +34,7 @@ class Single:
         self._track = Track(
             options,
             partial(facts.of_env, env),
-            lane=partial(_lane, self._source),
+            lane=Lane,
         )
 
     @property
@@ -108,9 +107,3 @@ class Single:
     def leaves(self, reason: str, *, at: int) -> None:
         """Whatever goes on is left unfinished."""
         self._track.abort(reason, at)
-
-
-def _lane(source: Source, track: Track, play: Play, observation: Any, faults: Faults, *, at: int) -> Lane:
-    lane = Lane(track, source, track.session, observation, track.options)
-    lane.begin(play, observation, faults, at=at)
-    return lane

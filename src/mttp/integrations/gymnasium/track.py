@@ -11,7 +11,7 @@ from mttp.codec.plain import Faults, Written, to_json
 from mttp.integrations.gymnasium import infos, spaces
 from mttp.integrations.options import Options
 from mttp.livespan import LiveSpan
-from mttp.recorder import OpenEpisode, OpenStep, Play, Setting, inert_episode
+from mttp.recorder import OpenEpisode, OpenStep, Template, inert_episode
 from mttp.session import Session
 
 __all__ = ["MISSING", "Track"]
@@ -20,8 +20,6 @@ MakeLane: TypeAlias = Callable[..., Any]
 """Called with a track, its episode, the observation that is shown, its faults and `at` when."""
 MISSING: Any = object()
 """Stands for an observation that nobody was shown."""
-_OF_PLAYS = frozenset({"start_time", "seed", "env_rng_sha256", "metadata"})
-"""What may be stated of a single episode that has no handle."""
 
 
 @dataclass(slots=True)
@@ -37,14 +35,9 @@ class _Shown:
 class _Open(NamedTuple):
     """The episode that goes on, and where."""
 
-    play: Play
+    episode: OpenEpisode
     session: Session
     share: object
-
-    @property
-    def episode(self) -> OpenEpisode:
-        """Its handle."""
-        return self.play.open()
 
     def lives(self) -> bool:
         """Whether it can take anything: its session may have been closed, or this may be a forked child."""
@@ -72,15 +65,15 @@ class Track:
         self._make_lane = lane
         self._identity = identity
         self._known: dict[str, Any] | None = None
-        self._setting: tuple[object, Setting] | None = None
+        self._template: tuple[object, Template] | None = None
         """What all its episodes say, and in which share of a session."""
         self._start: dict[str, Any] | None = None
         self._shown: _Shown | None = None
         self._open: _Open | None = None
         self._step: OpenStep | None = None
         self.lane: Any = None
-        """What takes the steps of an episode that is packed."""
-        self._resting: Any = None
+        """What takes the steps of an episode without handles."""
+        self._last_lane: Any = None
         """What took the last such episode's, and may take the next one's."""
         self.over = False
         """Whether the episode has ended, and nothing was reset since."""
@@ -88,8 +81,7 @@ class Track:
 
     def use(self, options: Options) -> None:
         """Take other options from here on."""
-        self._options, self._setting = options, None
-        self._take_back()
+        self._options = options
         if self.lane is not None:
             self._shown = _Shown(self.lane.shown, [], self.lane.at)
             self._leave_lane()
@@ -142,7 +134,6 @@ class Track:
 
     def act(self, action: Any) -> None:
         """A step is about to be taken: by the lane, where there is one then."""
-        self._take_back()
         self._step = None
         if self._start is not None:
             self._open = self._opened(self._start)
@@ -152,24 +143,19 @@ class Track:
         if not self._open.lives():
             self.forget()
             return
-        if self.lane is None and self._make_lane is not None and self._open.play.packs:
-            shown = self._shown
-            self.lane = self._make_lane(self, self._open.play, shown.value, shown.faults, at=shown.at)
+        if self.lane is None and self._make_lane is not None:
+            self.lane = self._next_lane(self._make_lane, self._open, self._shown)
         if self.lane is None:
             faults = self._shown.faults
             given = action if self._options.actions else None
             self.enter(self._shown.value, given, faults, at=self._shown.at)
 
-    @property
-    def session(self) -> Session:
-        """Where the episode that goes on is recorded."""
-        assert self._open is not None
-        return self._open.session
-
-    @property
-    def options(self) -> Options:
-        """What the user decided."""
-        return self._options
+    def _next_lane(self, make: MakeLane, opened: _Open, shown: _Shown) -> Any:
+        lane = self._last_lane
+        if lane is None or not lane.takes(opened.session, shown.value, self._options):
+            lane = make(self, opened.session, shown.value, self._options)
+        takes = lane.begin(opened.episode, shown.value, shown.faults, at=shown.at)
+        return lane if takes else None
 
     @property
     def lives(self) -> bool:
@@ -195,24 +181,11 @@ class Track:
         if self._known is None:
             self._known = _written(self._identity(faults), faults)
         metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
-        plain = self._make_lane is not None and not faults and not metadata and start.keys() <= _OF_PLAYS
-        play = self._played(session, start) if plain else None
-        if play is None:
-            facts = {**self._known, **self._options.identity(), "steps": session.environment_steps}
-            episode = session.episode(**{**facts, **start, "metadata": metadata})
-            if not episode:
-                return None
-            _note(episode, faults)
-            play = Play.of(episode)
-        return _Open(play, session, session.share)
-
-    def _played(self, session: Session, start: Mapping[str, Any]) -> Play | None:
-        """The next episode without a handle; None where it needs one."""
-        if self._setting is None or self._setting[0] is not session.share:
-            assert self._known is not None
-            setting = session.setting(**self._known, **self._options.identity())
-            self._setting = session.share, setting
-        return self._setting[1].play(start["start_time"], start.get("seed"), start.get("env_rng_sha256"))
+        if self._template is None or self._template[0] is not session.share:
+            self._template = session.share, session.template(self._known, faults)
+        facts = {**self._options.identity(), **start, "metadata": metadata}
+        episode = session.episode_like(self._template[1], facts)
+        return _Open(episode, session, session.share) if episode else None
 
     def react(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
@@ -255,31 +228,6 @@ class Track:
         )
         self.forget()
 
-    def conclude(self, info: Any, final: Any, *, at: int) -> bool:
-        """End an episode that has no handle; False where it has one, or more is to be said."""
-        opened = self._open
-        if opened is None or self.closing or not opened.play.conclude(infos.outcome(info), final, at):
-            return False
-        self.over = True
-        self._resting, self.lane = self.lane, None
-        self._open = None
-        return True
-
-    def resume(self, start: Mapping[str, Any]) -> Play | None:
-        """Start the next episode on the lane that took the last one; None where nothing records any more."""
-        self._open = self._opened(start)
-        self.lane, self._resting = self._resting, None
-        return None if self._open is None else self._open.play
-
-    def _take_back(self) -> None:
-        """Go on without the lane that rests: something has changed since the reset."""
-        lane, self._resting = self._resting, None
-        if lane is None:
-            return
-        if lane.start is not None:
-            self._start, self._shown = lane.start, _Shown(lane.shown, lane.faults, lane.at)
-        lane.leave()
-
     def fail(self, error: BaseException) -> None:
         """The step raised: it and its episode end in error."""
         step, opened = self._step, self._open
@@ -306,8 +254,9 @@ class Track:
         self._start = self._shown = self._open = self._step = None
 
     def _leave_lane(self) -> None:
-        lane, self.lane, self._resting = self.lane or self._resting, None, None
+        lane, self.lane = self.lane, None
         if lane is not None:
+            self._last_lane = lane
             lane.leave()
 
 

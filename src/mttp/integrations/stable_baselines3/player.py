@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -80,7 +79,7 @@ class Player:
             Track(
                 self._options,
                 environments.identity(vector, index),
-                lane=partial(Strip, max_bytes=self._options.max_bytes),
+                lane=Strip,
             )
             for index in range(vector.num_envs)
         ]

@@ -1,57 +1,50 @@
-"""The steps of one packed episode, taken with the least there is to do for each."""
+"""The steps of one environment's episodes that are recorded without handles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from mttp.codec import blocks, transitions
-from mttp.codec.blocks import Column
+from mttp.codec import blocks
 from mttp.codec.plain import Faults
+from mttp.codec.transitions import Form, Thought
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.track import Track
-from mttp.recorder import Play
-from mttp.recorder.packing import MAX_BYTES
-from mttp.semconv import attributes as a
+from mttp.integrations.options import Options
+from mttp.recorder import OpenEpisode
+from mttp.recorder.step_columns import MAX_BYTES
+from mttp.session import Session
 
 __all__ = ["Strip"]
 
 
 class Strip:
     """
-    Takes an episode's steps as rows, which gather and are written in columns.
+    Takes steps as rows of an episode's buffer.
 
     A step whose info has parts of its reward is recorded as any other.
     """
 
-    def __init__(
-        self, track: Track, episode: Play, observation: Any, faults: Faults, *, at: int, max_bytes: int
-    ) -> None:
-        """`observation` is what the first step begins with, at that time."""
-        self.shown = observation
-        self.at = at
+    def __init__(self, track: Track, _: Session, observation: Any, options: Options) -> None:
+        """For episodes whose observations are like this one."""
         self._track = track
-        self._episode = episode
-        self._faults = faults
-        self._max_bytes = max_bytes
+        self._form = Form(None, (), options.max_bytes)
         self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(getattr(observation, "nbytes", 1), 1)))
-        self._block = episode.gather(self, at)
-        self.count = episode.count
-        """Steps so far."""
+        self.count = 0
+        """Steps of the episode so far."""
 
-    def columns(self, *facts: Any) -> Mapping[str, Column]:
-        """The columns of rows that hold these."""
-        *usual, thoughts = facts
-        found = transitions.encode(*usual, max_bytes=self._max_bytes)
-        if thoughts[0] is None:
-            return found
-        values, logprobs = np.array(thoughts, np.float64).T
-        return {**found, a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
+    def takes(self, *_: Any) -> bool:
+        """Whether it may take the next episode, too: each has one of its own."""
+        return False
 
-    def travelling(self, *_: Any) -> None:
-        """They are laid out in this process."""
+    def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
+        """Take the steps of an episode that is shown this observation first; False where it takes none."""
+        self.count = episode.length
+        buffer = episode.buffer(self._form, at)
+        if buffer is None:
+            return False
+        self._buffer, self.shown, self.at, self._faults = buffer, observation, at, faults
+        return True
 
     def leave(self) -> None:
         """Take nothing more; what gathered is written with the episode."""
@@ -63,7 +56,7 @@ class Strip:
         terminated: bool,
         truncated: bool,
         info: Mapping[str, Any],
-        thought: tuple[float, float] | None,
+        thought: Thought,
         *,
         at: int,
     ) -> None:
@@ -76,14 +69,14 @@ class Strip:
             if thought is not None:
                 step.record(value_estimate=thought[0], logprob=thought[1])
             self._track.pay(step, reward, terminated, truncated, info, at=at)
-            self._block.start_time = at
+            self._buffer.start_time = at
             return
-        rows = self._block.rows
+        rows = self._buffer.rows
         rows.append((self.shown, kept, reward, terminated, truncated, thought, at))
         if len(rows) == 1:
-            self._episode.gathers()
+            self._buffer.gathers()
         elif len(rows) >= self._most:
-            self._episode.write()
+            self._buffer.write()
 
     def show(self, observation: Any, *, at: int) -> None:
         """What the next step begins with."""
