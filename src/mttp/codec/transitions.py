@@ -90,7 +90,8 @@ def paid(rewards: Sequence[Any]) -> list[float] | None:
         found = list(map(float, rewards))
     except OverflowError:  # an integer beyond them
         return None
-    return found if all(map(math.isfinite, found)) else None
+    is_finite = math.isfinite(sum(found)) or all(map(math.isfinite, found))  # whose sum may not be
+    return found if is_finite else None
 
 
 def said(

@@ -52,6 +52,7 @@ MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
 _OURS = "mttp."
+_LAST_TIME = 2**63
 _UNSET = Status(StatusCode.UNSET)
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 """The flags of a trace that collectors get."""
@@ -186,7 +187,7 @@ class LiveSpan(Span, Ended):
             self._kind = kind
         if links:
             self._links = list(links)
-        given = None if start_time is None else self.checked(nanoseconds, start_time)
+        given = None if start_time is None else self._time(start_time)
         self._start_time: int = trace.offset + clock.monotonic() if given is None else given
         if trace.origin.observers is not None:
             self._show_start(trace.origin.observers)
@@ -404,7 +405,7 @@ class LiveSpan(Span, Ended):
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add something that happened at one time."""
         if self._takes("add_event"):
-            given = None if timestamp is None else self.checked(nanoseconds, timestamp)
+            given = None if timestamp is None else self._time(timestamp)
             when = self._trace.now() if given is None else given
             event = Event(self._text(name), self._frozen(attributes), when)
             self._events = self._events or []
@@ -504,7 +505,7 @@ class LiveSpan(Span, Ended):
     def seal(self, end_time: int | None = None) -> None:
         """End it, for whoever was the first to want that."""
         trace = self._trace
-        given = None if end_time is None else self.checked(nanoseconds, end_time)
+        given = None if end_time is None else self._time(end_time)
         ended = trace.offset + clock.monotonic() if given is None else given
         if ended < self._start_time:
             if given is not None:
@@ -597,6 +598,13 @@ class LiveSpan(Span, Ended):
         self.end()
 
     # Faults.
+
+    def _time(self, given: object) -> int | None:
+        """A time that a caller gives; None, and a fault, where it is none."""
+        if type(given) is int and 0 <= given < _LAST_TIME:  # nearly always
+            return given
+        found: int | None = self.checked(nanoseconds, given)
+        return found
 
     def checked(self, convert: Any, *args: Any, **kwargs: Any) -> Any:
         """`convert(*args, faults)`, what is wrong noted on the span and counted in the session."""

@@ -91,7 +91,7 @@ class OpenCall(Handle):
             self.at_end()
         span = cast(LiveSpan, self._span)
         assert self._call is not None
-        span.values |= span.checked(calls.encode, replace(self._call, **self._answer))
+        span.encoded |= span.checked(calls.encode, replace(self._call, **self._answer))
         if error_type is not None:
             span.fail(error_type, error_message)
         span.end(end_time)

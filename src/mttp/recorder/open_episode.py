@@ -161,9 +161,12 @@ class OpenEpisode(Known):
         if self._takes("final_observation"):
             span = cast(LiveSpan, self._span)
             faults: Faults = []
-            span.values |= content.encode(
-                content.FINAL_OBSERVATION, value, faults, span.omissions, max_bytes=max_bytes
+            omissions: list[str] = []
+            span.encoded.update(
+                content.encode(content.FINAL_OBSERVATION, value, faults, omissions, max_bytes=max_bytes)
             )
+            if omissions:
+                span.omissions.extend(omissions)
             span.note(faults)
 
     @quiet
@@ -219,7 +222,9 @@ class OpenEpisode(Known):
         span, segment = self._span, self.segment
         assert span is not None
         if length is None:
-            length = max([self._next_index, *(agent._next_index for agent in self._agents.values())])
+            length = self._next_index
+            for agent in self._agents.values():
+                length = max(length, agent._next_index)
         faults: Faults = []
         closing = {"status": status, "outcome": codec.outcome(outcome, faults), "length": length}
         for name, value in facts.items():
@@ -231,13 +236,15 @@ class OpenEpisode(Known):
             self._close()
             self._ending = closing
             segment.host.finished(self)
-            span.values.update(self._encode_ending(segment, faults))
+            span.encoded.update(self._encode_ending(segment, faults))
         if faults:
             span.note(faults)
         span.end(end_time)
 
     def _encode_ending(self, segment: Segment, faults: Faults) -> dict[str, Any]:
-        steps = self._steps + sum([agent._steps for agent in self._agents.values()])
+        steps = self._steps
+        for agent in self._agents.values():
+            steps += agent._steps
         facts = {**self._ending, **self._stated}
         facts["return_"], facts["step_reward_sum"], basis = self._ledger.totals()
         return codec.ending(facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1)
@@ -281,7 +288,8 @@ def _stated(
     said = {**known, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
     if facts:
         said = codec.identity(said, faults, facts)
-        _hide_secrets(segment.host, said)
+        if facts.get("env_kwargs") is not None:
+            _hide_secrets(segment.host, said)
     return said
 
 

@@ -80,7 +80,7 @@ class LiveScoring:
         made = rewards.checked(result.reward, faults)
         span = self._span
         span.note(faults)
-        span.values |= span.checked(rewards.encode, made)
+        span.encoded.update(span.checked(rewards.encode, made))
         for grade in made.grades:
             self._end_grade(grade, made)
         span.end()
@@ -94,7 +94,7 @@ class LiveScoring:
             self._segment.grade(grade, self._span.identity, made, place=self._place)
             return
         span, ended = live
-        span.values |= span.checked(grades.encode, grade)
+        span.encoded.update(span.checked(grades.encode, grade))
         self._segment.below(grade, span.identity, made, place=self._place)
         span.end(ended)
 

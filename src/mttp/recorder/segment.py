@@ -91,7 +91,7 @@ class Segment(Trace):
         span = self.span(rewards.span_name(made), parent, start_time=made.start_time, place=place)
         span.note(faults)
         scored.faults.extend(faults)
-        span.values |= span.checked(rewards.encode, made)
+        span.encoded.update(span.checked(rewards.encode, made))
         for grade in rewards.grades(made):
             self.grade(grade, span.identity, made, place=place)
         for call in made.calls:
@@ -103,7 +103,7 @@ class Segment(Trace):
         """Record a component's grade, its parts and calls below it; times are by default the scoring's."""
         start = scoring.start_time if grade.start_time is None else grade.start_time
         child = self.span(grades.span_name(grade), parent, start_time=start, place=place)
-        child.values |= child.checked(grades.encode, grade)
+        child.encoded.update(child.checked(grades.encode, grade))
         self.below(grade, child.identity, scoring, place=place)
         child.end(scoring.end_time if grade.end_time is None else grade.end_time)
 

@@ -309,7 +309,8 @@ class Trajectory(Measured):
         """Have the total's scalars on the whole's own span too, where samplers and trace queries look."""
         span = cast(LiveSpan, self._span)
         span.forget(rewards.KEYS)
-        span.values |= {key: value for key, value in rewards.encode(made, []).items() if key in rewards.KEYS}
+        shown = rewards.encode(made, [])
+        span.encoded.update({key: value for key, value in shown.items() if key in rewards.KEYS})
 
     def step_ended(self, step: OpenStep) -> bool:
         """Enter what a step paid, and what it said of the end; False where another thread does, or did."""

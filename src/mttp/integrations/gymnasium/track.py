@@ -183,7 +183,7 @@ class Track:
         metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
         if self._template is None or self._template[0] is not session.share:
             self._template = session.share, session.template(self._known, faults)
-        facts = {**self._options.identity(), **start, "metadata": metadata}
+        facts = {**self._options.identity(), **start, "metadata": metadata or None}
         episode = session.episode_like(self._template[1], facts)
         return _Open(episode, session, session.share) if episode else None
 
