@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,12 @@ from specimen import EVERYTHING, episodes
 import mttp
 from mttp import configuration
 from mttp.checking import check
-from mttp.livespan import LiveSpan
-from mttp.recorder import trajectory
+from mttp.recorder import step_columns
 from mttp.semconv import attributes as a
 from mttp.testing import assert_same
+from mttp.wire.otlp_json_decode import decode_line
 
-OTHERWISE = ["trace_id", "id", "span_count"]
+OTHERWISE = ["trace_id", "id"]
 """What differs between two recordings of the same."""
 
 
@@ -65,6 +66,12 @@ def names(session: mttp.Session) -> list[str]:
     return [record.name for record in session.records() if a.EPISODE_ID in record.attributes]
 
 
+def written(path: str) -> Counter[str]:
+    """How many spans of each name a file holds."""
+    spans = (span for line in Path(path).read_bytes().splitlines() for span in decode_line(line))
+    return Counter(span.name for span in spans)
+
+
 @pytest.mark.parametrize("address", ["memory://", "file://{}.jsonl", "file://{}.jsonl.gz"])
 def test_packed_steps_read_as_steps_with_spans(address: str) -> None:
     """
@@ -75,7 +82,7 @@ def test_packed_steps_read_as_steps_with_spans(address: str) -> None:
     packed = recorded("packed", address.format("packed"))
 
     assert_same(apart.episodes[0], packed.episodes[0], ignore=OTHERWISE)
-    assert ([], True, 2) == (packed.problems, packed.episodes[0].complete, packed.episodes[0].span_count)
+    assert ([], True, 13) == (packed.problems, packed.episodes[0].complete, packed.episodes[0].span_count)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
@@ -175,9 +182,9 @@ def test_another_library_s_span_in_a_step_keeps_its_parent() -> None:
 
 def test_long_episodes_are_packed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    By default the steps after so many plain ones are packed, and a later one with tokens is a span again.
+    By default the steps after the first so many are packed; one with tokens is a span wherever it comes.
     """
-    monkeypatch.setattr(trajectory, "AUTO_STEPS", 5)
+    monkeypatch.setattr(step_columns, "SPAN_STEPS", 5)
 
     def run(episode: mttp.OpenEpisode) -> None:
         play(episode)
@@ -185,25 +192,12 @@ def test_long_episodes_are_packed_by_themselves(monkeypatch: pytest.MonkeyPatch)
             step.tokens(ids=[1])
         play(episode)
 
-    found = recorded("auto", run=run)
+    found, apart = recorded("auto", "file://auto.jsonl", run=run), recorded("spans", run=run)
 
-    assert_same(recorded("spans", run=run).episodes[0], found.episodes[0], ignore=OTHERWISE)
-    assert 1 + 5 + 1 + 2 == found.episodes[0].span_count
-
-
-def test_an_episode_with_tokens_is_never_packed_by_itself(
-    monkeypatch: pytest.MonkeyPatch, session: mttp.Session
-) -> None:
-    """
-    Where one of the first steps has tokens or children, all steps are spans.
-    """
-    monkeypatch.setattr(trajectory, "AUTO_STEPS", 5)
-    with mttp.episode() as episode:
-        for number in range(12):
-            with episode.step() as step:
-                step.tokens(ids=[1]) if number == 2 else step.action(number)
-
-    assert ["step"] * 12 + ["episode test"] == names(session)
+    assert_same(apart.episodes[0], found.episodes[0], ignore=OTHERWISE)
+    assert {"step": 5 + 1, "steps": 2, "episode toy": 1} == {
+        name: count for name, count in written("auto.jsonl").items() if name in ("step", "steps", "episode toy")
+    }
 
 
 def test_a_block_holds_a_thousand_steps(session: mttp.Session) -> None:
@@ -375,28 +369,6 @@ def test_threads_may_end_steps_of_one_episode(session: mttp.Session) -> None:
     assert found.complete
 
 
-def test_a_step_that_ends_as_its_episode_does_is_kept(
-    session: mttp.Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    Be its thread a moment later than the one that ends the episode.
-    """
-    episode = mttp.episode(steps="packed")
-    late = episode.packing()
-    take = late._take
-
-    def interrupted(step: LiveSpan) -> None:
-        late.close()
-        take(step)
-
-    with episode, episode.step() as step:
-        step.action(1)
-        monkeypatch.setattr(late, "_take", interrupted)
-    session.flush()
-
-    assert [1] == [step.action for step in mttp.read(session).episodes[0].steps]
-
-
 def test_steps_that_gathered_are_written_by_a_flush(session: mttp.Session) -> None:
     """
     And by what is flushed several times a second: a killed process loses no more than with spans.
@@ -458,4 +430,4 @@ def test_everything_comes_back_equal_where_steps_are_packed() -> None:
         replace(each, steps=tuple(sorted(each.steps, key=lambda step: (step.index, step.agent or ""))))
         for each in found
     )
-    assert_same(apart, packed, ignore=["span_count", "trace_id"])
+    assert_same(apart, packed, ignore=["trace_id"])

@@ -15,7 +15,6 @@ from mttp import Step
 from mttp.codec import blocks, content, profiles, steps, templates
 from mttp.codec.rewards import assess
 from mttp.codec.withholding import Withholding
-from mttp.episodes import Reward
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
 from mttp.values import same
@@ -36,7 +35,7 @@ def row(**said: Any) -> Row:
         found |= content.encode(keys, said.get(name), [], omissions, max_bytes=said.get("max_bytes"))
     if "reward" in said:
         value, status, raw = assess(said["reward"])
-        found |= steps.paid(Reward(value=value, status=status, raw=raw))
+        found |= steps.paid(value, status, raw)
     found |= steps.facts(**{name: said.get(name) for name in ("terminated", "logprob", "value_estimate")})
     found |= templates.encode(a.METRIC, said.get("metrics", {}))
     found |= templates.encode(a.METADATA, said.get("metadata", {}))

@@ -218,7 +218,8 @@ class LiveSpan(Span, Ended):
         pending = self.pending
         if pending is not None:
             self.encoded.update(encoded(pending))
-            self.pending = None
+            if self.pending is pending:  # else another thread left more meanwhile
+                self.pending = None
         return self.encoded
 
     @values.setter
@@ -227,10 +228,13 @@ class LiveSpan(Span, Ended):
 
     def leave(self, key: str, given: object) -> None:
         """Leave an attribute, or a kind of attributes, to the encoder: a key of `codec.pending`."""
-        if self.pending is None:
-            self.pending = {key: given}
-        else:
-            self.pending[key] = given
+        pending = self.pending
+        self.pending = {key: given} if pending is None else {**pending, key: given}
+
+    def has(self, key: str) -> bool:
+        """Whether it has an attribute, or a kind of attributes, that may be left to the encoder."""
+        pending = self.pending  # in this order: another thread may ask for the values meanwhile
+        return (pending is not None and key in pending) or key in self.encoded
 
     @property
     def faults(self) -> Faults:
@@ -477,7 +481,8 @@ class LiveSpan(Span, Ended):
 
     def forget(self, keys: frozenset[str]) -> None:
         """Drop what was recorded under these names, ahead of recording it anew."""
-        is_pending = self.pending is not None and not keys.isdisjoint(names_of(self.pending))
+        pending = self.pending
+        is_pending = pending is not None and not keys.isdisjoint(names_of(pending))
         said = self.values if is_pending else self.encoded
         for key in keys & said.keys():
             del said[key]
@@ -547,10 +552,10 @@ class LiveSpan(Span, Ended):
         return NonRecordingSpan(cast(SpanContext, self._parent))
 
     def _weigh(self) -> int:
-        said = self.encoded.copy()  # another thread may ask for `values` meanwhile
+        said, pending = self.facts()
         size = SPAN_BYTES + weight(said)
-        if self.pending is not None:
-            size += pending_weight(self.pending)
+        if pending is not None:
+            size += pending_weight(pending)
         if not self._events and not self._links:
             return size
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]

@@ -114,7 +114,7 @@ class OpenStep(Measured):
 
     def _content(self, keys: content.Keys, value: object, max_bytes: int | None) -> None:
         span = cast(LiveSpan, self._span)
-        if keys.value in span.encoded or (span.pending is not None and keys.value in span.pending):
+        if span.has(keys.value):
             span.forget(frozenset(keys))
         document = sealed(value) if max_bytes is None and type(value) in (list, dict) else None
         if document is not None:
@@ -138,7 +138,7 @@ class OpenStep(Measured):
         if not self._takes("tokens"):
             return
         span = cast(LiveSpan, self._span)
-        if self._has_tokens(span):
+        if span.has(TOKENS) or span.has(a.TOKEN_ENCODING):
             span.fault("tokens_replaced", "a step has one token block")
             span.forget(tokens.KEYS)
         block = tokens.snapshot(ids, logprobs, facts)
@@ -146,10 +146,6 @@ class OpenStep(Measured):
             span.leave(TOKENS, block)
         else:
             self._set_tokens(span.checked(tokens.make, {"ids": ids, "logprobs": logprobs, **facts}))
-
-    @staticmethod
-    def _has_tokens(span: LiveSpan) -> bool:
-        return a.TOKEN_ENCODING in span.encoded or (span.pending is not None and TOKENS in span.pending)
 
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(LiveSpan, self._span)
@@ -289,5 +285,5 @@ class OpenStep(Measured):
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
-        if self._owner.step_ended(self):
-            span.seal(end_time)
+        if self._owner.step_ended(self) and span._end_time is None:  # somebody may have ended it by itself
+            span.conclude(end_time)

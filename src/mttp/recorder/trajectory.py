@@ -147,7 +147,10 @@ class Trajectory(Measured):
     # What is known so far.
 
     def _entered(self) -> Self:
-        """Itself, once the steps in its buffer are entered."""
+        """Itself, once the steps in its buffer are entered, and those whose spans somebody has ended."""
+        for step in tuple(self.open_steps):
+            if step.ended:
+                step._finish()
         if self._buffer is not None:
             self._buffer.write()
         return self

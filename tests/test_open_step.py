@@ -1,4 +1,4 @@
-"""A step is its own span: whoever looks at it, however it was told, sees the same."""
+"""A step and its span: whoever looks at them, however the step was told, sees the same."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from polling import eventually
 
 import mttp
 from mttp import clock
-from mttp.codec import tokens
+from mttp.codec.pending import encoded
 from mttp.livespan import LiveSpan
-from mttp.recorder import trajectory
-from mttp.recorder.live_step import LiveStep
+from mttp.recorder.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
 IDS, LOGPROBS = list(range(5)), [-0.5, -1.0, -1.5, -2.0, -2.5]
@@ -132,9 +131,9 @@ def test_an_episode_that_just_ends_says_what_one_says_that_is_ended(paid: Any, f
     assert comparable(roots[0]) == comparable(roots[1]) == comparable(spans[0]) == comparable(spans[1])
 
 
-def test_it_is_its_span() -> None:
+def test_a_step_has_one_span() -> None:
     """
-    In OpenTelemetry's eyes, too.
+    A real one in OpenTelemetry's eyes, and the current one in the step's block.
     """
     with mttp.configure("memory://"), mttp.episode() as episode, episode.step() as step:
         assert isinstance(step, mttp.OpenStep)
@@ -161,18 +160,38 @@ def test_whoever_ends_the_span_ends_the_step() -> None:
     assert (1.0, 1, {}) == (read.return_, len(read.steps), session.stats.faults)
 
 
-def test_an_end_may_be_given_by_position() -> None:
+def test_the_time_at_which_somebody_ends_the_span_is_the_step_s() -> None:
     """
-    As `Span.end` takes it.
+    The end of the episode doesn't change it.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
             step = episode.step()
             started = step.span.start_time  # type: ignore[attr-defined]
-            step.end(started + 5)  # type: ignore[call-arg, misc]
+            step.reward(1.0)
+            step.span.end(started + 5)
+            known = (step.ended, episode.length, episode.return_)
         (read,) = mttp.read(session)
 
-    assert started + 5 == read.steps[0].end_time
+    assert (True, 1, 1.0) == known
+    assert [started + 5] == [found.end_time for found in read.steps]
+    assert (1.0, True, {}) == (read.return_, read.complete, session.stats.faults)
+
+
+def test_a_step_s_span_ends_once() -> None:
+    """
+    An end of the span after that of the step is a fault, and writes nothing.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as episode:
+            with episode.step() as step:
+                step.reward(1.0)
+            step.span.end()
+        (read,) = mttp.read(session)
+
+    assert (1, True, 1.0) == (len(read.steps), read.complete, read.return_)
+    assert {"after_end": 1} == session.stats.faults
+    assert 1 == [record.name for record in session.records()].count("step")
 
 
 @pytest.mark.parametrize(
@@ -193,13 +212,12 @@ def test_an_end_may_be_given_by_position() -> None:
 )
 def test_nothing_unusual_is_overlooked(unusual: Any) -> None:
     """
-    Each takes the long way to its end, and is there when it is read.
+    Each is there when the step is read.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode, episode.step() as step:
             step.tokens(ids=IDS)
             unusual(step)
-        assert not step.span.is_plain  # type: ignore[attr-defined]
         (record,) = [one for one in session.records() if one.name == "step"]
 
     shown = step.span
@@ -212,32 +230,58 @@ def test_nothing_unusual_is_overlooked(unusual: Any) -> None:
 
 def test_a_step_ends_though_another_thread_looks_at_it_just_now() -> None:
     """
-    Which takes its tokens out of the block that they are kept in.
+    That thread has encoded the tokens, and has not said so yet.
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
-        assert isinstance(step, LiveStep)
         step.tokens(ids=IDS)
-        step.scalars.update(tokens.unfold(cast(tokens.Block, step.block)))
-        step._block = None  # as half way through `values`
+        span = cast(LiveSpan, step.span)
+        assert span.pending is not None
+        span.encoded.update(encoded(span.pending))  # as half way through `values`
 
     (found,) = mttp.read(session).episodes[0].steps
     assert found.tokens is not None
     assert IDS == found.tokens.ids.tolist()
 
 
-def test_a_step_is_ended_though_another_thread_looks_at_it_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+class Looking(LiveSpan):
+    """A span that another thread looks at after each time that somebody asks what is pending."""
+
+    _left: Any = None
+
+    @property
+    def pending(self) -> Any:
+        """What is left to the encoder."""
+        found, self._left = self._left, None
+        if found is not None:
+            self.encoded.update(encoded(found))
+        return found
+
+    @pending.setter
+    def pending(self, left: Any) -> None:
+        self._left = left
+
+
+@pytest.mark.parametrize("by_block", [True, False])
+def test_what_is_told_is_kept_though_another_thread_looks_at_each_moment(*, by_block: bool) -> None:
     """
-    By hand as by leaving its block.
+    By hand as by leaving its block, and whatever is said in between.
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode:
         step = episode.step()
+        cast(LiveSpan, step.span).__class__ = Looking
+        for value in ([1], [2]):
+            step.observation(value)
+            step.action({"n": value})
         step.tokens(ids=IDS)
-        looks = iter([cast(LiveStep, step).block])
-        monkeypatch.setattr(LiveStep, "block", property(lambda _: next(looks, None)))
-        step.end()
+        if by_block:
+            with step:
+                pass
+        else:
+            step.end()
 
+    (found,) = mttp.read(session).episodes[0].steps
     assert {} == session.stats.faults
-    assert 1 == len(mttp.read(session).episodes[0].steps)
+    assert ([2], {"n": [2]}, IDS) == (found.observation, found.action, found.tokens.ids.tolist())
 
 
 class Growing(dict[str, Any]):
@@ -261,8 +305,9 @@ def test_a_step_may_be_told_more_while_another_thread_looks_at_it() -> None:
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
         step.observation(1)
-        cast(LiveStep, step).scalars = Growing(cast(LiveStep, step).scalars)
-        shown = cast(LiveStep, step).attributes
+        span = cast(LiveSpan, step.span)
+        span.encoded = Growing(span.encoded)
+        shown = span.attributes
 
     assert {} == session.stats.faults
     assert 1 == len(mttp.read(session).episodes[0].steps)
@@ -396,9 +441,9 @@ def test_a_step_that_begins_as_its_episode_ends_is_ended_with_it(monkeypatch: py
     """
     It has taken its index by then: it is counted, and recorded as far as it came.
     """
-    begin = trajectory.begin
+    begin = Trajectory._begin
 
-    def late(owner: Any, index: int, start_time: int | None = None) -> Any:
+    def late(owner: Trajectory, index: int, start_time: int | None) -> mttp.OpenStep:
         step = begin(owner, index, start_time)
         if index:
             other = threading.Thread(target=episode.end)
@@ -406,7 +451,7 @@ def test_a_step_that_begins_as_its_episode_ends_is_ended_with_it(monkeypatch: py
             other.join()
         return step
 
-    monkeypatch.setattr(trajectory, "begin", late)
+    monkeypatch.setattr(Trajectory, "_begin", late)
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
             with episode.step() as first:
