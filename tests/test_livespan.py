@@ -22,9 +22,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 import mttp
-from mttp.clock import Clock
 from mttp.codec.profiles import full, packed
-from mttp.livespan import MAX_USER_ATTRIBUTES, LiveSpan, Origin
+from mttp.livespan import MAX_USER_ATTRIBUTES, LiveSpan, Origin, Trace
 from mttp.readable import record
 from mttp.semconv import attributes as a
 from mttp.wire.otlp_json import encode_records
@@ -64,16 +63,11 @@ def context(number: int, *, remote: bool = False) -> SpanContext:
 
 def start(sink: Sink, **options: Any) -> LiveSpan:
     """A span that has begun."""
-    given: dict[str, Any] = {
-        "context": context(2),
-        "parent": context(1),
-        "clock": Clock(),
-        "origin": Origin(Resource({"service.name": "test"}), InstrumentationScope("lib", "1", "https://s")),
-        "values": {},
-        "start_time": TIME,
-    }
+    origin = Origin(Resource({"service.name": "test"}), InstrumentationScope("lib", "1", "https://s"))
+    given: dict[str, Any] = {"origin": origin, "values": {}, "parent": context(1), "start_time": TIME}
     given |= options
-    return LiveSpan("name", given.pop("values"), sink=sink, **given)
+    own = Trace(1, given.pop("origin"), sink)
+    return LiveSpan("name", given.pop("values"), own, given.pop("parent"), span_id=2, **given)
 
 
 # Being read.

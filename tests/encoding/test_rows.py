@@ -26,11 +26,7 @@ from mttp.codec.transitions import Form
 from mttp.encoding import encoder, rows, works
 from mttp.livespan import LiveSpan
 from mttp.readable import record
-from mttp.recorder import Play
-from mttp.recorder.block import Block
-from mttp.recorder.live_block import LiveBlock
-from mttp.recorder.live_root import LiveRoot
-from mttp.recorder.live_step import LiveStep
+from mttp.recorder.step_batch import StepBatch
 from mttp.values import same
 from mttp.wire import otlp_json
 from mttp.wire.otlp_json import encode_records
@@ -138,36 +134,16 @@ def test_a_block_is_encoded_though_another_transport_looks_at_it_meanwhile(
     """
     Either as it was handed over or as what was made of it.
     """
-    keeping, facts = Spans(), LiveStep.facts
+    keeping, facts = Spans(), LiveSpan.facts
     with mttp.configure(keeping), mttp.episode() as episode, episode.step() as step:
         step.tokens(ids=[1, 2, 3])
 
-    def looked_at(span: LiveStep) -> Any:
+    def looked_at(span: LiveSpan) -> Any:
         _ = span.values
         return facts(span)
 
-    monkeypatch.setattr(LiveStep, "facts", looked_at)
+    monkeypatch.setattr(LiveSpan, "facts", looked_at)
     check(keeping.spans)
-
-
-def test_steps_are_under_their_parents_though_another_transport_looks_at_these_meanwhile() -> None:
-    """
-    Of two that ask who a parent is at once, one gets what nobody keeps.
-    """
-    keeping = Spans()
-    with mttp.configure(keeping):
-        for _ in range(20):
-            with mttp.episode() as episode, episode.step():
-                pass
-    steps = [span for span in keeping.spans if isinstance(span, LiveStep)]
-    roots = {span.trace_id: span for span in keeping.spans if isinstance(span, LiveRoot)}
-    parents: dict[int, Any] = {}
-    found = []
-    for step in steps:
-        found.append(step.row(parents)[3])
-        step.owner._at = roots[step.trace_id]._context = None  # type: ignore[attr-defined]
-
-    assert [roots[step.trace_id].identity.span_id for step in steps] == found
 
 
 # Steps with tokens.
@@ -267,7 +243,7 @@ def test_templates_are_of_shapes_and_not_of_values() -> None:
             with episode.step() as step:
                 logprobs = np.full(length, -float(number))
                 step.tokens(ids=np.arange(length), logprobs=logprobs, policy_version=f"{number}")
-    steps = [span for span in keeping.spans if isinstance(span, LiveStep)]
+    steps = [span for span in keeping.spans if span.name == "step"]
     otlp_json._template.cache_clear()
     check(steps)
 
@@ -353,29 +329,37 @@ def spans_of(episodes: Sequence[Played], form: Form = FLOAT32, **facts: Any) -> 
     """Their spans, two each."""
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
         spans = taken(session)
-        setting = session.setting(**{"env": "Walk-v1", **facts})
+        template = session.template({"env": "Walk-v1", **facts}, [])
         for at, one in enumerate(episodes, AT):
-            play = setting.play(at, one.seed, one.generator)
-            assert isinstance(play, Play)
-            block = play.gather(form, at + 5)
+            own = {"seed": one.seed, "env_rng_sha256": one.generator, "start_time": at}
+            episode = session.episode_like(template, own)
+            buffer = episode.buffer(form, at + 5)
+            assert buffer is not None
             last = len(one.rows) - 1
-            block.rows += [
-                (*row, *(one.ends if place == last else (False, False)), at + 7 * (place + 1))
+            buffer.rows += [
+                (*row, *(one.ends if place == last else (False, False)), None, at + 7 * (place + 1))
                 for place, row in enumerate(one.rows)
             ]
-            assert play.conclude(one.outcome, one.final, at + 7 * len(one.rows))
+            if one.final is not None:
+                episode.final_observation(shown(form, one.final), max_bytes=form.max_bytes)
+            episode.end(outcome=one.outcome, end_time=at + 7 * len(one.rows))
         return list(spans)
 
 
-def steps_of(given: Sequence[tuple[Any, ...]], form: Form = FLOAT32) -> list[LiveSpan]:
-    """The span of these steps of an episode with a handle."""
-    spans: list[LiveSpan] = []
+def shown(form: Form, value: Any) -> Any:
+    """An observation as the environment showed it."""
+    return value if form.dtype is None else np.frombuffer(value, form.dtype).reshape(form.shape)
+
+
+def steps_of(given: Sequence[tuple[Any, ...]], form: Form = FLOAT32) -> list[StepBatch]:
+    """The span of these steps of an episode."""
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
-        session._share.take = spans.append  # type: ignore[method-assign, assignment]
+        spans = taken(session)
         with mttp.episode(start_time=AT) as episode:
-            episode.gather(block := Block(form, AT))
-            block.rows += [(*row, AT + number) for number, row in enumerate(given, 1)]
-    return [span for span in spans if isinstance(span, LiveBlock)]
+            buffer = episode.buffer(form, AT)
+            assert buffer is not None
+            buffer.rows += [(*row, None, AT + number) for number, row in enumerate(given, 1)]
+    return [span for span in spans if isinstance(span, StepBatch)]
 
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, -(2**31), 127, 128, -129])

@@ -19,7 +19,6 @@ from mttp.codec.withholding import Kept, Withholding
 from mttp.lane import Lane
 from mttp.pipeline import delivery, losses, thread
 from mttp.pipeline.veil import Veil
-from mttp.recorder.live_step import LiveStep
 from mttp.refusal import Refused, Rejection
 from mttp.semconv import attributes as a
 from mttp.stats import TransportStats
@@ -556,13 +555,15 @@ def test_a_limit_holds_though_another_transport_looks_just_now(monkeypatch: pyte
     with mttp.configure(Exporter()), mttp.episode() as episode, episode.step() as step:
         step.tokens(ids=[1, 2, 3], logprobs=[0.0, 0.0, 0.0])
 
-    def looked_at(plain: LiveStep) -> bool:
-        was_plain = plain.block is not None
-        assert plain.values
-        return was_plain
+    only_tokens = veil._only_tokens
 
-    monkeypatch.setattr(LiveStep, "is_plain", property(looked_at, lambda *_: None), raising=False)
-    shown = Veil(Withholding(max_elements=2), lambda kind, detail: None)(cast(LiveStep, step))
+    def looked_at(span: LiveSpan) -> Any:
+        found = only_tokens(span)
+        assert span.values
+        return found
+
+    monkeypatch.setattr(veil, "_only_tokens", looked_at)
+    shown = Veil(Withholding(max_elements=2), lambda kind, detail: None)(cast(LiveSpan, step.span))
 
     assert a.TOKEN_IDS not in shown.values
 
