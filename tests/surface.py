@@ -35,8 +35,8 @@ BLOCKING = {f"session.{name}" for name in ("flush", "abort", "close", "__exit__"
 """What waits for what was recorded to be written, or ends that."""
 BLOCK = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 INTERNAL = {
-    *("latest", "scored_by", "conclude", "close", "mark", "write", "gather", "gathers", "packing", "took"),
-    *("hand_on", "has_tokens", "step_ended"),
+    *("latest", "scored_by", "conclude", "close", "mark", "write", "gathers", "buffer", "took"),
+    "step_ended",
 }
 """Methods of handles for mttp's own modules."""
 OF_THE_SESSION = {
@@ -45,7 +45,8 @@ OF_THE_SESSION = {
         "written",
         "records",
         "records_for",
-        "setting",
+        "template",
+        "episode_like",
         "join",
         "before_close",
         "at_close",

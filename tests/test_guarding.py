@@ -91,7 +91,7 @@ with mttp.episode() as episode:
             lambda step: step.observation(array),
             lambda step: step.action({"a": array}),
             lambda step: step.set_metadata("a", array),
-            lambda step: step.set_attribute("a", array),
+            lambda step: step.span.set_attribute("a", array),
             lambda step: step.reward(1.0, explanation=array),
             lambda step: step.tool_call("t", arguments=array).end(),
             lambda step: step.record(advantage=array),
@@ -192,7 +192,7 @@ def test_what_a_call_raised_is_noted_counted_and_logged_once(
     def no_memory(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("mttp.codec.tokens.pair", no_memory)
+    monkeypatch.setattr("mttp.codec.tokens.snapshot", no_memory)
     with mttp.episode() as episode:
         for _ in range(2):
             with episode.step() as step:
@@ -200,7 +200,7 @@ def test_what_a_call_raised_is_noted_counted_and_logged_once(
                 step.reward(1.0)
 
     assert {"internal_error": 2} == dict(session.stats.faults)
-    assert ("internal_error: LiveStep.tokens: MemoryError()",) == mttp.read(session).episodes[0].steps[
+    assert ("internal_error: OpenStep.tokens: MemoryError()",) == mttp.read(session).episodes[0].steps[
         0
     ].faults
     assert 1 == caplog.text.count("internal_error")

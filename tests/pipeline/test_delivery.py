@@ -17,7 +17,8 @@ import mttp
 from mttp.codec.redaction import ContentRule
 from mttp.codec.withholding import Kept, Withholding
 from mttp.lane import Lane
-from mttp.pipeline import delivery, losses, thread
+from mttp.livespan import LiveSpan
+from mttp.pipeline import delivery, losses, thread, veil
 from mttp.pipeline.veil import Veil
 from mttp.refusal import Refused, Rejection
 from mttp.semconv import attributes as a

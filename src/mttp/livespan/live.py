@@ -174,8 +174,13 @@ class LiveSpan(Span, Ended):
         start_time: int | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[Link] = (),
+        above: Span | None = None,
     ) -> None:
-        """Start now, or at `start_time`, as a child of `parent` in that trace."""
+        """
+        Start now, or at `start_time`, as a child of `parent` in that trace.
+
+        Observers are shown `above` as the parent's span, where it is that.
+        """
         self._name = name
         self.encoded = attributes
         self._trace = trace
@@ -190,7 +195,7 @@ class LiveSpan(Span, Ended):
         given = None if start_time is None else self._time(start_time)
         self._start_time: int = trace.offset + clock.monotonic() if given is None else given
         if trace.origin.observers is not None:
-            self._show_start(trace.origin.observers)
+            self._show_start(trace.origin.observers, above)
 
     @property
     def trace_id(self) -> int:  # type: ignore[override]  # other spans are given theirs
@@ -536,20 +541,19 @@ class LiveSpan(Span, Ended):
             self._say_type(name)
             self._name = text(self._name, [])
 
-    def _show_start(self, observers: Observers) -> None:
-        observers.started(self, self._around())
+    def _show_start(self, observers: Observers, above: Span | None) -> None:
+        observers.started(self, self._around(above))
 
-    def _around(self) -> Context:
+    def _around(self, above: Span | None) -> Context:
         """The current context; in it, the span's parent is the current span."""
         around = Context(get_current())  # of its own type: steps keep theirs as plain copies
         here, parent = get_current_span(around), self._parent
         if parent is None:
             return around if here is INVALID_SPAN else set_span_in_context(INVALID_SPAN, around)
-        return around if here.get_span_context() == parent else set_span_in_context(self._above(), around)
-
-    def _above(self) -> Span:
-        """The span's parent."""
-        return NonRecordingSpan(cast(SpanContext, self._parent))
+        if here.get_span_context() == parent:
+            return around
+        is_parent = above is not None and above.get_span_context() == parent
+        return set_span_in_context(above if is_parent else NonRecordingSpan(parent), around)
 
     def _weigh(self) -> int:
         said, pending = self.facts()

@@ -59,7 +59,6 @@ class RemoteStep(Remote, OpenStep):
 
     def __init__(self, owner: Trajectory, step: StepAt) -> None:
         super().__init__(owner, owner.host, owner._span, step.index)
-        self._lean = None
         self._at = step.span
         self._left = False
         self._place = {**owner.place, a.STEP_INDEX: step.index}
@@ -84,7 +83,8 @@ class RemoteStep(Remote, OpenStep):
         """Whether nothing more can be said of it here."""
         return self._left or super().ended
 
-    def _take_reward(self, value: object, scoring: dict[str, Any]) -> None:
+    @quiet
+    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
         """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
         if self._takes("reward"):
             faults: Faults = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import Span, SpanContext
 
 from mttp.codec import blocks
 from mttp.codec.blocks import Column
@@ -55,7 +55,7 @@ class StepBatch(LiveSpan):
         self.first_index = 0
         self._columns: Mapping[str, Column] | None = None
 
-    def _show_start(self, observers: Observers) -> None:
+    def _show_start(self, observers: Observers, above: Span | None) -> None:
         """Nobody is shown what is over by the time that it is made."""
 
     def paid(self) -> tuple[Sequence[float], int]:

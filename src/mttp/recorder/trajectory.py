@@ -219,7 +219,9 @@ class Trajectory(Measured):
         next_id = segment.host.stepped  # a name first: Python takes a detour to call what an instance has
         said = base.copy()
         said[a.STEP_INDEX] = index
-        span = LiveSpan(names.STEP, said, segment, self.at, span_id=next_id(), start_time=start_time)
+        span = LiveSpan(
+            names.STEP, said, segment, self.at, span_id=next_id(), start_time=start_time, above=self._span
+        )
         return OpenStep(self, segment.host, span, index)
 
     def _looked_at(self, start_time: int | None, index: int | None) -> OpenStep | None:
