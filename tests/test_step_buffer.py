@@ -1,0 +1,239 @@
+"""Steps without handles gather in a buffer, are written together, and read as steps with handles."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from exporters import taken
+from opentelemetry.sdk.trace import SpanProcessor
+from polling import eventually
+
+import mttp
+from mttp.codec.transitions import Form
+from mttp.recorder.step_batch import StepBatch
+from mttp.recorder.step_buffer import StepBuffer
+from mttp.semconv import attributes as a
+from mttp.testing import assert_same
+
+AT = 1_700_000_000_000_000_000
+FORM = Form(np.dtype(np.float32), (2,), 1 << 16)
+OTHER = Form(np.dtype(np.float64), (2,), 1 << 16)
+
+
+@pytest.fixture
+def session() -> Iterator[mttp.Session]:
+    """A session whose steps are packed."""
+    with mttp.configure("memory://", run_id="run", steps="packed") as opened:
+        yield opened
+
+
+def gathering(episode: mttp.OpenEpisode, at: int = AT, form: Form = FORM) -> StepBuffer:
+    """The buffer for the episode's steps from here on."""
+    buffer = episode.buffer(form, at)
+    assert buffer is not None
+    return buffer
+
+
+def go_on(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form: Form = FORM) -> int:
+    """Take so many steps; when the last of them ended."""
+    at = buffer.start_time if not buffer.rows else buffer.rows[-1][-1]
+    for number in range(1, count + 1):
+        shown = np.array([at + number - AT, 0], form.dtype).tobytes()
+        buffer.rows.append((shown, 1, 0.5, ends and number == count, False, None, at + number))
+    return at + count
+
+
+def by_hand(episode: mttp.OpenEpisode, count: int, *, start: int = 0, ends: bool = False) -> None:
+    """Take the same steps with handles."""
+    for number in range(start, start + count):
+        step = episode.step(start_time=AT + number)
+        step.observation(np.array([number + 1, 0], np.float32))
+        step.action(1)
+        step.reward(0.5)
+        step.end(
+            terminated=ends and number == start + count - 1, truncated=False, end_time=AT + number + 1
+        )
+
+
+class Paid(float):
+    """A reward that can be referred to weakly."""
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Nothing is collected but what nobody refers to."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("steps", ["packed", "auto"])
+@pytest.mark.parametrize("address", ["memory://", "file://{}.jsonl"])
+def test_gathered_steps_read_as_steps_with_handles(steps: str, address: str) -> None:
+    """
+    Whether some of them had handles, and whether the transport takes columns.
+    """
+    where = address.format("a")
+    with mttp.configure(where, run_id="run", steps=steps) as session:
+        for first, then in ((3, 0), (0, 3), (1, 2)):
+            with mttp.episode(env="toy", start_time=AT) as episode:
+                if first:
+                    end = go_on(gathering(episode), first, ends=not then)
+                by_hand(episode, then, start=first, ends=True)
+                end = AT + 3
+                episode.end(outcome="success", end_time=end)
+    found = mttp.read(session if where == "memory://" else "a.jsonl").episodes
+
+    assert (True, False, 1.5) == (found[0].terminated, found[0].truncated, found[0].return_)
+    for other in found[1:]:
+        assert_same(found[0], other, ignore=["trace_id", "id", "index"])
+
+
+def test_what_gathered_is_known_at_once(session: mttp.Session) -> None:
+    """
+    An open episode's length, return and end count steps that nobody has written.
+    """
+    with mttp.episode() as episode:
+        go_on(gathering(episode), 3, ends=True)
+
+        assert (3, 1.5, True) == (episode.length, episode.return_, episode.terminated)
+        assert 3 == session.stats.steps
+
+
+def test_gathered_steps_are_one_span_that_ends_ahead_of_the_root(session: mttp.Session) -> None:
+    """
+    The root states each of them as one of the episode's spans.
+    """
+    spans = taken(session)
+    with mttp.episode() as episode:
+        go_on(gathering(episode), 3)
+
+    assert [StepBatch, type(episode.span)] == [type(span) for span in spans]
+    assert (3, 4) == (spans[0].count, spans[1].values[a.EPISODE_SPAN_COUNT])  # type: ignore[attr-defined]
+
+
+def test_steps_of_another_form_follow_those_before(session: mttp.Session) -> None:
+    """
+    As where an environment's options change in the middle.
+    """
+    with mttp.episode() as episode:
+        end = go_on(gathering(episode), 2)
+        go_on(gathering(episode, end, OTHER), 2, form=OTHER, ends=True)
+
+    (found,) = mttp.read(session).episodes
+    assert ["float32", "float32", "float64", "float64"] == [
+        step.observation.dtype.name for step in found.steps
+    ]
+    assert 4 == session.stats.steps
+
+
+def test_nothing_gathers_where_each_step_is_to_be_a_span(session: mttp.Session) -> None:
+    """
+    Where the episode says so, or span processors look on, be it from now on.
+    """
+    assert mttp.episode(steps="spans").buffer(FORM, AT) is None
+    assert mttp.episode().buffer(FORM, AT) is not None
+    session.observe(SpanProcessor())
+    assert mttp.episode().buffer(FORM, AT) is None
+
+
+def test_what_gathers_is_written_in_time(session: mttp.Session) -> None:
+    """
+    Not only at the episode's end, or once there is much.
+    """
+    with mttp.episode() as episode:
+        buffer = gathering(episode)
+        go_on(buffer, 2)
+        buffer.gathers()
+        session.flush()
+
+        assert [] == buffer.rows
+        assert 2 == session.stats.steps
+        assert 2 == len(mttp.read(session).episodes[0].steps)
+
+
+def test_what_is_shown_counts_as_what_waits(session: mttp.Session) -> None:
+    """
+    A transport's buffer knows how large steps are.
+    """
+    sizes = []
+    for shape in (0, 100_000):
+        spans = taken(session)
+        with mttp.episode() as episode:
+            buffer = gathering(episode, form=Form(np.dtype(np.uint8), (shape,), None))
+            buffer.rows.append((bytes(shape), 1, 0.5, True, False, None, AT + 1))
+        sizes.append(sum(span.size for span in spans))
+
+    assert 100_000 == sizes[1] - sizes[0]
+
+
+def test_nothing_of_an_episode_is_left_once_it_is_written(tmp_path: Path) -> None:
+    """
+    Nor does it wait for the garbage collector.
+    """
+    with mttp.configure(f"file://{tmp_path}/a.jsonl", steps="packed") as session, no_collector():
+        episode = mttp.episode(start_time=AT)
+        buffer = gathering(episode)
+        end = go_on(buffer, 3, ends=True)
+        buffer.rows[0] = (*buffer.rows[0][:2], Paid(0.5), *buffer.rows[0][3:])
+        paid, known = weakref.ref(buffer.rows[0][2]), weakref.ref(episode)
+        episode.end(end_time=end)
+        session.flush()
+
+        assert eventually(lambda: paid() is None)  # the thread lets go of it a moment after the flush
+        del buffer, episode
+        assert eventually(lambda: known() is None)
+
+
+def test_one_thread_may_write_while_another_appends(session: mttp.Session) -> None:
+    """
+    No row is lost or written twice.
+    """
+    count = 20_000
+    over = threading.Event()
+    with mttp.episode() as episode:
+        buffer = gathering(episode)
+
+        def write() -> None:
+            while not over.is_set():
+                buffer.write()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        for number in range(count):
+            buffer.rows.append((np.float32([number, 0]).tobytes(), number, 0.5, False, False, None, AT + number))
+        over.set()
+        thread.join()
+
+    (found,) = mttp.read(session).episodes
+    assert list(range(count)) == [step.action for step in found.steps]
+    assert list(range(count)) == [step.index for step in found.steps]
+    assert (True, {}) == (found.complete, session.stats.faults)
+
+
+def test_what_raises_as_it_is_looked_at_costs_its_steps_alone(session: mttp.Session) -> None:
+    """
+    The episode goes on; the fault is counted.
+    """
+
+    class Odd:
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError("no")
+
+    with mttp.episode() as episode:
+        gathering(episode).rows.append((Odd(), 1, 0.5, False, False, None, AT + 1))
+        with episode.step() as step:
+            step.reward(1.0)
+
+    assert "completed" == mttp.read(session).episodes[0].status
+    assert session.stats.faults
