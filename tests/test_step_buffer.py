@@ -58,9 +58,7 @@ def by_hand(episode: mttp.OpenEpisode, count: int, *, start: int = 0, ends: bool
         step.observation(np.array([number + 1, 0], np.float32))
         step.action(1)
         step.reward(0.5)
-        step.end(
-            terminated=ends and number == start + count - 1, truncated=False, end_time=AT + number + 1
-        )
+        step.end(terminated=ends and number == start + count - 1, truncated=False, end_time=AT + number + 1)
 
 
 class Paid(float):
@@ -211,7 +209,8 @@ def test_one_thread_may_write_while_another_appends(session: mttp.Session) -> No
         thread = threading.Thread(target=write)
         thread.start()
         for number in range(count):
-            buffer.rows.append((np.float32([number, 0]).tobytes(), number, 0.5, False, False, None, AT + number))
+            shown = np.float32([number, 0]).tobytes()
+            buffer.rows.append((shown, number, 0.5, False, False, None, AT + number))
         over.set()
         thread.join()
 

@@ -124,6 +124,27 @@ def test_of_the_episodes_that_sampling_leaves_out_only_the_wanted_arrive() -> No
     assert collector.recorded == collector.delivered
 
 
+def test_steps_that_sampling_looks_at_are_packed() -> None:
+    """
+    To ask whether collectors get an episode makes nobody know the id of a step.
+    """
+    with OtlpReceiver() as receiver:
+        sampling = mttp.Sampling(0.0, keep=["failure"])
+        with (
+            mttp.configure(receiver.http_address, sampling=sampling, steps="packed"),
+            mttp.episode() as episode,
+        ):
+            for number in range(5):
+                with episode.step() as step:
+                    step.reward(number)
+            episode.end(outcome="failure")
+        named = [record.name for record in receiver.records()]
+        (found,) = mttp.read(receiver).episodes
+
+    assert (1, 0) == (named.count("steps"), named.count("step"))
+    assert (5, True) == (len(found.steps), found.complete)
+
+
 def test_groups_are_chosen_as_a_whole() -> None:
     """
     Members of one group share its fate.

@@ -31,6 +31,11 @@ class Ended(ReadableSpan):
         raise NotImplementedError
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether collectors get its trace; asked for so, nobody gets to know its id."""
+        return self.identity.trace_flags.sampled
+
+    @property
     def values(self) -> dict[str, Any]:
         """Its attributes, those of ours as recorded, numpy arrays and all."""
         raise NotImplementedError

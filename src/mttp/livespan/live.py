@@ -213,6 +213,11 @@ class LiveSpan(Span, Ended):
         return self._context
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether collectors get its trace."""
+        return self._trace.flags.sampled
+
+    @property
     def started(self) -> int:
         """Its start, in nanoseconds since the Unix epoch."""
         return self._start_time
@@ -552,8 +557,9 @@ class LiveSpan(Span, Ended):
             return around if here is INVALID_SPAN else set_span_in_context(INVALID_SPAN, around)
         if here.get_span_context() == parent:
             return around
-        is_parent = above is not None and above.get_span_context() == parent
-        return set_span_in_context(above if is_parent else NonRecordingSpan(parent), around)
+        if above is None or above.get_span_context() != parent:
+            above = NonRecordingSpan(parent)
+        return set_span_in_context(above, around)
 
     def _weigh(self) -> int:
         said, pending = self.facts()
