@@ -14,7 +14,18 @@ from mttp.spans import SpanRecord
 if TYPE_CHECKING:
     from mttp.episodes import Reward, Step
 
-__all__ = ["OWNER", "Parts", "Scoring", "identity", "lack", "paid", "paying", "segment", "span_count", "states_total"]
+__all__ = [
+    "OWNER",
+    "Parts",
+    "Scoring",
+    "identity",
+    "lack",
+    "paid",
+    "paying",
+    "segment",
+    "span_count",
+    "states_total",
+]
 
 OWNER = ""
 """Stands for the part of the process that owns the root; the others have an id."""

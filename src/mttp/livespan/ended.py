@@ -36,6 +36,11 @@ class Ended(ReadableSpan):
         raise NotImplementedError
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether collectors get it."""
+        return self.identity.trace_flags.sampled
+
+    @property
     def of_episode(self) -> bool:
         """Whether it belongs to an episode."""
         return a.EPISODE_ID in self.values

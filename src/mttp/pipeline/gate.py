@@ -35,14 +35,14 @@ class Gate:
 
     def judge(self, span: Ended) -> bool:
         """Whether a rule wants the episode that ends with this span; called without the lock."""
-        if span.identity.trace_flags.sampled or not span.is_last:
+        if span.is_sampled or not span.is_last:
             return False
         held = list(self._held.get(span.trace_id, ()))
         return self._sampling.wants([MappingProxyType(each.values) for each in [*held, span]])
 
     def admit(self, span: Ended, *, wanted: bool) -> Sequence[Ended]:
         """What may go on now that this span has ended; `wanted` is what `judge` said of it."""
-        if span.identity.trace_flags.sampled:
+        if span.is_sampled:
             return (span,)
         trace_id = span.trace_id
         if trace_id in self._verdicts:

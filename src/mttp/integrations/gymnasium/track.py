@@ -242,6 +242,7 @@ class Track:
         opened = self._open
         shown = self.lane.shown if self.lane is not None else self._shown and self._shown.value
         self.forget()
+        self._last_lane = None  # they hold each other, and are not to wait for the garbage collector
         if opened is None or not opened.lives():
             return
         if shown is not None:
