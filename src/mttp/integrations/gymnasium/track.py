@@ -242,12 +242,16 @@ class Track:
         opened = self._open
         shown = self.lane.shown if self.lane is not None else self._shown and self._shown.value
         self.forget()
-        self._last_lane = None  # they hold each other, and are not to wait for the garbage collector
         if opened is None or not opened.lives():
             return
         if shown is not None:
             opened.episode.final_observation(shown, max_bytes=self._options.max_bytes)
         opened.episode.end(status="aborted", stop_reason=reason, end_time=at, **self.closing)
+
+    def close(self, reason: str, at: int) -> None:
+        """As `abort`, of an environment that is left."""
+        self.abort(reason, at)
+        self._last_lane = None  # which holds this, and neither is to wait for the garbage collector
 
     def forget(self) -> None:
         """Record nothing until the next reset."""
