@@ -90,8 +90,8 @@ def configure(
     `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
     OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
     `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
-    "auto", which packs those of an environment from the start where all transports are files, and else those
-    of an episode beyond the first 1,000 where these had no tokens and no children.
+    "auto": a file has those of an environment packed from the start, and every transport those beyond the
+    first 1,000 of an episode.
     `secret_keys` are names of values in configuration and metadata that are not recorded, besides api_key,
     token, password and the like; False records all values. By default MTTP_SECRET_KEYS says so.
     `mirror` shows our spans to the tracer provider that somebody else has set, too.

@@ -19,8 +19,9 @@ from integrations.toys import Scripted, act_out
 import mttp
 from mttp import configuration
 from mttp.errors import InstrumentError
+from mttp.integrations.gymnasium.lane import Lane
 from mttp.recorder import OpenEpisode, OpenStep
-from mttp.recorder.live_step import LiveStep
+from mttp.recorder.step_buffer import StepBuffer
 from mttp.session import Session
 
 
@@ -290,16 +291,20 @@ def test_infos_of_any_kind(session: mttp.Session, info: Any) -> None:
 
 
 BREAKABLE = [
-    (Session, "episode"),
+    (Session, "episode_like"),
+    (OpenEpisode, "buffer"),
+    (StepBuffer, "gathers"),
+    (Lane, "begin"),
+    (Lane, "_take"),
     (OpenEpisode, "step"),
     (OpenEpisode, "end"),
     (OpenEpisode, "final_observation"),
     (OpenStep, "observation"),
     (OpenStep, "action"),
-    (LiveStep, "reward"),
-    (LiveStep, "end"),
-    (LiveStep, "__enter__"),
-    (LiveStep, "__exit__"),
+    (OpenStep, "reward"),
+    (OpenStep, "end"),
+    (OpenStep, "__enter__"),
+    (OpenStep, "__exit__"),
 ]
 
 
@@ -321,7 +326,6 @@ def raw_play(env: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("owner", "name"), BREAKABLE, ids=lambda part: getattr(part, "__name__", part))
 def test_a_broken_recorder_breaks_nothing_else(
-    session: mttp.Session,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     owner: type,
@@ -330,6 +334,8 @@ def test_a_broken_recorder_breaks_nothing_else(
     """
     Whichever part of the recorder raises, the caller gets what a bare environment gives; one line is logged.
     """
+    has_handles = owner is OpenStep or name == "step"
+    session = mttp.configure("memory://", steps="spans" if has_handles else "auto")
     bare = raw_play(gymnasium.make("CartPole-v1"))
 
     def broken(*args: Any, **kwargs: Any) -> Any:
@@ -348,10 +354,16 @@ def test_a_broken_recorder_breaks_nothing_else(
     assert (False, False) == (bool(mttp.current_step()), bool(mttp.current_episode()))
 
 
-def test_recording_goes_on_after_a_fault(session: mttp.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("steps", "owner", "name"), [("spans", OpenStep, "reward"), ("auto", StepBuffer, "gathers")]
+)
+def test_recording_goes_on_after_a_fault(
+    monkeypatch: pytest.MonkeyPatch, steps: str, owner: type, name: str
+) -> None:
     """
     The episode in which something broke is aborted; the next one is whole.
     """
+    session = mttp.configure("memory://", steps=steps)
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("a bug of ours")
@@ -359,7 +371,7 @@ def test_recording_goes_on_after_a_fault(session: mttp.Session, monkeypatch: pyt
     env = Scripted()
     mttp.instrument(env)
     with monkeypatch.context() as patched:
-        patched.setattr(LiveStep, "reward", broken)
+        patched.setattr(owner, name, broken)
         act_out(env, PLAYS[:1])
     act_out(env, PLAYS[1:])
 

@@ -25,7 +25,8 @@ from polling import eventually
 import mttp
 from mttp import configuration
 from mttp.codec.blocks import MAX_STEPS
-from mttp.recorder.played import PlayedRoot, PlayedSteps
+from mttp.livespan import LiveSpan
+from mttp.recorder.step_batch import StepBatch
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver, assert_same
 
@@ -256,7 +257,9 @@ def test_who_asks_once_an_episode_is_over_gets_nothing_of_the_next(session: mttp
     play(mttp.wrap(Doing(Scripted(), ask)), 2)
 
     assert [False, False, False] == got
-    assert [2, 2] == [episode.span_count for episode in mttp.read(session).episodes]
+    found = mttp.read(session).episodes
+    assert [4, 4] == [episode.span_count for episode in found]
+    assert not any(step.span_id for episode in found for step in episode.steps)
 
 
 def test_who_asks_in_an_earlier_step_s_context_gets_the_episode(session: mttp.Session) -> None:
@@ -474,7 +477,7 @@ def test_a_collector_gets_them_as_any_other() -> None:
         session.flush()
         found = mttp.read(receiver).episodes
 
-    assert {(3, "completed", 3.0, 2)} == {
+    assert {(3, "completed", 3.0, 4)} == {
         (len(each.steps), each.status, each.return_, each.span_count) for each in found
     }
     assert 20 == len(found)
@@ -691,9 +694,9 @@ def test_packed_steps_are_those_of_spans_however_an_environment_is_used(use: Cal
 
 @pytest.mark.parametrize("options", [{}, {"policy": "mine", "group": 3, "task": None}], ids=["none", "all"])
 @pytest.mark.parametrize("make", [lambda: gymnasium.make("CartPole-v1"), Scripted], ids=["made", "own"])
-def test_episodes_that_nobody_asks_for_have_no_handle(make: Callable[[], Any], options: Any) -> None:
+def test_steps_that_nobody_asks_for_have_no_spans(make: Callable[[], Any], options: Any) -> None:
     """
-    They are handed on as wholes, whatever else is stated with each of them.
+    All steps of a short episode are handed on as one batch, whatever else is stated of it.
     """
     with mttp.configure("memory://", steps="packed") as session:
         spans = taken(session)
@@ -702,7 +705,7 @@ def test_episodes_that_nobody_asks_for_have_no_handle(make: Callable[[], Any], o
         play(env, episodes=3)
         env.close()
 
-    assert [PlayedSteps, PlayedRoot] * 3 == list(map(type, spans))
+    assert [StepBatch, LiveSpan] * 3 == list(map(type, spans))
 
 
 def test_a_policy_is_named_as_it_is_called_when_an_episode_begins() -> None:

@@ -31,14 +31,14 @@ class Ended(ReadableSpan):
         raise NotImplementedError
 
     @property
-    def is_sampled(self) -> bool:
-        """Whether collectors get its trace; asked for so, nobody gets to know its id."""
-        return self.identity.trace_flags.sampled
-
-    @property
     def values(self) -> dict[str, Any]:
         """Its attributes, those of ours as recorded, numpy arrays and all."""
         raise NotImplementedError
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether collectors get it."""
+        return self.identity.trace_flags.sampled
 
     @property
     def of_episode(self) -> bool:

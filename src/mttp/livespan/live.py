@@ -214,7 +214,7 @@ class LiveSpan(Span, Ended):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether collectors get its trace."""
+        """Whether collectors get it."""
         return self._trace.flags.sampled
 
     @property
@@ -303,7 +303,7 @@ class LiveSpan(Span, Ended):
         """The span as a plain record, its attributes as `profile` delivers them."""
         return spans.SpanRecord(
             trace_id=f"{self.trace_id:032x}",
-            span_id=f"{self.identity.span_id:016x}",
+            span_id=f"{self._span_id:016x}",
             parent_id="" if self._parent is None else f"{self._parent.span_id:016x}",
             name=self._name,
             kind=KINDS[self._kind],

@@ -447,7 +447,7 @@ class Pipeline:
             found = spans if self._takes_columns else spread(spans)
             if self._veil is not None:
                 found = list(map(self._veil, found))
-            found = packed(found)
+            found = packed(found, takes_columns=self._takes_columns)
         except Exception as error:
             if not self._stats.lost["withholding_failed"]:
                 what = "mttp: what %s may have of an episode can't be told: %s"

@@ -84,6 +84,7 @@ class OpenEpisode(Known):
         if type(generator) is State:
             facts = {**cast("dict[str, Any]", facts), "env_rng_sha256": None}
         self._identity = _stated(segment, index, facts or {}, known, faults)
+        segment.of_environment = template is not None
         segment.group = self._identity.get(a.GROUP_ID)
         ambient = cast("Span | None", current().get(SPAN_KEY))
         self._span = LiveSpan(

@@ -52,6 +52,8 @@ class Segment(Trace):
         self.steps = steps
         self.spans = 0
         """How many have ended, each step that is in columns one of them."""
+        self.of_environment = False
+        """Whether its steps are an environment's, which few refer to by their ids."""
         self.group: str | None = None
         """Its group, of which collectors get all episodes or none."""
         self.episode_id = episode_id or f"{trace_id:032x}"

@@ -13,7 +13,7 @@ from mttp.codec.blocks import Column
 from mttp.codec.pending import TRANSITIONS, Pending
 from mttp.codec.transitions import Form, Row
 from mttp.livespan import SPAN_BYTES, LiveSpan, Observers, weight
-from mttp.recorder.segment import Segment
+from mttp.recorder.segment import AUTO, Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -50,6 +50,8 @@ class StepBatch(LiveSpan):
         super().__init__(names.STEPS, {**segment.identity, **place}, segment, parent, start_time=start_time)
         self._rows: Sequence[Row] | None = rows
         self.count = len(rows)
+        self.is_spread = segment.steps == AUTO
+        """Whether a transport that does not take columns has a span for each step."""
         self._form = form
         self._numbers = numbers
         self.first_index = 0

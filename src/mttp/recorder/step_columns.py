@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
 from opentelemetry.trace import StatusCode
@@ -32,21 +32,26 @@ def spread(spans: list[Ended]) -> list[Ended]:
         return spans
     found: list[Ended] = []
     for span in spans:
-        if isinstance(span, StepBatch) and _mode(span) == AUTO and span.first_index < SPAN_STEPS:
+        if isinstance(span, StepBatch) and span.is_spread and span.first_index < SPAN_STEPS:
             found += span.spans()
         else:
             found.append(span)
     return found
 
 
-def packed(spans: list[Ended]) -> list[Ended]:
-    """Spans of one trace, consecutive steps in columns where they can be and somebody wants that."""
-    if not any(map(_can_be_packed, spans)):
+def packed(spans: list[Ended], *, takes_columns: bool) -> list[Ended]:
+    """
+    Spans of one trace, consecutive steps in columns where they can be and somebody wants that.
+
+    A transport that takes columns has those of environments so from the first step on.
+    """
+    first = {True: 0 if takes_columns else SPAN_STEPS, False: SPAN_STEPS}
+    if not any(_can_be_packed(span, first) for span in spans):
         return spans
     found: list[Ended] = []
     runs: dict[_Key, list[LiveSpan]] = {}
     for span in spans:
-        if _can_be_packed(span):
+        if _can_be_packed(span, first):
             above = 0 if span._parent is None else span._parent.span_id
             runs.setdefault((above, span.encoded.get(a.AGENT_ID)), []).append(span)
         else:
@@ -57,26 +62,25 @@ def packed(spans: list[Ended]) -> list[Ended]:
     return found
 
 
-def _mode(span: LiveSpan) -> str:
-    return span._trace.steps if isinstance(span._trace, Segment) else SPANS
-
-
 def _index(span: LiveSpan) -> int:
     index: int = span.encoded[a.STEP_INDEX]
     return index
 
 
-def _can_be_packed(span: Ended) -> TypeGuard[LiveSpan]:
+def _can_be_packed(span: Ended, first: Mapping[bool, int]) -> TypeGuard[LiveSpan]:
     """
-    Whether columns hold all that a step's span says.
+    Whether columns hold all that a step's span says, and its episode's steps are to be in columns by now.
 
+    `first` is the first step that is, by whether the steps are an environment's.
     It has a span of its own where anybody may refer to that: it has children, or its id is known;
     and where it says what columns don't hold: tokens, events, links or an error.
     """
     if type(span) is not LiveSpan or span._name != names.STEP or span._context is not None:
         return False
-    mode = _mode(span)
-    if mode == SPANS or (mode == AUTO and _index(span) < SPAN_STEPS):
+    segment = span._trace
+    if not isinstance(segment, Segment) or segment.steps == SPANS:
+        return False
+    if segment.steps == AUTO and _index(span) < first[segment.of_environment]:
         return False
     return not (
         a.TOKEN_ENCODING in span.encoded

@@ -87,7 +87,7 @@ class Recorder:
     def stop(self) -> None:
         """Record nothing from here on."""
         self._leave("detached")
-        self._active = False
+        self._active, self._lane = False, None
 
     # What runs around the environment's methods.
 

@@ -145,7 +145,7 @@ class Several:
     def leaves(self, reason: str, *, at: int) -> None:
         """Whatever goes on is left unfinished."""
         for track in self._tracks:
-            track.abort(reason, at)
+            track.close(reason, at)
 
 
 def _mode(vector: Any) -> AutoresetMode:

@@ -106,4 +106,4 @@ class Single:
 
     def leaves(self, reason: str, *, at: int) -> None:
         """Whatever goes on is left unfinished."""
-        self._track.abort(reason, at)
+        self._track.close(reason, at)

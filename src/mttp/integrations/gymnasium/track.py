@@ -248,6 +248,11 @@ class Track:
             opened.episode.final_observation(shown, max_bytes=self._options.max_bytes)
         opened.episode.end(status="aborted", stop_reason=reason, end_time=at, **self.closing)
 
+    def close(self, reason: str, at: int) -> None:
+        """As `abort`, of an environment that is left."""
+        self.abort(reason, at)
+        self._last_lane = None  # which holds this, and neither is to wait for the garbage collector
+
     def forget(self) -> None:
         """Record nothing until the next reset."""
         self._leave_lane()

@@ -93,8 +93,6 @@ class Player:
 
     def _begin(self, model: Any, index: int, observations: Any, at: int, **known: Any) -> None:
         track = self._tracks[index]
-        if self._session is not None and self._session.steps == "auto":
-            known = {**known, "steps": "packed"}  # nobody can refer to one of them: no step is ever current
         track.begin(_row(observations, index), began=at, shown=at, **self._updates.policy(), **known)
         track.closing = {"discount": getattr(model, "gamma", None)}
 
