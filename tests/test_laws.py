@@ -27,6 +27,7 @@ VOCABULARY = {
     "numbering": 0,
     "allocator": 0,
     "estimates": 0,
+    "processes": 0,
     "regular_files": 0,
     "ids": 1,
     "clock": 0,

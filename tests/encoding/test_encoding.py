@@ -21,12 +21,12 @@ from programs import told
 import mttp
 from mttp.codec.profiles import full, packed
 from mttp.encoding import encoder
-from mttp.encoding.helper import FAILED, Helper, HelperLostError, can_help
+from mttp.processes import FAILED, Process, ProcessLostError, can_start
 from mttp.readable import record
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.otlp_proto import encode_span
 
-pytestmark = pytest.mark.skipif(not can_help(), reason="no helper can be started here")
+pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
 
 def played(steps: int = 20, **block: object) -> list[ReadableSpan]:
@@ -119,7 +119,7 @@ def test_an_answer_that_nobody_waited_for_is_no_other_answer(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("mttp.encoding.helper._received", interrupted)
+        patched.setattr("mttp.processes._received", interrupted)
         with pytest.raises(KeyboardInterrupt):
             encoder.lines(before)
 
@@ -136,7 +136,7 @@ def test_what_fails_there_fails_here_too(helped: encoder._Encoding) -> None:
     helper = helped._helper
     assert helper is not None
 
-    assert FAILED == helper.ask(99, b"")[0]
+    assert FAILED == helper.ask(b"", 5.0, kind=99)[0]
     assert encoder.messages(spans) is None
     with pytest.raises(struct.error, match="out of range"):
         encode_span(record(spans[5], full))
@@ -147,9 +147,9 @@ def test_a_module_that_is_none_is_a_lost_helper() -> None:
     """
     As is anything else that does not start.
     """
-    helper = Helper("mttp.nowhere")
+    helper = Process("mttp.nowhere")
 
-    with pytest.raises(HelperLostError, match="does not start"):
+    with pytest.raises(ProcessLostError, match="does not start"):
         eventually(lambda: helper.is_ready)
     helper.close()
 
@@ -194,7 +194,7 @@ def test_files_where_the_process_works_are_no_modules_of_the_helper(
     for name in ("mttp", "numpy", "runpy", "struct"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path)
-    helper = Helper("mttp.encoding")
+    helper = Process("mttp.encoding")
 
     assert eventually(lambda: helper.is_ready)
     helper.close()
@@ -210,7 +210,7 @@ def test_many_open_files_are_no_obstacle() -> None:
     taken: list[int] = []
     try:
         taken += [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-        helper = Helper("mttp.encoding")
+        helper = Process("mttp.encoding")
         assert eventually(lambda: helper.is_ready)
         helper.close()
     finally:
@@ -320,8 +320,8 @@ def test_a_helper_records_nothing_itself() -> None:
         import json, os
         os.environ["OTEL_TRACES_EXPORTER"] = "console"
         os.environ["MTTP_TRANSPORT"] = "file://nowhere.jsonl"
-        from mttp.encoding.helper import _environment
-        kept = _environment()
+        from mttp.processes import own_environment
+        kept = own_environment()
         others = [name for name in kept if name.startswith("MTTP_")]
         print(json.dumps({"sdk": kept["OTEL_SDK_DISABLED"], "others": others}))
         """
@@ -334,10 +334,10 @@ def test_quiet_helpers_are_lost_in_time(caplog: pytest.LogCaptureFixture) -> Non
     """
     One that is stopped answers nothing; its socket gives up, not whoever waits.
     """
-    helper = Helper("mttp.encoding")
+    helper = Process("mttp.encoding")
     assert eventually(lambda: helper.is_ready)
     os.kill(helper.pid, signal.SIGKILL)
 
-    with caplog.at_level(logging.WARNING), pytest.raises(HelperLostError):
-        helper.ask(1, b"x" * 10_000_000)
+    with caplog.at_level(logging.WARNING), pytest.raises(ProcessLostError):
+        helper.ask(b"x" * 10_000_000, 5.0, kind=1)
     helper.close()

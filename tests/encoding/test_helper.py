@@ -16,11 +16,11 @@ from programs import told
 
 import mttp
 from mttp.encoding import encoder
-from mttp.encoding.helper import Helper, can_help
+from mttp.processes import Process, can_start
 from mttp.testing import OtlpReceiver
 from mttp.transports.file import FileTransport
 
-pytestmark = pytest.mark.skipif(not can_help(), reason="no helper can be started here")
+pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
 FILE = "file://a.jsonl"
 
@@ -150,7 +150,7 @@ def test_helpers_that_stop_again_and_again_are_given_up(
     After the second one this process goes on alone.
     """
     monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr("mttp.encoding.helper.PATIENCE", 0.5)
+    monkeypatch.setattr("mttp.encoding.encoder.PATIENCE", 0.5)
     with mttp.configure(FILE) as session:
         for _ in range(2):
             assert eventually(lambda: helped._helper is not None and helped._helper.is_ready)
@@ -167,19 +167,22 @@ def test_helpers_that_stop_again_and_again_are_given_up(
 
 FOREIGN = """
 import os, signal, struct, time
-from mttp.encoding import helper, works
+from mttp import processes
+from mttp.encoding import works
 
-def half(end, kind, data, until=0.0):
+def half(end, kind, data, *_):
+    if not data:
+        return send(end, kind, data)
     end.sendall(struct.pack("<BQ", kind, len(data)))
     end.sendall(data[: len(data) // 2])
     {then}
 
-def late(end, kind, data, until=0.0):
-    time.sleep(1.5)
+def late(end, kind, data, *_):
+    time.sleep(1.5 if data else 0.0)
     send(end, kind, data)
 
-send, helper._send = helper._send, {kind}
-helper.serve(works.WORKS)
+send, processes._send = processes._send, {kind}
+processes.serve(works.answer)
 """
 
 
@@ -194,7 +197,7 @@ def misbehaving(
         (tmp_path / "misbehaving.py").write_text(FOREIGN.replace("{kind}", kind).replace("{then}", then))
         assert helped._helper is not None
         helped._helper.close()
-        own = helped._helper = Helper("misbehaving")
+        own = helped._helper = Process("misbehaving")
         assert eventually(lambda: own.is_ready)
 
     return replaced

@@ -14,6 +14,7 @@ import pytest
 from reading.traces import episode, foreign, of_version, run, write
 
 import mttp
+from mttp import processes
 from mttp.errors import ReadError
 from mttp.reading import crew, scanning
 from mttp.reading.scanning import Scan
@@ -143,25 +144,19 @@ def test_processes_that_die_are_done_without(
     What they can't do any more is done here.
     """
     expected = alone(recorded, arrays=True)
-    monkeypatch.setattr(crew, "_PROGRAM", "raise SystemExit(1)")
+    monkeypatch.setattr(processes, "_RUN", "raise SystemExit(1)")
 
     assert expected == together(recorded, arrays=True)
     assert hired
 
 
 STOPPED = """
-import os, signal
-from mttp.reading import worker
-
-def half(file, value):
-    content = b"x" * 100
-    file.write(len(content).to_bytes(8, "little"))
-    file.write(content[:{sent}])
-    file.flush()
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-worker.send = half
-worker.main()
+import os, signal, socket, struct
+end, head = socket.socket(fileno=os.dup(0)), struct.Struct("<BQ")
+end.sendall(head.pack(0, 0))
+end.recv(head.size)
+end.sendall((head.pack(0, 100) + b"x" * 100)[:{sent}])
+os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
@@ -173,8 +168,7 @@ def test_processes_that_are_stopped_are_done_without(
     Ahead of their answer, or within it: they are killed after a while, and their shares decoded here.
     """
     expected = alone(recorded, arrays=True)
-    opening = crew._PROGRAM.split("from mttp")[0]
-    monkeypatch.setattr(crew, "_PROGRAM", f"{opening}\n{STOPPED.replace('{sent}', str(sent))}")
+    monkeypatch.setattr(processes, "_RUN", STOPPED.replace("{sent}", str(sent)))
     monkeypatch.setattr(crew, "_PATIENCE", 0.5)
 
     assert expected == together(recorded, arrays=True)
@@ -191,7 +185,7 @@ def test_where_no_process_can_be_started_one_reads(
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(crew, "Popen", refuse)
+    monkeypatch.setattr(processes.subprocess, "Popen", refuse)
 
     assert alone(recorded, arrays=True) == together(recorded, arrays=True)
     assert [] == hired

@@ -21,10 +21,10 @@ from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import full
 from mttp.encoding import rows
-from mttp.encoding.helper import DONE, Helper, HelperLostError, can_help
 from mttp.encoding.rows import Row
 from mttp.encoding.works import LINES, MESSAGES
 from mttp.livespan import LiveSpan
+from mttp.processes import DONE, Process, ProcessLostError, can_start, own_environment
 from mttp.readable import record
 from mttp.spans import SpanRecord
 from mttp.wire.otlp_json import row_of
@@ -39,6 +39,8 @@ WORTH_SECONDS = 0.05
 """CPU time that is spent on encoding here before a helper is started."""
 FEW = 8
 """So few spans are encoded here, whoever helps."""
+PATIENCE = 5.0
+"""Seconds after which a helper that does not answer is killed."""
 DEATHS = 2
 """After so many helpers were lost no other is started."""
 
@@ -97,10 +99,10 @@ class _Encoding:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._helper: Helper | None = None
+        self._helper: Process | None = None
         self._spent = 0.0
         self._since = threading.local()
-        self._may_help = can_help() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
+        self._may_help = can_start() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
         self.deaths = 0
         """How many helpers were lost."""
 
@@ -121,7 +123,7 @@ class _Encoding:
         with self._lock:
             if self._helper is None:
                 try:
-                    self._helper = Helper("mttp.encoding")
+                    self._helper = Process("mttp.encoding", environment=own_environment())
                 except Exception as error:  # no process to be had: what is to be written can't help that
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
@@ -135,17 +137,17 @@ class _Encoding:
                 return None
             try:
                 return self._asked(self._helper, work, spans) if self._helper.is_ready else None
-            except HelperLostError as error:
+            except ProcessLostError as error:
                 self._lose(error)
             except ValueError:  # a value that can't travel
                 pass
         return None
 
-    def _asked(self, helper: Helper, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        status, answer = helper.ask(work, rows.pack(_rows(spans)))
+    def _asked(self, helper: Process, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+        status, answer = helper.ask(rows.pack(_rows(spans)), PATIENCE, kind=work)
         return answer if status == DONE else None
 
-    def _lose(self, error: HelperLostError) -> None:
+    def _lose(self, error: ProcessLostError) -> None:
         helper, self._helper = self._helper, None
         self.deaths += 1
         self._may_help = self.deaths < DEATHS

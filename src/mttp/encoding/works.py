@@ -8,7 +8,7 @@ from typing import Final
 
 from mttp.encoding import rows
 
-__all__ = ["LINES", "MESSAGES", "WORKS"]
+__all__ = ["LINES", "MESSAGES", "answer"]
 
 LINES: Final = 1
 """OTLP JSON lines, arrays packed."""
@@ -24,5 +24,9 @@ def _messages(data: bytes) -> bytes:
     return marshal.dumps(rows.messages(rows.unpack(data)), rows.FORMAT)
 
 
-WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
-"""The function for each: of packed rows the answer."""
+_WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
+
+
+def answer(work: int, data: bytes) -> bytes:
+    """What packed rows become."""
+    return _WORKS[work](data)

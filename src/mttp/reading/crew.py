@@ -1,30 +1,23 @@
-"""
-Processes that decode large files ahead of their reader, who gets every line in its order.
-
-They are started by `Popen` with a program of their own: `multiprocessing` would run a script without a guard
-of its main part again in each.
-"""
+"""Processes that decode large files ahead of their reader, who gets every line in its order."""
 
 from __future__ import annotations
 
 import marshal
 import os
-import sys
-import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
-from subprocess import DEVNULL, PIPE, Popen
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple
 
+from mttp.processes import DONE, Process, ProcessLostError, can_start, own_environment
 from mttp.reading.ended import Ended, IsOpen
 from mttp.reading.lines import Decoded, decode
 from mttp.reading.sources import is_parquet
-from mttp.reading.worker import Wanted, receive, send, unpack
+from mttp.reading.worker import Wanted, unpack
 from mttp.spans import SpanRecord
 from mttp.wire.streams import Progress, Share, is_compressed, shares
 
@@ -38,23 +31,21 @@ _MOST = 16
 _AHEAD = 2
 """So many shares for each process are asked for before the reader has come to them."""
 _PATIENCE = 30.0
-"""Seconds after which a process that has not decoded its share is killed: it may have been stopped."""
-_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from mttp.reading.worker import main; main()"
+"""Seconds after which a share is decoded here that a process has not decoded: it may have been stopped."""
 
 
 def hire(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> Crew | None:
     """Who decodes these files, of so many bytes each; None where there is nobody but this process."""
-    if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
-        return None
     workers = _started(min(_cores(), _MOST))
     return Crew(sizes, workers, wanted=wanted, is_open=is_open) if workers else None
 
 
-def _started(count: int) -> list[_Worker]:
+def _started(count: int) -> list[Process]:
     """As many processes as can be had, where that is more than one."""
-    workers: list[_Worker] = []
+    workers: list[Process] = []
     with suppress(OSError):
-        workers += (_Worker() for _ in range(count if count > 1 else 0))
+        for _ in range(count if count > 1 and can_start() else 0):
+            workers.append(Process("mttp.reading.worker", environment=own_environment()))
     return workers
 
 
@@ -77,58 +68,16 @@ def _tasks(path: Path, size: int) -> list[_Task]:
     return []
 
 
-class _Worker:
-    """One process."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-c", _PROGRAM, *map(str, sys.path)]
-        self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
-        self._asks = cast("IO[bytes]", self._process.stdin)
-        self._answers = cast("IO[bytes]", self._process.stdout)
-        self._asked: float | None = None
-
-    def ask(self, task: _Task, wanted: Wanted) -> bytes:
-        """Its answer; empty where there is none."""
-        self._asked = time.monotonic()
-        with suppress(OSError, ValueError):
-            send(self._asks, (str(task.path), *task.share, wanted))
-            answer = receive(self._answers)
-            self._asked = None
-            return answer
-        return b""
-
-    def hurry(self, patience: float) -> None:
-        """Kill it if it has owed an answer for so many seconds; the thread that waits for it goes on."""
-        if self._asked is not None and time.monotonic() - self._asked >= patience:
-            self.kill()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is no more."""
-        return self._process.poll() is not None
-
-    def kill(self) -> None:
-        """End it, whatever it is doing."""
-        self._process.kill()
-
-    def close(self) -> None:
-        """Give back what it held."""
-        self._process.wait()
-        self._answers.close()
-        with suppress(OSError):  # what was not sent any more
-            self._asks.close()
-
-
 class Crew:
     """Processes at work on the shares of files."""
 
     def __init__(
-        self, sizes: dict[Path, int], workers: list[_Worker], *, wanted: Wanted, is_open: IsOpen
+        self, sizes: dict[Path, int], workers: list[Process], *, wanted: Wanted, is_open: IsOpen
     ) -> None:
         self._wanted: Wanted = wanted
         self._is_open = is_open
         self.workers = workers
-        self._free: SimpleQueue[_Worker] = SimpleQueue()
+        self._free: SimpleQueue[Process] = SimpleQueue()
         for one in self.workers:
             self._free.put(one)
         self._threads = ThreadPoolExecutor(len(workers), "mttp-reading")
@@ -145,7 +94,7 @@ class Crew:
         try:
             while self._is_next(path):
                 task, answer = self._next()
-                for line in self._answer(task, self._awaited(answer)):
+                for line in self._answer(task, answer.result()):
                     yield numbers.corrected(line, task.share)
                     if any(fault.kind == "cut_stream" for fault in line.faults):
                         return
@@ -158,7 +107,7 @@ class Crew:
     def stop(self) -> None:
         """Let go of the processes, whatever they are doing."""
         for one in self.workers:
-            one.kill()
+            one.hurry(0.0)
         self._threads.shutdown(cancel_futures=True)
         for one in self.workers:
             one.close()
@@ -178,15 +127,12 @@ class Crew:
     def _done(self, task: _Task) -> bytes:
         one = self._free.get()
         try:
-            return one.ask(task, self._wanted)
+            status, answer = one.ask(marshal.dumps((str(task.path), *task.share, self._wanted)), _PATIENCE)
+            return answer if status == DONE else b""
+        except (ProcessLostError, OSError, ValueError):  # which is closed in the end
+            return b""
         finally:
             self._free.put(one)
-
-    def _awaited(self, answer: Future[bytes]) -> bytes:
-        while not wait([answer], _PATIENCE).done:
-            for one in self.workers:
-                one.hurry(_PATIENCE)
-        return answer.result()
 
     def _answer(self, task: _Task, answer: bytes) -> Iterator[Decoded]:
         """
@@ -194,9 +140,8 @@ class Crew:
 
         And where an episode that is whole in the share has spans before it: then it must not be one value.
         """
-        packed = marshal.loads(answer) if answer else None
-        if packed is not None:
-            found = list(unpack(packed))
+        if answer:
+            found = list(unpack(marshal.loads(answer)))
             if not any(map(self._is_divided, chain.from_iterable(line.spans or () for line in found))):
                 return iter(found)
         return decode(task.path, arrays=self._wanted == "arrays", share=task.share)

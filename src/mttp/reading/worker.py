@@ -1,5 +1,5 @@
 """
-A process that decodes shares of files for another: `main` is all that it runs.
+A process that decodes shares of files for another.
 
 It imports no more than decoding needs, so that it starts in a tenth of a second.
 """
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import gc
 import marshal
-import signal
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import astuple, fields
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from mttp.processes import serve
 from mttp.reading.ended import Ended
 from mttp.reading.lines import Decoded, Fault, decode
 from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.wire.streams import Share
 
-__all__ = ["Wanted", "main", "pack", "receive", "send", "unpack"]
+__all__ = ["Wanted", "pack", "unpack"]
 
 Wanted: TypeAlias = Literal["arrays", "scalars", "episodes"]
 """Whole spans, such without arrays, or the latter with one `Ended` for an episode where that will do."""
@@ -32,41 +30,15 @@ _ENDED = 2
 _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("events", "links", "scope"))
 
 
-def main() -> None:
-    """Answer what is asked on standard input until its end, which is also the other process's."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the other process's to handle
-    gc.disable()  # what decoding makes has no cycles
-    with suppress(BrokenPipeError):
-        while asked := receive(sys.stdin.buffer):
-            send(sys.stdout.buffer, _answer(*marshal.loads(asked)))
-
-
-def _answer(path: str, start: int, end: int, wanted: Wanted) -> list[Any] | None:
-    """The lines of that share; None where it can't be read, which the other process will see for itself."""
+def _answer(_: int, asked: bytes) -> bytes:
+    """The lines of a share, as `pack` gives them; raises where it can't be read: the reader will see why."""
+    path, start, end, wanted = marshal.loads(asked)
     decoded = partial(decode, Path(path), share=Share(start, end))
-    try:
-        if wanted != "episodes":
-            return list(pack(decoded(arrays=wanted == "arrays")))
-        from mttp.reading.digest import digested  # which other readers do without
+    if wanted != "episodes":
+        return marshal.dumps(list(pack(decoded(arrays=wanted == "arrays"))))
+    from mttp.reading.digest import digested  # which other readers do without
 
-        return list(pack(digested(lambda is_open: decoded(arrays=False, is_open=is_open))))
-    except Exception:
-        return None
-
-
-def send(file: IO[bytes], value: Any) -> None:
-    """Write one value of plain data, for a process of the same Python."""
-    content = marshal.dumps(value)
-    file.write(len(content).to_bytes(8, "little"))
-    file.write(content)
-    file.flush()
-
-
-def receive(file: IO[bytes]) -> bytes:
-    """The next value that `send` wrote, as marshal keeps it; empty at the end."""
-    size = int.from_bytes(file.read(8), "little")
-    content = file.read(size)
-    return content if len(content) == size else b""
+    return marshal.dumps(list(pack(digested(lambda is_open: decoded(arrays=False, is_open=is_open)))))
 
 
 def pack(lines: Iterable[Decoded]) -> Iterator[tuple[Any, ...]]:
@@ -115,3 +87,8 @@ def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Ended:
             scope=scopes[scope],
         )
     )
+
+
+if __name__ == "__main__":
+    gc.disable()  # what decoding makes has no cycles
+    serve(_answer)

@@ -48,18 +48,16 @@ def packed(spans: list[Ended], *, takes_columns: bool) -> list[Ended]:
     first = {True: 0 if takes_columns else SPAN_STEPS, False: SPAN_STEPS}
     if not any(_can_be_packed(span, first) for span in spans):
         return spans
-    found: list[Ended] = []
+    others: list[Ended] = []
     runs: dict[_Key, list[LiveSpan]] = {}
     for span in spans:
         if _can_be_packed(span, first):
             above = 0 if span._parent is None else span._parent.span_id
             runs.setdefault((above, span.encoded.get(a.AGENT_ID)), []).append(span)
         else:
-            found.append(span)
-    for steps in runs.values():
-        for run in _runs(sorted(steps, key=_index)):
-            found.append(_in_columns(run))
-    return found
+            others.append(span)
+    columns = [_in_columns(run) for steps in runs.values() for run in _runs(sorted(steps, key=_index))]
+    return [*columns, *others]  # the root stays the last
 
 
 def _index(span: LiveSpan) -> int:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
-import subprocess
-import sys
-import threading
 import time
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from math import inf
-from typing import IO, Any
+from typing import Any
 
 from mttp.errors import SpecError
-from mttp.rewards.frames import read_frame, write_frame
+from mttp.processes import FAILED, Process, ProcessLostError, SilentProcessError, can_start
 from mttp.rewards.plan import Plan
 from mttp.rewards.scores import Answer, failed
 
@@ -24,9 +19,10 @@ __all__ = ["Workers"]
 
 START_SECONDS = 60.0
 """How long a worker may take to load the spec."""
+LOAD, CALL = 0, 1
+"""What a worker is asked for."""
 STOPPED_SECONDS = 5.0
 """The time between two looks at whether a worker was stopped, which ends it even without a time limit."""
-_RUN = "import sys; sys.path[:] = sys.argv[1:]; from mttp.rewards.worker import main; main()"
 
 
 class Workers:
@@ -43,6 +39,11 @@ class Workers:
             raise SpecError(
                 f"spec {plan.identity.name}: isolation: process needs a spec file, which a worker can load;"
                 " write the spec to a file and load it from there"
+            )
+        if not can_start():
+            raise SpecError(
+                f"spec {plan.identity.name}: isolation: process needs a POSIX system, and a Python that can"
+                " be started again; leave isolation out"
             )
         self._identity = (plan.location, plan.trust, plan.identity.sha256, plan.identity.code_sha256)
         self._idle: list[_Worker] = []
@@ -102,79 +103,42 @@ class _Worker:
 
     def __init__(self, identity: tuple[object, ...]) -> None:
         """Start it and have it load the spec; raises _Lost where it can't."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _RUN, *sys.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        problem = self.ask(pickle.dumps(identity), START_SECONDS)
+        self._process = Process("mttp.rewards.worker", with_site=True)
+        self._looked = 0.0
+        problem = self.ask(pickle.dumps(identity), START_SECONDS, kind=LOAD)
         if problem is not None:
             self.end()
             raise _Lost(f"the worker could not load {identity[0]}: {problem}")
 
-    def ask(self, request: bytes, timeout: float | None) -> Any:
+    def ask(self, request: bytes, timeout: float | None, *, kind: int = CALL) -> Any:
         """What it answers; raises _Lost where it died, was stopped, or took longer, and is ended then."""
-        done, lost = threading.Event(), list[_Lost]()
-        watch = threading.Thread(target=self._watch, args=(timeout, done, lost), daemon=True)
-        watch.start()
+        self._looked = time.monotonic()
+        seconds = inf if timeout is None else timeout
         try:
-            write_frame(self._pipe(self._process.stdin), request)
-            reply = read_frame(self._pipe(self._process.stdout))
-        except OSError:
-            reply = None
-        finally:
-            done.set()
-        watch.join()
-        if lost:
+            status, answer = self._process.ask(request, seconds, kind=kind, looks=self._look)
+        except SilentProcessError:
             self.end()
-            raise lost[0]
-        if reply is None:
-            raise _Lost(self._cause())
-        return pickle.loads(reply)
+            raise _Lost(f"timed out after {seconds:g} s", "TimeoutError") from None
+        except ProcessLostError as error:
+            code = self._process.exit_code(1.0)
+            self.end()
+            raise _Lost(_cause(code) if code is not None else str(error)) from None
+        if status == FAILED:
+            raise _Lost(f"the worker failed: {answer.decode()}")
+        return pickle.loads(answer)
 
-    def _watch(self, timeout: float | None, done: threading.Event, lost: list[_Lost]) -> None:
-        """Kill it at its time limit, or once it was stopped: neither would be over by itself."""
-        until = inf if timeout is None else time.monotonic() + timeout
-        while not done.wait(max(min(until - time.monotonic(), STOPPED_SECONDS), 0.0)):
-            if time.monotonic() >= until:
-                lost.append(_Lost(f"timed out after {timeout:g} s", "TimeoutError"))
-            elif self._is_stopped():
-                lost.append(_Lost("the worker was stopped by a signal"))
-            if lost:
-                self._kill()
-                return
-
-    def _is_stopped(self) -> bool:
-        """Whether a signal has stopped it; False where the system does not say."""
-        with suppress(AttributeError, OSError):
-            stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, self._process.pid, stopped) is not None
-        return False
-
-    def _kill(self) -> None:
-        """With whatever it has started itself, where there are sessions."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (AttributeError, OSError):
-            self._process.kill()
-
-    def _cause(self) -> str:
-        """Why it has ended by itself."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        self.end()
-        code = self._process.returncode
-        return f"the worker ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+    def _look(self) -> None:
+        """Look whether it was stopped, which ends it even without a time limit."""
+        if time.monotonic() - self._looked >= STOPPED_SECONDS:
+            self._looked = time.monotonic()
+            if self._process.is_stopped():
+                raise ProcessLostError("the worker was stopped by a signal")
 
     def end(self) -> None:
         """End it, whatever it is at."""
-        self._kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):  # what was not sent will not be
-                self._pipe(pipe).close()
-        self._process.wait()
+        self._process.close()
 
-    def _pipe(self, pipe: IO[bytes] | None) -> IO[bytes]:
-        assert pipe is not None
-        return pipe
+
+def _cause(code: int) -> str:
+    """Why it has ended by itself."""
+    return f"the worker ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"

@@ -3,52 +3,40 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import queue
 import signal
-import sys
-import threading
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
+from mttp.processes import serve
 from mttp.rewards import locking
 from mttp.rewards.calling import Caller
-from mttp.rewards.frames import read_frame, write_frame
+from mttp.rewards.isolation import LOAD
 from mttp.rewards.plan import Plan
 from mttp.rewards.scores import Answer
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trust import Trust
 
-__all__ = ["main"]
-
 _GRACE = 1.0
 """Seconds after its time limit at which a worker ends itself, should nobody be left to end it."""
 
 
-def main() -> None:
-    """Answer requests until there are no more; what components print goes to standard error."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    incoming: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(requests, incoming), daemon=True).start()
-    try:
-        callers = _callers(*pickle.loads(incoming.get()))
-    except (Exception, SystemExit) as error:
-        write_frame(answers, pickle.dumps(f"{type(error).__name__}: {error}"))
-        return
-    write_frame(answers, pickle.dumps(None))
-    while True:
-        name, samples, timeout = pickle.loads(incoming.get())
-        write_frame(answers, _packed(_answered(callers[name], samples, timeout)))
+class _Calls:
+    """What a worker does: it loads a spec, once, and calls its components."""
 
+    def __init__(self) -> None:
+        self._callers: dict[str, Caller] = {}
 
-def _receive(requests: IO[bytes], incoming: queue.SimpleQueue[bytes]) -> None:
-    """Hand on what is asked; whoever asks being gone ends the process, whatever it is at."""
-    while (request := read_frame(requests)) is not None:
-        incoming.put(request)
-    os._exit(0)
+    def answer(self, kind: int, request: bytes) -> bytes:
+        """What became of loading the spec, None where it is, or what a component answers."""
+        if kind == LOAD:
+            try:
+                self._callers = _callers(*pickle.loads(request))
+            except (Exception, SystemExit) as error:
+                return pickle.dumps(f"{type(error).__name__}: {error}")
+            return pickle.dumps(None)
+        name, samples, timeout = pickle.loads(request)
+        return _packed(_answered(self._callers[name], samples, timeout))
 
 
 def _callers(location: str, trust: Trust, sha256: str | None, code_sha256: str | None) -> dict[str, Caller]:
@@ -99,4 +87,4 @@ def _said(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit("mttp starts workers by itself, where a component says `isolation: process`")
+    serve(_Calls().answer)

@@ -1,0 +1,326 @@
+"""
+Processes of our own that work for this one: they encode, decode, and call components that may be ended.
+
+Each is a Python of its own that runs one of our modules, not a fork, and not `multiprocessing`, which would
+run unguarded scripts again. Both sides talk over a pair of sockets: a request is answered by one message, in
+one system call each way where that can be, since every further call would be one more wait for the
+interpreter's lock. A process ends when its socket does: it can't outlive the one that it works for.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from math import inf
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, TypeVar
+
+__all__ = [
+    "DONE",
+    "FAILED",
+    "Process",
+    "ProcessLostError",
+    "SilentProcessError",
+    "can_start",
+    "own_environment",
+    "serve",
+]
+
+T = TypeVar("T")
+
+DONE: Final = 0
+FAILED: Final = 1
+"""The answer is what went wrong, as text."""
+
+_HEAD = struct.Struct("<BQ")
+_TICK = 0.5
+"""Seconds between two looks at the clock while an answer is awaited, at most."""
+_SLACK = 1e-3
+"""Seconds by which the system may wake a socket too early."""
+_START_SECONDS = 5.0
+"""How long the message may take which says that a process is ready, once it begins to arrive."""
+_SILENT = "it did not answer for {:.1f} s"
+_RUN = """\
+import sys
+sys.path[:] = sys.argv[2:]
+from runpy import run_module
+run_module(sys.argv[1], run_name="__main__")
+"""
+"""What `python -m` does, but for looking for modules where the process happens to work."""
+_NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
+_VARIABLES = {
+    "OTEL_SDK_DISABLED": "true",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(64 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 * 2**20),
+}
+"""
+No threads of numpy's, and memory that is kept for the next request.
+
+Else the C library gives it back each time, and has it anew, page by page.
+"""
+
+
+class ProcessLostError(Exception):
+    """A process died, was killed, or does not answer; the message says why."""
+
+
+class SilentProcessError(ProcessLostError):
+    """It did not answer in time."""
+
+
+def can_start() -> bool:
+    """Whether a Python of the same kind can be started here, and sockets be handed to it."""
+    is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
+    return os.name == "posix" and is_python and not getattr(sys, "frozen", False)
+
+
+class Process:
+    """The near side: starts the process, asks it, and takes the answer; one thread asks at a time."""
+
+    def __init__(
+        self, module: str, *, environment: Mapping[str, str] | None = None, with_site: bool = False
+    ) -> None:
+        """
+        Start a module that calls `serve`; raises OSError, or RuntimeError at the interpreter's end.
+
+        `environment` are its variables, by default this process's.
+        Without the `site` module it starts in half the time, finds only what is on this process's path, and
+        what it prints is lost; with it, that goes to this process's standard error.
+        """
+        self._socket, theirs = socket.socketpair()
+        self._is_ready = False
+        self._asked: float | None = None
+        """When it was asked for the answer that it owes, on the monotonic clock."""
+        self._killed = ""
+        """Why it was killed."""
+        try:
+            self._tick(_TICK)
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                [sys.executable, *([] if with_site else ["-S"]), "-c", _RUN, module, *_path()],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=None if with_site else subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+
+    def _tick(self, seconds: float) -> None:
+        """Have a call on the socket return after so many seconds, or after a part of them."""
+        tick = _TICK if seconds == inf else seconds / max(math.ceil(seconds / _TICK), 1)
+        micros = max(int(tick * 1e6), 1000)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", 0, micros))
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has started up, without waiting for that; raises ProcessLostError where it could not."""
+        if not self._is_ready and self._answers():
+            self._wait_until_ready(_START_SECONDS)
+        return self._is_ready
+
+    def _wait_until_ready(self, seconds: float) -> None:
+        try:
+            _received(self._socket, time.monotonic() + seconds)
+        except (OSError, EOFError) as error:
+            raise ProcessLostError(f"it does not start: {error}") from error
+        self._is_ready = True
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it has been asked and has not answered yet; any thread may ask."""
+        try:
+            return self._asked is not None and not self._answers()
+        except (OSError, ValueError):  # it was closed just now
+            return False
+
+    def _answers(self) -> bool:
+        asked = select.poll()  # `select` takes no descriptors from 1024 on
+        asked.register(self._socket, select.POLLIN)
+        return bool(asked.poll(0))
+
+    def ask(
+        self, request: bytes, seconds: float = inf, *, kind: int = 0, looks: Callable[[], None] | None = None
+    ) -> tuple[int, bytes]:
+        """
+        DONE or FAILED, and the answer, in so many seconds.
+
+        Raises ProcessLostError, after which it is to be closed.
+
+        `looks` is called several times a second meanwhile, and may raise that, too.
+        """
+        if self._asked is not None:  # Ctrl-C may break off anything
+            raise ProcessLostError("its last answer was not waited for")
+        self._asked = time.monotonic()
+        until = self._asked + seconds
+        try:
+            self._tick(seconds)
+            if not self._is_ready:
+                self._wait_until_ready(seconds)
+            _send(self._socket, kind, request, until, looks)
+            answer = _received(self._socket, until, looks)
+        except TimeoutError as error:
+            raise SilentProcessError(_SILENT.format(seconds)) from error
+        except (OSError, EOFError) as error:
+            raise ProcessLostError(self._killed or f"it does not answer: {error}") from error
+        self._asked = None
+        return answer
+
+    def hurry(self, patience: float) -> None:
+        """Kill it if it has owed an answer for so many seconds; the thread that waits learns at once."""
+        asked = self._asked
+        if asked is not None and time.monotonic() - asked >= patience:
+            self._killed = _SILENT.format(patience)
+            self._kill()
+
+    def _kill(self) -> None:
+        """With whatever it has started itself."""
+        if self._process.returncode is None:
+            with suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is no more."""
+        return self._process.poll() is not None
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it."""
+        with suppress(OSError):
+            stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, stopped) is not None
+        return False
+
+    def exit_code(self, seconds: float) -> int | None:
+        """How it ends by itself in so many seconds, a signal as a negative number; None if it does not."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(seconds)
+        return None
+
+    def close(self) -> None:
+        """End it, whatever it is doing, even if it is stopped."""
+        self._socket.close()
+        self._kill()
+        with suppress(subprocess.TimeoutExpired):  # the system does not let it go
+            self._process.wait(1)
+
+    def forget(self) -> None:
+        """In a forked child: it is the parent's."""
+        self._socket.close()
+        self._process.returncode = 0  # it is not ours to wait for
+
+
+def own_environment() -> dict[str, str]:
+    """This process's variables, but for those by which another would record, or do more than its work."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+    return {
+        name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))
+    } | _VARIABLES
+
+
+def _path() -> list[str]:
+    """Where this process looks for modules, this package first, so that the same are found."""
+    listed: list[object] = [str(Path(__file__).parents[1]), *sys.path]
+    texts = [path for path in listed if isinstance(path, str) and path]  # Python passes over the rest, too
+    return list(dict.fromkeys(texts))
+
+
+def _send(
+    end: socket.socket, kind: int, data: bytes, until: float = inf, looks: Callable[[], None] | None = None
+) -> None:
+    pieces = [memoryview(_HEAD.pack(kind, len(data))), memoryview(data)]
+    while pieces:  # to put them together first would be a copy more
+        pieces = _rest(pieces, _tried(partial(end.sendmsg, pieces), until, looks))
+
+
+def _rest(pieces: list[memoryview], sent: int) -> list[memoryview]:
+    rest = []
+    for piece in pieces:
+        if sent < len(piece):
+            rest.append(piece[sent:])
+        sent = max(sent - len(piece), 0)
+    return rest
+
+
+def _received(
+    end: socket.socket, until: float = inf, looks: Callable[[], None] | None = None
+) -> tuple[int, bytes]:
+    kind, size = _HEAD.unpack(_exactly(end, _HEAD.size, until, looks))
+    return kind, _exactly(end, size, until, looks)
+
+
+def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], None] | None) -> bytes:
+    found: list[bytes] = []
+    while size:
+        part = _tried(partial(end.recv, size, socket.MSG_WAITALL), until, looks)
+        if not part:
+            raise EOFError("the other side is gone")
+        found.append(part)
+        size -= len(part)
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None) -> T:
+    """What a call on a socket returns, made again after each tick; raises TimeoutError after `until`."""
+    while True:
+        try:
+            return call()
+        except BlockingIOError:
+            if time.monotonic() >= until - _SLACK:
+                raise TimeoutError("it took too long") from None
+        if looks is not None:
+            looks()
+
+
+# The far side.
+
+
+def serve(answer: Callable[[int, bytes], bytes]) -> None:
+    """
+    Answer requests, each by its kind and its bytes, until the process that asks is gone.
+
+    What is read from standard input is nothing, and what is printed goes to standard error.
+    """
+    end = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    requests: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+    threading.Thread(target=_receive, args=(end, requests), daemon=True).start()
+    _send(end, DONE, b"")
+    while True:
+        try:
+            status, found = DONE, answer(*requests.get())
+        except Exception as error:
+            status, found = FAILED, repr(error).encode("utf-8", "backslashreplace")
+        _send(end, status, found)
+
+
+def _receive(end: socket.socket, requests: SimpleQueue[tuple[int, bytes]]) -> None:
+    """Take requests; once nobody is left to ask, the process ends, whatever it is at."""
+    with suppress(EOFError, OSError):
+        while True:
+            requests.put(_received(end))
+    os._exit(0)
