@@ -1,0 +1,312 @@
+"""A web app on a port of its own: uvicorn serves it on a thread, with limits on what comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import math
+import socket
+import ssl
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from mttp.errors import MissingExtra, TransportError
+
+try:
+    import h11
+    from starlette.responses import PlainTextResponse
+    from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn.config import Config
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.server import ServerState
+except ImportError as error:
+    raise MissingExtra(package="starlette and uvicorn", extra="receive", purpose="listening") from error
+
+__all__ = ["CONNECTIONS", "HEAD_BYTES", "IDLE_SECONDS", "AppServer"]
+
+CONNECTIONS = 512
+"""So many at once; another one waits until one of them ends."""
+IDLE_SECONDS = 30.0
+"""How long a connection may take until the line and the headers of its next request are there."""
+HEAD_BYTES = 1 << 16
+"""Bytes of a request's line and headers, all together."""
+_BACKLOG = 128
+_CLOSING_SECONDS = 5.0
+_LINGERING_SECONDS = 1.0
+_LINGERING_BYTES = 1 << 24
+"""Of a body that is not wanted so much is read, so that its sender hears the answer."""
+_PIECE = 1 << 16
+"""Bytes that are read from a connection at once."""
+_RETRY_SECONDS = 0.1
+
+_log = logging.getLogger("mttp.serving")
+_log.setLevel(logging.ERROR)  # uvicorn warns of every request that is none
+
+
+class AppServer:
+    """
+    Serves an ASGI app on a host and port until it is closed; the port 0 is a free one.
+
+    With a `token`, requests without the header `Authorization: Bearer TOKEN` are answered 401.
+    `on_refused` gets the status of each request that is turned down before the app sees it.
+    `on_close` is called before connections are ended, so that the app can finish what it is at.
+    Both are called on the server's thread.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        name: str,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        connections: int = CONNECTIONS,
+        idle_seconds: float = IDLE_SECONDS,
+        on_refused: Callable[[int], object] = int,
+        on_close: Callable[[], object] = lambda: None,
+    ) -> None:
+        try:
+            self._listener = _listener(host, port)
+            self.loop = asyncio.SelectorEventLoop()
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise TransportError(f"can't listen on {host}, port {port}: {reason}") from error
+        self.port = int(self._listener.getsockname()[1])
+        self.config = Config(
+            app if token is None else partial(_authorized, app, token, on_refused),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            proxy_headers=False,
+            timeout_keep_alive=math.ceil(idle_seconds) + 1,  # after ours
+            h11_max_incomplete_event_size=HEAD_BYTES,
+        )
+        self.state = ServerState()
+        self.state.default_headers = [(b"server", b"mttp")]
+        self.idle_seconds, self.on_refused = idle_seconds, on_refused
+        self._on_close, self._tls = on_close, tls
+        self._free = asyncio.Semaphore(connections)
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take no more connections, and end those that there are once they have their answer."""
+        with suppress(RuntimeError):  # the loop is closed: this is a second call
+            self.loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._serve())
+        finally:
+            self.loop.close()
+
+    async def _serve(self) -> None:
+        accepting = asyncio.create_task(self._accept())
+        await self._closing.wait()
+        accepting.cancel()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # a forked process may hold it, too
+        self._listener.close()
+        self._on_close()
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        await self._ended(_CLOSING_SECONDS)
+        for connection in list(self.state.connections):
+            connection.transport.abort()
+        for task in self.state.tasks:
+            task.cancel()
+        await self._ended(_RETRY_SECONDS)
+
+    async def _ended(self, seconds: float) -> None:
+        """Wait until all connections and requests have ended, but not longer than that."""
+        until = self.loop.time() + seconds
+        while (self.state.connections or self.state.tasks) and self.loop.time() < until:
+            await asyncio.sleep(0.001)
+
+    async def _accept(self) -> None:
+        while True:
+            await self._free.acquire()
+            try:
+                connection, _ = await self.loop.sock_accept(self._listener)
+            except OSError:  # no file handle is free, or the connection is gone already
+                self._free.release()
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                task = asyncio.create_task(self._connect(connection))
+                self.state.tasks.add(task)
+                task.add_done_callback(self.state.tasks.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await self.loop.connect_accepted_socket(
+                lambda: _Connection(self, self._free.release), connection, ssl=self._tls
+            )
+        except OSError:  # the handshake failed
+            connection.close()
+            self._free.release()
+
+
+async def _authorized(
+    app: ASGIApp, token: str, on_refused: Callable[[int], object], scope: Scope, receive: Receive, send: Send
+) -> None:
+    """The app, for a request that states the token."""
+    stated = dict(scope["headers"]).get(b"authorization", b"")
+    if not hmac.compare_digest(stated, f"Bearer {token}".encode()):
+        on_refused(HTTPStatus.UNAUTHORIZED)
+        headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
+        app = PlainTextResponse("the token is missing or wrong\n", HTTPStatus.UNAUTHORIZED, headers)
+    await app(scope, receive, send)
+
+
+class _Connection(H11Protocol):
+    """A connection as uvicorn serves it, which has limited time for a request's head, and ends gently."""
+
+    def __init__(self, server: AppServer, on_end: Callable[[], object]) -> None:
+        super().__init__(server.config, server.state, {"connection": self}, server.loop)
+        self.logger, self.access_log = _log, False
+        self._server, self._on_end = server, on_end
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether more may come of the request that is being answered."""
+        return not self._has_ended and self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's selector transports
+        super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]  # in its place
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End, also where a forked process holds the socket, too."""
+        super().connection_lost(exc)
+        self._cancel_timer()
+        with suppress(OSError):
+            self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        self._on_end()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request, or pass over those that come after the last answer."""
+        if self.transport.is_closing():
+            self.transport.pass_over(len(data))  # type: ignore[attr-defined]  # it is a _Lingering
+        else:
+            super().data_received(data)
+            self._watch_head()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks for it
+        """Answer what was asked: a sender that sends no more may still listen."""
+        self._has_ended = True
+        if self.transport.is_closing() or self.transport.get_extra_info("ssl_object"):
+            return False
+        if self.conn.our_state is not h11.SEND_RESPONSE:
+            return False
+        if self.conn.their_state is h11.SEND_BODY:
+            self.conn.receive_data(b"")
+            self.handle_events()  # which finds that the body breaks off
+        else:
+            self.cycle.keep_alive = False
+        return True
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, unless the body of this one was not read to its end."""
+        is_unread = self.is_reading
+        super().on_response_complete()
+        if is_unread:
+            self.transport.close()
+        self._watch_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Turn down what is no request, or one that is too large, as h11 says of its error."""
+        hint = getattr(sys.exc_info()[1], "error_status_hint", None)
+        large, wrong = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, HTTPStatus.BAD_REQUEST
+        status = large if hint == large else wrong
+        self._server.on_refused(status)
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            head = (
+                f"HTTP/1.1 {status:d} {status.phrase}\r\nConnection: close\r\nContent-Length: {len(msg) + 1}"
+            )
+            self.transport.write(f"{head}\r\nContent-Type: text/plain\r\n\r\n{msg}\n".encode())
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        """End once the request that there is has its answer; at once where there is none."""
+        if not self.transport.is_closing():
+            super().shutdown()
+
+    def reset(self) -> None:
+        """Break off without a goodbye."""
+        self.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
+        self.transport.abort()
+
+    def _watch_head(self) -> None:
+        """See that the head of the next request comes in time."""
+        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+            self._cancel_timer()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._server.idle_seconds, self.transport.close)
+
+    def _cancel_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class _Lingering:
+    """A transport that reads on for a while after its end: bytes left unread take the answer with them."""
+
+    def __init__(self, transport: Any, connection: _Connection) -> None:
+        self._transport, self._connection = transport, connection
+        self._left: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Whether no more requests are taken."""
+        return self._left is not None or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Say that no more comes, and end once the other side has read that, or soon."""
+        if self.is_closing():
+            return
+        if not (self._connection.is_reading and self._transport.can_write_eof()):
+            self._transport.close()
+            return
+        self._left = _LINGERING_BYTES
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._connection.loop.call_later(_LINGERING_SECONDS, self._transport.close)
+
+    def pass_over(self, size: int) -> None:
+        """Read so many bytes to no end."""
+        self._left = (self._left or 0) - size
+        if self._left < 0:
+            self._transport.close()
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    is_v6 = ":" in host
+    listener = socket.create_server(
+        (host, port),
+        family=socket.AF_INET6 if is_v6 else socket.AF_INET,
+        backlog=_BACKLOG,
+        dualstack_ipv6=is_v6 and socket.has_dualstack_ipv6(),
+    )
+    listener.setblocking(False)
+    return listener
