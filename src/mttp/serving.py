@@ -9,7 +9,6 @@ import math
 import socket
 import ssl
 import struct
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,14 +19,15 @@ from typing import Any
 from mttp.errors import MissingExtra, TransportError
 
 try:
-    import h11
     from starlette.responses import PlainTextResponse
     from starlette.types import ASGIApp, Receive, Scope, Send
     from uvicorn.config import Config
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     from uvicorn.server import ServerState
 except ImportError as error:
-    raise MissingExtra(package="starlette and uvicorn", extra="receive", purpose="listening") from error
+    raise MissingExtra(
+        package="starlette, uvicorn and httptools", extra="receive", purpose="listening"
+    ) from error
 
 __all__ = ["CONNECTIONS", "HEAD_BYTES", "IDLE_SECONDS", "AppServer"]
 
@@ -69,8 +69,6 @@ class AppServer:
         name: str,
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
-        connections: int = CONNECTIONS,
-        idle_seconds: float = IDLE_SECONDS,
         on_refused: Callable[[int], object] = int,
         on_close: Callable[[], object] = lambda: None,
     ) -> None:
@@ -88,14 +86,13 @@ class AppServer:
             interface="asgi3",
             log_config=None,
             proxy_headers=False,
-            timeout_keep_alive=math.ceil(idle_seconds) + 1,  # after ours
-            h11_max_incomplete_event_size=HEAD_BYTES,
+            timeout_keep_alive=math.ceil(IDLE_SECONDS) + 1,  # after ours
         )
         self.state = ServerState()
         self.state.default_headers = [(b"server", b"mttp")]
-        self.idle_seconds, self.on_refused = idle_seconds, on_refused
+        self.linger_seconds, self.on_refused = _LINGERING_SECONDS, on_refused
         self._on_close, self._tls = on_close, tls
-        self._free = asyncio.Semaphore(connections)
+        self._free = asyncio.Semaphore(CONNECTIONS)
         self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -119,6 +116,7 @@ class AppServer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # a forked process may hold it, too
         self._listener.close()
+        self.linger_seconds = _RETRY_SECONDS
         self._on_close()
         for connection in list(self.state.connections):
             connection.shutdown()
@@ -170,101 +168,114 @@ async def _authorized(
     await app(scope, receive, send)
 
 
-class _Connection(H11Protocol):
-    """A connection as uvicorn serves it, which has limited time for a request's head, and ends gently."""
+class _Connection(HttpToolsProtocol):
+    """A connection as uvicorn serves it, with limits on what is no body, and an end that can be heard."""
 
     def __init__(self, server: AppServer, on_end: Callable[[], object]) -> None:
         super().__init__(server.config, server.state, {"connection": self}, server.loop)
         self.logger, self.access_log = _log, False
-        self._server, self._on_end = server, on_end
+        self.app_server, self._on_end = server, on_end
         self._head_timer: asyncio.TimerHandle | None = None
-        self._has_ended = False
+        self._head_bytes = 0
+        self._is_in_body = self._is_broken = self._has_ended = False
 
     @property
-    def is_reading(self) -> bool:
-        """Whether more may come of the request that is being answered."""
-        return not self._has_ended and self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+    def is_unread(self) -> bool:
+        """Whether more may come that nobody will read."""
+        return (self._is_in_body or self._is_broken) and not self._has_ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
         transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's selector transports
         super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]  # in its place
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, also where a forked process holds the socket, too."""
         super().connection_lost(exc)
-        self._cancel_timer()
+        self._watch_head()
         with suppress(OSError):
-            self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+            self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # of forked processes, too
         self._on_end()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, or pass over those that come after the last answer."""
+        """Take bytes of requests, or pass over those that come after the last answer."""
         if self.transport.is_closing():
             self.transport.pass_over(len(data))  # type: ignore[attr-defined]  # it is a _Lingering
-        else:
-            super().data_received(data)
-            self._watch_head()
+            return
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > HEAD_BYTES:
+            self._turn_down(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        self._watch_head()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks for it
         """Answer what was asked: a sender that sends no more may still listen."""
         self._has_ended = True
-        if self.transport.is_closing() or self.transport.get_extra_info("ssl_object"):
+        if self.transport.get_extra_info("ssl_object") or self._is_idle:
             return False
-        if self.conn.our_state is not h11.SEND_RESPONSE:
-            return False
-        if self.conn.their_state is h11.SEND_BODY:
-            self.conn.receive_data(b"")
-            self.handle_events()  # which finds that the body breaks off
-        else:
-            self.cycle.keep_alive = False
-        return True
+        if self._is_in_body:
+            self._turn_down(HTTPStatus.BAD_REQUEST)
+        self.cycle.keep_alive = False
+        return not self.transport.is_closing()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_body, self._head_bytes = True, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_body, self._head_bytes = False, 0
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, unless the body of this one was not read to its end."""
-        is_unread = self.is_reading
         super().on_response_complete()
-        if is_unread:
+        if self._is_in_body and self._is_idle:
             self.transport.close()
         self._watch_head()
 
-    def send_400_response(self, msg: str) -> None:
-        """Turn down what is no request, or one that is too large, as h11 says of its error."""
-        hint = getattr(sys.exc_info()[1], "error_status_hint", None)
-        large, wrong = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, HTTPStatus.BAD_REQUEST
-        status = large if hint == large else wrong
-        self._server.on_refused(status)
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            head = (
-                f"HTTP/1.1 {status:d} {status.phrase}\r\nConnection: close\r\nContent-Length: {len(msg) + 1}"
-            )
-            self.transport.write(f"{head}\r\nContent-Type: text/plain\r\n\r\n{msg}\n".encode())
-        self.transport.close()
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - as uvicorn calls it
+        self._turn_down(HTTPStatus.BAD_REQUEST)
 
     def shutdown(self) -> None:
-        """End once the request that there is has its answer; at once where there is none."""
         if not self.transport.is_closing():
             super().shutdown()
 
     def reset(self) -> None:
-        """Break off without a goodbye."""
         self.transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
         )
         self.transport.abort()
 
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # at first
+
+    def _turn_down(self, status: HTTPStatus) -> None:
+        """Answer before the app does, where it has not begun to."""
+        self._is_broken = True
+        if self.transport.is_closing():
+            return
+        self.app_server.on_refused(status)
+        if self._is_idle or not self.cycle.response_started:
+            head = f"HTTP/1.1 {status:d} {status.phrase}\r\nConnection: close\r\nContent-Type: text/plain"
+            body = f"{status.phrase}\n"
+            self.transport.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        if not self._is_idle:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
+
     def _watch_head(self) -> None:
         """See that the head of the next request comes in time."""
-        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-            self._cancel_timer()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(self._server.idle_seconds, self.transport.close)
-
-    def _cancel_timer(self) -> None:
-        if self._head_timer is not None:
+        is_due = self._is_idle and not self._is_in_body and not self.transport.is_closing()
+        if not is_due and self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+        elif is_due and self._head_timer is None:
+            self._head_timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
 
 
 class _Lingering:
@@ -278,20 +289,19 @@ class _Lingering:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Whether no more requests are taken."""
         return self._left is not None or self._transport.is_closing()
 
     def close(self) -> None:
         """Say that no more comes, and end once the other side has read that, or soon."""
         if self.is_closing():
             return
-        if not (self._connection.is_reading and self._transport.can_write_eof()):
+        if not (self._connection.is_unread and self._transport.can_write_eof()):
             self._transport.close()
             return
         self._left = _LINGERING_BYTES
         self._transport.write_eof()
         self._transport.resume_reading()
-        self._connection.loop.call_later(_LINGERING_SECONDS, self._transport.close)
+        self._connection.loop.call_later(self._connection.app_server.linger_seconds, self._transport.close)
 
     def pass_over(self, size: int) -> None:
         """Read so many bytes to no end."""

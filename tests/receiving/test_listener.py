@@ -18,9 +18,9 @@ from messages.vectors import LINES
 from polling import eventually
 
 import mttp
+from mttp import serving
 from mttp.errors import ChecksumError, ConfigureError, EnvelopeError, TransportError, VersionError
 from mttp.messages import MAX_SIZE, HealthPing, Message, TraceSpan
-from mttp.receiving import listener
 
 PING = LINES["health_ping"]
 
@@ -204,7 +204,7 @@ def test_chunks_are_put_together(inbox: mttp.Receiver) -> None:
     for size in (1, 7, len(PING)):
         pieces = (PING[place : place + size] for place in range(0, len(PING), size))
         assert 202 == asked(inbox, pieces, transfer_encoding="chunked")[0]
-    chunked = b"POST /mist HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n%X;a=b\r\n%b\r\n0\r\nX: y\r\n\r\n"
+    chunked = b"POST /mist HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%X;a=b\r\n%b\r\n0\r\nX: y\r\n\r\n"
     assert raw(inbox, chunked % (len(PING), PING)).startswith(b"HTTP/1.1 202")
 
     assert 4 == len(taken(inbox))
@@ -217,7 +217,7 @@ def test_chunks_are_put_together(inbox: mttp.Receiver) -> None:
         ("Content-Length: -1", b"", 400),
         ("Content-Length: 1_0", b"", 400),
         ("Content-Length: 99", b"{}", 400),
-        ("Content-Length: 99999999999999999999", b"{}", 413),
+        ("Content-Length: 9999999999999999999", b"{}", 413),
         ("Content-Length: 99999999999999999999999999", b"{}", 400),
         ("Content-Length: 2\r\nTransfer-Encoding: chunked", b"{}", 400),
         ("Transfer-Encoding: gzip", b"{}", 400),
@@ -236,7 +236,7 @@ def test_a_body_without_a_clear_end_is_turned_down(
     """
     And its connection ends, since nobody knows where the next request begins.
     """
-    answer = raw(inbox, f"POST /mist HTTP/1.1\r\nHost: h\r\n{head}\r\n\r\n".encode(), body, end=True)
+    answer = raw(inbox, f"POST /mist HTTP/1.1\r\n{head}\r\n\r\n".encode(), body, end=True)
 
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert b"connection: close" in answer.lower()
@@ -276,8 +276,8 @@ def test_a_full_inbox_asks_to_come_again() -> None:
 @pytest.mark.parametrize(
     "slow",
     [
-        b"POST /mist HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n",
-        b"POST /mist HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /mist HTTP/1.1\r\nContent-Length: 1000\r\n\r\n",
+        b"POST /mist HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
     ],
 )
 def test_a_slow_message_is_given_up(slow: bytes) -> None:
@@ -310,9 +310,9 @@ def test_a_connection_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPa
     """
     Or not a whole request.
     """
-    monkeypatch.setattr(listener, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(serving, "IDLE_SECONDS", 0.2)
     with mttp.receive("mttp+http://127.0.0.1:0") as inbox:
-        for begun in (b"", b"POST /mist HTTP/1.1\r\nHost: h\r\nX: "):
+        for begun in (b"", b"POST /mist HTTP/1.1\r\nX: "):
             with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
                 connection.sendall(begun)
 
@@ -343,7 +343,7 @@ def test_one_connection_too_many_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Until another ends; those that there are go on.
     """
-    monkeypatch.setattr(listener, "CONNECTIONS", 1)
+    monkeypatch.setattr(serving, "CONNECTIONS", 1)
     with mttp.receive("mttp+http://127.0.0.1:0") as inbox, ThreadPoolExecutor(1) as pool:
         first = connected(inbox)
         first.request("POST", "/mist", PING)
@@ -410,8 +410,8 @@ def test_a_message_that_comes_at_the_end_is_asked_to_come_again(inbox: mttp.Rece
     Half a message is none, and is the listener's fault.
     """
     with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
-        connection.sendall(b"POST /mist HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{")
-        assert eventually(lambda: inbox._origin._server.state.connections)
+        connection.sendall(b"POST /mist HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{")
+        assert eventually(lambda: inbox._origin._inbox._reading)
         inbox.close()
 
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
@@ -511,7 +511,7 @@ def test_random_requests_crash_nothing(inbox: mttp.Receiver) -> None:
     Of bytes that look like requests, cut and changed anywhere.
     """
     chance = random.Random(5)
-    whole = b"POST /mist HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(PING), PING)
+    whole = b"POST /mist HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(PING), PING)
     for _ in range(60):
         changed = bytearray(whole[: chance.randrange(len(whole))])
         for _ in range(chance.randrange(4)):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from urllib.parse import urlsplit
 
-from mttp.serving import CONNECTIONS, IDLE_SECONDS, AppServer  # first: it says which extra is missing
+from mttp.serving import AppServer  # first: it says which extra is missing
 
 # isort: split
 from anyio import CancelScope, move_on_after
@@ -43,8 +43,6 @@ class ListeningOrigin:
             port,
             name="mttp-receive",
             token=token,
-            connections=CONNECTIONS,
-            idle_seconds=IDLE_SECONDS,
             on_refused=inbox.count,
             on_close=inbox.stop,
         )
@@ -160,7 +158,7 @@ class _Inbox:
     async def _body(self, request: Request) -> bytes:
         """The whole body, which must come in time; what has come in of it takes space until then."""
         content = BytesIO()
-        with move_on_after(self._timeout) as reading:
+        with move_on_after(0 if self._is_closing else self._timeout) as reading:
             self._reading.add(reading)
             try:
                 async for piece in request.stream():

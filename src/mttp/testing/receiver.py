@@ -60,10 +60,10 @@ class Behaviour:
     """HTTP: break the connection off within the answer, before its status where there is no `body`."""
 
     def __post_init__(self) -> None:
-        known = 200 <= self.status < 600 if isinstance(self.status, int) else self.status in _GRPC_FAILURES
+        known = 100 <= self.status < 600 if isinstance(self.status, int) else self.status in _GRPC_FAILURES
         if not known:
             raise ConfigureError(
-                f"status {self.status!r} is neither HTTP's, from 200 to 599, nor the name of a gRPC failure: "
+                f"status {self.status!r} is neither HTTP's, from 100 to 599, nor the name of a gRPC failure: "
                 + ", ".join(_GRPC_FAILURES)
             )
 
