@@ -240,7 +240,9 @@ class _Connection(HttpToolsProtocol):
         self._turn_down(HTTPStatus.BAD_REQUEST)
 
     def shutdown(self) -> None:
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            self.transport.end()  # type: ignore[attr-defined]
+        else:
             super().shutdown()
 
     def reset(self) -> None:
@@ -301,13 +303,16 @@ class _Lingering:
         self._left = _LINGERING_BYTES
         self._transport.write_eof()
         self._transport.resume_reading()
-        self._connection.loop.call_later(self._connection.app_server.linger_seconds, self._transport.close)
+        self._connection.loop.call_later(self._connection.app_server.linger_seconds, self.end)
 
     def pass_over(self, size: int) -> None:
         """Read so many bytes to no end."""
         self._left = (self._left or 0) - size
         if self._left < 0:
-            self._transport.close()
+            self.end()
+
+    def end(self) -> None:
+        self._transport.close()
 
 
 def _listener(host: str, port: int) -> socket.socket:
