@@ -68,6 +68,17 @@ def test_requests_that_come_at_once_are_answered_in_turn(inbox: mttp.Receiver) -
     assert [b"202"] * 9 + [b"405"] == statuses
 
 
+def test_an_offer_of_another_protocol_is_passed_over(inbox: mttp.Receiver) -> None:
+    """
+    As Java's client makes it with the first request: the body is that of the request.
+    """
+    offer = b"Host: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    with connected(inbox) as connection:
+        connection.sendall(REQUEST.replace(b"Host: h\r\n", offer))
+
+        assert connection.recv(1 << 12).startswith(b"HTTP/1.1 202 ")
+
+
 @pytest.mark.parametrize(
     "endless",
     [b"X: " + b"a" * 4 * HEAD_BYTES, b"X: y\r\n" * HEAD_BYTES],

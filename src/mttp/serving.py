@@ -6,12 +6,14 @@ import asyncio
 import hmac
 import logging
 import math
+import re
 import socket
 import ssl
 import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -46,6 +48,9 @@ _PIECE = 1 << 16
 """Bytes that are read from a connection at once."""
 _RETRY_SECONDS = 0.1
 
+_UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
+"""Where a sender offers another protocol, as Java's does; httptools would take its body for that one."""
+
 _log = logging.getLogger("mttp.serving")
 _log.setLevel(logging.ERROR)  # uvicorn warns of every request that is none
 
@@ -73,11 +78,15 @@ class AppServer:
         on_close: Callable[[], object] = lambda: None,
     ) -> None:
         try:
-            self._listener = _listener(host, port)
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._listener = socket.create_server(
+                (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=":" in host
+            )
             self.loop = asyncio.SelectorEventLoop()
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise TransportError(f"can't listen on {host}, port {port}: {reason}") from error
+        self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
         self.config = Config(
             app if token is None else partial(_authorized, app, token, on_refused),
@@ -89,7 +98,6 @@ class AppServer:
             timeout_keep_alive=math.ceil(IDLE_SECONDS) + 1,  # after ours
         )
         self.state = ServerState()
-        self.state.default_headers = [(b"server", b"mttp")]
         self.linger_seconds, self.on_refused = _LINGERING_SECONDS, on_refused
         self._on_close, self._tls = on_close, tls
         self._free = asyncio.Semaphore(CONNECTIONS)
@@ -175,7 +183,6 @@ class _Connection(HttpToolsProtocol):
         super().__init__(server.config, server.state, {"connection": self}, server.loop)
         self.logger, self.access_log = _log, False
         self.app_server, self._on_end = server, on_end
-        self._head_timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
         self._is_in_body = self._is_broken = self._has_ended = False
 
@@ -187,11 +194,11 @@ class _Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's selector transports
         super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]  # in its place
-        self._watch_head()
+        self._head_timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._watch_head()
+        self._head_timer.cancel()
         with suppress(OSError):
             self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # of forked processes, too
         self._on_end()
@@ -201,11 +208,13 @@ class _Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             self.transport.pass_over(len(data))  # type: ignore[attr-defined]  # it is a _Lingering
             return
+        if not self._is_in_body:
+            head, end, rest = data.partition(b"\r\n\r\n")
+            data = _UPGRADE.sub(b"\r\nX-Asked:", head) + end + rest
         self._head_bytes += len(data)
         super().data_received(data)
         if self._head_bytes > HEAD_BYTES:
             self._turn_down(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        self._watch_head()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks for it
         """Answer what was asked: a sender that sends no more may still listen."""
@@ -219,6 +228,9 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_body, self._head_bytes = True, 0
+        self._head_timer.cancel()
+        date = formatdate(usegmt=True).encode()
+        self.server_state.default_headers = [(b"server", b"mttp"), (b"date", date)]
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -232,9 +244,10 @@ class _Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request, unless the body of this one was not read to its end."""
         super().on_response_complete()
-        if self._is_in_body and self._is_idle:
+        if self._is_idle and self._is_in_body:
             self.transport.close()
-        self._watch_head()
+        elif self._is_idle:
+            self._head_timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - as uvicorn calls it
         self._turn_down(HTTPStatus.BAD_REQUEST)
@@ -270,15 +283,6 @@ class _Connection(HttpToolsProtocol):
             self.cycle.message_event.set()
         self.transport.close()
 
-    def _watch_head(self) -> None:
-        """See that the head of the next request comes in time."""
-        is_due = self._is_idle and not self._is_in_body and not self.transport.is_closing()
-        if not is_due and self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-        elif is_due and self._head_timer is None:
-            self._head_timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
-
 
 class _Lingering:
     """A transport that reads on for a while after its end: bytes left unread take the answer with them."""
@@ -313,15 +317,3 @@ class _Lingering:
 
     def end(self) -> None:
         self._transport.close()
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    is_v6 = ":" in host
-    listener = socket.create_server(
-        (host, port),
-        family=socket.AF_INET6 if is_v6 else socket.AF_INET,
-        backlog=_BACKLOG,
-        dualstack_ipv6=is_v6 and socket.has_dualstack_ipv6(),
-    )
-    listener.setblocking(False)
-    return listener

@@ -138,16 +138,14 @@ class _Inbox:
 
     def _check(self, request: Request) -> None:
         """Turn down a request whose head says that its body can't be taken."""
-        length, encoding = (request.headers.get(name) for name in ("content-length", "transfer-encoding"))
+        length = request.headers.get("content-length")
         if request.scope["path"] != MIST_PATH:
             raise HTTPException(404, f"messages are taken at {MIST_PATH}")
         if request.method != "POST":
             raise HTTPException(405, "messages are sent by POST", {"Allow": "POST"})
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise HTTPException(415, "messages are sent uncompressed")
-        if encoding is not None and length is not None:
-            raise HTTPException(400, "the end of the body is not said clearly")
-        if encoding is None and length is None:
+        if length is None and "transfer-encoding" not in request.headers:
             raise HTTPException(411, "the length of the message is not said")
         self._check_size(int(length or 0))
 
@@ -164,7 +162,8 @@ class _Inbox:
                 async for piece in request.stream():
                     self._check_size(content.tell() + len(piece))
                     if len(piece) > self._left:
-                        raise self._no_space()
+                        taken = f"{self._space - self._left:,} bytes of {self._space:,}"
+                        raise HTTPException(503, f"messages that are coming in take {taken}")
                     self._left -= content.write(piece)
                 return content.getvalue()
             finally:
@@ -173,10 +172,6 @@ class _Inbox:
         if self._is_closing:
             raise HTTPException(503, "it is closing")
         raise HTTPException(408, f"the message took more than {self._timeout:g} s")
-
-    def _no_space(self) -> HTTPException:
-        taken = f"{self._space - self._left:,} bytes of {self._space:,}"
-        return HTTPException(503, f"messages that are coming in take {taken}")
 
 
 def open(address: str, options: Mapping[str, object]) -> ListeningOrigin:
