@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import pytest
 from messages.vectors import LINES
+from polling import eventually
 
 import mttp
 from mttp.errors import TransportError
@@ -226,6 +227,37 @@ def test_what_an_app_raises_is_logged_and_ends_no_server(caplog: pytest.LogCaptu
     server.close()
 
     assert 2 == caplog.text.count("LookupError: a bug")
+
+
+def test_an_end_while_others_connect_is_quick_and_loses_nothing() -> None:
+    """
+    Whatever was answered 202 is in the inbox; no connection stays open, or holds up the end.
+    """
+    for _ in range(20):
+        inbox = mttp.receive("mttp+http://127.0.0.1:0?capacity=10000")
+        accepted: list[int] = []
+        end = threading.Event()
+        threads = [threading.Thread(target=send_on, args=(inbox, accepted, end)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: accepted)  # noqa: B023 - called in this round
+        start = time.perf_counter()
+        inbox.close()
+        assert time.perf_counter() - start < 4
+        end.set()
+        for thread in threads:
+            thread.join()
+
+        assert len(accepted) <= len(list(inbox))
+
+
+def send_on(inbox: mttp.Receiver, accepted: list[int], end: threading.Event) -> None:
+    """Send over one connection after the other, until nobody listens."""
+    with suppress(OSError):
+        while not end.is_set():
+            with connected(inbox) as connection:
+                connection.sendall(REQUEST)
+                accepted += [1] * connection.recv(1 << 12).count(b" 202 ")
 
 
 # Processes.

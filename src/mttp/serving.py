@@ -98,17 +98,16 @@ class AppServer:
             timeout_keep_alive=math.ceil(IDLE_SECONDS) + 1,  # after ours
         )
         self.state = ServerState()
-        self.linger_seconds, self.on_refused = _LINGERING_SECONDS, on_refused
-        self._on_close, self._tls = on_close, tls
-        self._free = asyncio.Semaphore(CONNECTIONS)
-        self._closing = asyncio.Event()
+        self.on_refused, self._on_close, self._tls = on_refused, on_close, tls
+        self.closing = asyncio.Event()
+        self._connections = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Take no more connections, and end those that there are once they have their answer."""
         with suppress(RuntimeError):  # the loop is closed: this is a second call
-            self.loop.call_soon_threadsafe(self._closing.set)
+            self.loop.call_soon_threadsafe(self.closing.set)
         self._thread.join()
 
     def _run(self) -> None:
@@ -118,13 +117,12 @@ class AppServer:
             self.loop.close()
 
     async def _serve(self) -> None:
-        accepting = asyncio.create_task(self._accept())
-        await self._closing.wait()
-        accepting.cancel()
+        self._listen()
+        await self.closing.wait()
+        self.loop.remove_reader(self._listener)
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # a forked process may hold it, too
         self._listener.close()
-        self.linger_seconds = _RETRY_SECONDS
         self._on_close()
         for connection in list(self.state.connections):
             connection.shutdown()
@@ -141,27 +139,36 @@ class AppServer:
         while (self.state.connections or self.state.tasks) and self.loop.time() < until:
             await asyncio.sleep(0.001)
 
-    async def _accept(self) -> None:
-        while True:
-            await self._free.acquire()
-            try:
-                connection, _ = await self.loop.sock_accept(self._listener)
-            except OSError:  # no file handle is free, or the connection is gone already
-                self._free.release()
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                task = asyncio.create_task(self._connect(connection))
-                self.state.tasks.add(task)
-                task.add_done_callback(self.state.tasks.discard)
+    def _listen(self) -> None:
+        if self._connections < CONNECTIONS and not self.closing.is_set():
+            self.loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # no file handle is free, or the connection is gone already
+            self.loop.remove_reader(self._listener)
+            self.loop.call_later(_RETRY_SECONDS, self._listen)
+            return
+        connection.setblocking(False)
+        self._connections += 1
+        if self._connections == CONNECTIONS:
+            self.loop.remove_reader(self._listener)
+        task = self.loop.create_task(self._connect(connection))
+        self.state.tasks.add(task)
+        task.add_done_callback(self.state.tasks.discard)
 
     async def _connect(self, connection: socket.socket) -> None:
         try:
-            await self.loop.connect_accepted_socket(
-                lambda: _Connection(self, self._free.release), connection, ssl=self._tls
-            )
+            await self.loop.connect_accepted_socket(lambda: _Connection(self), connection, ssl=self._tls)
         except OSError:  # the handshake failed
             connection.close()
-            self._free.release()
+            self.disconnected()
+
+    def disconnected(self) -> None:
+        """Make room for another connection."""
+        self._connections -= 1
+        self._listen()
 
 
 async def _authorized(
@@ -179,10 +186,10 @@ async def _authorized(
 class _Connection(HttpToolsProtocol):
     """A connection as uvicorn serves it, with limits on what is no body, and an end that can be heard."""
 
-    def __init__(self, server: AppServer, on_end: Callable[[], object]) -> None:
+    def __init__(self, server: AppServer) -> None:
         super().__init__(server.config, server.state, {"connection": self}, server.loop)
         self.logger, self.access_log = _log, False
-        self.app_server, self._on_end = server, on_end
+        self.app_server = server
         self._head_bytes = 0
         self._is_in_body = self._is_broken = self._has_ended = False
 
@@ -195,13 +202,15 @@ class _Connection(HttpToolsProtocol):
         transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's selector transports
         super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]  # in its place
         self._head_timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
+        if self.app_server.closing.is_set():
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._head_timer.cancel()
         with suppress(OSError):
             self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # of forked processes, too
-        self._on_end()
+        self.app_server.disconnected()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of requests, or pass over those that come after the last answer."""
@@ -307,7 +316,9 @@ class _Lingering:
         self._left = _LINGERING_BYTES
         self._transport.write_eof()
         self._transport.resume_reading()
-        self._connection.loop.call_later(self._connection.app_server.linger_seconds, self.end)
+        is_last = self._connection.app_server.closing.is_set()
+        seconds = _RETRY_SECONDS if is_last else _LINGERING_SECONDS
+        self._connection.loop.call_later(seconds, self.end)
 
     def pass_over(self, size: int) -> None:
         """Read so many bytes to no end."""
