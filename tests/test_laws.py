@@ -45,6 +45,7 @@ VOCABULARY = {
     "channels": 4,
     "codec": 5,
     "wire": 5,
+    "serving": 5,
 }
 WRITE = {
     "livespan": 6,
@@ -275,7 +276,7 @@ HEAVY = {
     "typer",
     "rich",
 }
-HEAVY |= {"opentelemetry.exporter", "requests", "google", "zstandard"}
+HEAVY |= {"opentelemetry.exporter", "requests", "google", "zstandard", "starlette", "uvicorn", "anyio"}
 
 
 def test_importing_mttp_imports_nothing_heavy() -> None:

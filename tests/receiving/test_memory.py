@@ -174,11 +174,11 @@ def test_what_is_given_up_gives_its_space_back() -> None:
 
 def test_a_sender_that_is_told_to_come_again_loses_nothing() -> None:
     """
-    16 senders with a message of 9 MB each, and space for two: each message comes in, and comes in once.
+    8 senders with a message of 9 MB each, and space for two: each message comes in, and comes in once.
     """
     span = TraceSpan(trace_id="7", span_id="8", operation="o", start_ns=1, end_ns=2, status="ok")
     span = TraceSpan(**{**vars(span), "attrs": {"text": "x" * 9_000_000}})
-    messages = [Message.new("me", span, id=str(number)) for number in range(16)]
+    messages = [Message.new("me", span, id=str(number)) for number in range(8)]
     found: list[str] = []
     with mttp.receive("mttp+http://127.0.0.1:0?max_unfinished_bytes=20MB&timeout=60") as inbox:
         reader = Thread(target=lambda: found.extend(message.id for message in inbox))

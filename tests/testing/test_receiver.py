@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import tracemalloc
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -107,6 +109,42 @@ def test_it_refuses_what_can_not_be_decompressed(receiver: OtlpReceiver) -> None
     address = f"{receiver.http_address}/v1/traces"
     with requests.post(address, data=b"no gzip", headers=headers, timeout=20) as answer:
         assert (400, True) == (answer.status_code, b"can't be decompressed" in answer.content)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "compress"), [("", bytes), ("gzip", gzip.compress), ("deflate", zlib.compress)]
+)
+def test_it_takes_no_larger_message_than_it_may(encoding: str, compress: Any) -> None:
+    """
+    Whatever it was compressed to: 100 MB that come as 100 KB are not held.
+    """
+    headers = {"Content-Encoding": encoding} if encoding else {}
+    tracemalloc.start()
+    with OtlpReceiver(max_http_bytes=1 << 20) as receiver:
+        body = compress(bytes(100_000_000 if encoding else 2_000_000))
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        answered = post(receiver, body, **headers)[0]
+        peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+
+    assert 413 == answered
+    assert [(413, len(body), (1 << 20) + 1)] == [
+        (each.status, each.wire_bytes, each.bytes) for each in receiver.requests
+    ]
+    assert peak < 20 << 20
+
+
+def test_a_body_may_be_compressed_in_several_parts(receiver: OtlpReceiver) -> None:
+    """
+    One after the other, as gzip allows; one that breaks off is refused.
+    """
+    body = b"".join(encode_records([record(span(1))]))
+    parts = gzip.compress(body[:20]) + gzip.compress(body[20:])
+
+    assert 200 == post(receiver, parts, "application/json", **{"Content-Encoding": "gzip"})[0]
+    assert 400 == post(receiver, parts[:-9], "application/json", **{"Content-Encoding": "gzip"})[0]
+    assert ["span 1"] == names(receiver)
 
 
 @pytest.mark.parametrize("status", [0, 600, "OK", "UNAVAILBLE", ""])

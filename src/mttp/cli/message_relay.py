@@ -70,7 +70,8 @@ def message_relay(
     a listener goes on until it is interrupted, and then passes on what it has.
 
     An address may have options: a listener holds capacity=256 messages, of max_bytes=10MiB each, and
-    max_unfinished_bytes=256MiB of those that are coming in; it answers 503 to what is more.
+    max_unfinished_bytes=256MiB of those that are coming in; it answers 503 to what is more. With token=SECRET
+    it answers 401 to requests without it. Listening needs the extra `receive`.
 
     \b
     Examples:

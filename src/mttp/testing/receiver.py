@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import gzip
-import socket
+import asyncio
 import ssl
-import struct
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mttp.serving import AppServer  # first: it says which extra is missing
+
+# isort: split
 from google.protobuf.json_format import MessageToJson
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
 
 from mttp.errors import ConfigureError, MttpError
 from mttp.spans import SpanRecord
@@ -117,12 +119,12 @@ class OtlpReceiver:
         self._forever: Behaviour | None = None
         self._changed = threading.Condition()
         self._released = False
-        self._http: _HttpServer | None = None
+        self._http: AppServer | None = None
         self._grpc: Any = None
         self._grpc_port = 0
 
     def __enter__(self) -> OtlpReceiver:
-        self._http = _HttpServer(self)
+        self._http = AppServer(partial(_answer, self), name="mttp-receiver", tls=_server_context(self))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +133,7 @@ class OtlpReceiver:
     @property
     def http_address(self) -> str:
         """Where it takes OTLP over HTTP, e.g. `http://127.0.0.1:41234`."""
-        return f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self._started().server_port}"
+        return f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self._started().port}"
 
     @property
     def grpc_address(self) -> str:
@@ -178,12 +180,12 @@ class OtlpReceiver:
         self.release()
         http, self._http = self._http, None
         if http is not None:
-            http.stop()
+            http.close()
         server, self._grpc = self._grpc, None
         if server is not None:
             server.stop(grace=0).wait(_CLOSING_SECONDS)
 
-    def _started(self) -> _HttpServer:
+    def _started(self) -> AppServer:
         if self._http is None:
             raise MttpError(
                 "the receiver is not open; use it as a context manager: with OtlpReceiver() as it"
@@ -196,16 +198,18 @@ class OtlpReceiver:
         self, path: str, headers: Mapping[str, str], wire_bytes: int, message: bytes, *, is_json: bool = False
     ) -> Behaviour:
         """Take a message in, as the next behaviour has it; returns what to answer."""
-        try:
-            records, wrong = decode_line(message) if is_json else decode_message(message), ""
-        except MttpError as error:
-            records, wrong = [], str(error)
+        records: list[SpanRecord] = []
+        refused = None
+        if len(message) > self._max_http_bytes and path != _METHOD:
+            refused = Behaviour(status=413, message="request body too large")
+        else:
+            try:
+                records = decode_line(message) if is_json else decode_message(message)
+            except MttpError as error:
+                refused = Behaviour(status="INVALID_ARGUMENT", message=str(error))
         with self._changed:
-            behaviour = self._next()
-            if wrong:
-                behaviour = Behaviour(status="INVALID_ARGUMENT", message=wrong)
-            elif len(message) > self._max_http_bytes and path != _METHOD:
-                behaviour = Behaviour(status=413, message="request body too large")
+            wanted = self._next()
+            behaviour = refused or wanted
             if behaviour.is_success:
                 self._records += records[behaviour.rejected :]
             self.requests.append(
@@ -241,120 +245,59 @@ class OtlpReceiver:
 # HTTP.
 
 
-class _HttpServer(ThreadingHTTPServer):
-    """Serves on threads; its connections end with it."""
-
-    daemon_threads = True
-
-    def __init__(self, receiver: OtlpReceiver) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.receiver = receiver
-        self._tls = _server_context(receiver)
-        self._connections: set[socket.socket] = set()
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(
-            target=self.serve_forever, args=(0.02,), name="mttp-receiver", daemon=True
-        )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Take no more, and end the connections that there are."""
-        self.shutdown()
-        self.server_close()
-        with self._changed:
-            for connection in self._connections:
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-            self._changed.wait_for(lambda: not self._connections, _CLOSING_SECONDS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin a connection."""
-        with self._changed:
-            self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, on its own thread: a handshake may take its time."""
-        if self._tls is None:
-            super().finish_request(request, client_address)
-            return
-        with self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
-            with self._changed:
-                self._connections.add(secured)
-            try:
-                secured.do_handshake()
-                super().finish_request(secured, client_address)
-            finally:
-                self._forget(secured)
-
-    def shutdown_request(self, request: Any) -> None:
-        """End a connection."""
-        super().shutdown_request(request)
-        self._forget(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: connections break, as they are made to."""
-
-    def _forget(self, connection: socket.socket) -> None:
-        with self._changed:
-            self._connections.discard(connection)
-            self._changed.notify_all()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection, request after request."""
-
-    protocol_version = "HTTP/1.1"
-    server: _HttpServer
-
-    def do_POST(self) -> None:
-        """Take an export request."""
-        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        kind = self.headers.get("content-type", "")
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        receiver = self.server.receiver
-        if self.path != "/v1/traces":
-            self._answer(Behaviour(status=404, message="no such path"), kind)
-            return
-        try:
-            message = _decompressed(raw, self.headers.get("content-encoding", ""))
-        except (OSError, EOFError, zlib.error) as error:
-            self._answer(Behaviour(status=400, message=f"the body can't be decompressed: {error}"), kind)
-            return
-        behaviour = receiver._received(self.path, headers, len(raw), message, is_json="json" in kind)
-        if behaviour.hang:
-            receiver._hold()
-        self._answer(behaviour, kind)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
-
-    def _answer(self, behaviour: Behaviour, kind: str) -> None:
-        if behaviour.reset and behaviour.body is None:
-            self._reset()
-            return
-        body = behaviour.body if behaviour.body is not None else _http_body(behaviour, kind)
-        self.send_response(behaviour.status if isinstance(behaviour.status, int) else 400)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body) + behaviour.reset))
+async def _answer(receiver: OtlpReceiver, scope: Scope, receive: Receive, send: Send) -> None:
+    """Take an export request, and answer as the next behaviour has it."""
+    request = Request(scope, receive)
+    try:
+        behaviour = await _taken(receiver, request)
+    except ClientDisconnect:
+        return
+    while behaviour.hang and not receiver._released:
+        await asyncio.sleep(0.002)
+    if behaviour.body is not None or not behaviour.reset:
+        kind = request.headers.get("content-type", "")
+        body = _http_body(behaviour, kind) if behaviour.body is None else behaviour.body
+        headers = {"content-type": kind, "content-length": str(len(body) + behaviour.reset)}
         if behaviour.retry_after is not None:
-            self.send_header("Retry-After", f"{behaviour.retry_after:g}")
-        self.end_headers()
-        self.wfile.write(body)
-        if behaviour.reset:
-            self._reset()
-
-    def _reset(self) -> None:
-        """Break the connection off, without a goodbye."""
-        self.wfile.flush()
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close_connection = True
+            headers["retry-after"] = f"{behaviour.retry_after:g}"
+        status = behaviour.status if isinstance(behaviour.status, int) else 400
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": body, "more_body": behaviour.reset})
+    if behaviour.reset:
+        request.state.connection.reset()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
-def _decompressed(body: bytes, encoding: str) -> bytes:
-    if encoding == "gzip":
-        return gzip.decompress(body)
-    return zlib.decompress(body) if encoding == "deflate" else body
+async def _taken(receiver: OtlpReceiver, request: Request) -> Behaviour:
+    """What to answer to a request, once its body is there; of that no more is held than may be taken."""
+    limit, size, body = receiver._max_http_bytes, 0, bytearray()
+    async for piece in request.stream():
+        size += len(piece)
+        body += piece[: limit + 1 - len(body)]
+    if request.url.path != "/v1/traces":
+        return Behaviour(status=404, message="no such path")
+    try:
+        message = _decompressed(bytes(body), request.headers.get("content-encoding", ""), limit)
+    except zlib.error as error:
+        return Behaviour(status=400, message=f"the body can't be decompressed: {error}")
+    is_json = "json" in request.headers.get("content-type", "")
+    return receiver._received(request.url.path, dict(request.headers), size, message, is_json=is_json)
+
+
+def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
+    """A body without its compression, cut off one byte after the limit; raises zlib.error."""
+    if encoding not in ("gzip", "deflate"):
+        return body
+    found = b""
+    while body and len(found) <= limit:
+        member = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either format
+        found += member.decompress(body, limit + 1 - len(found))
+        if not member.eof and len(found) <= limit:
+            raise zlib.error("it breaks off")
+        body = member.unused_data
+    return found
 
 
 def _http_body(behaviour: Behaviour, kind: str) -> bytes:
