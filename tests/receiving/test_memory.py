@@ -99,7 +99,7 @@ def answer(connection: socket.socket) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("connections", [80, 500])
+@pytest.mark.parametrize("connections", [80, pytest.param(500, marks=pytest.mark.long)])
 def test_unfinished_bodies_have_a_limit_for_all_together(connections: int) -> None:
     """
     80 bodies of 10 MiB, and 500, that lack their last byte: those beyond the limit are answered by 503.
