@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -82,16 +83,19 @@ def test_the_readme_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_examples_say_what_they_take(example: Path) -> None:
+def test_examples_say_what_they_take(
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     Each example runs as a script and explains itself.
     """
-    done = subprocess.run(
-        [sys.executable, str(example), "--help"], capture_output=True, text=True, check=False
-    )
+    monkeypatch.setattr(sys, "argv", [str(example), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(example), run_name="__main__")
 
-    assert (0, "") == (done.returncode, done.stderr)
-    assert "--out" in done.stdout
+    printed, complaints = capsys.readouterr()
+    assert (0, "") == (ended.value.code, complaints)
+    assert "--out" in printed
 
 
 def shown(example: str) -> list[str]:
