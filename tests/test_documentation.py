@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from stores import Answer, Asked, serving
 
+import mttp
 from mttp.testing.receiver import OtlpReceiver
 
 ROOT = Path(__file__).parents[1]
@@ -108,12 +109,15 @@ def shown(example: str) -> list[str]:
 @pytest.mark.parametrize("example", ["own_grpo.py", "grpo.py", "graded.py"])
 def test_a_page_shows_what_an_example_prints(example: str) -> None:
     """
-    Those that need no more than numpy print the same everywhere.
+    Those that need no more than numpy print the same everywhere, and what they record has no findings.
     """
     command = [sys.executable, str(ROOT / "examples" / example)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
+    findings = mttp.check("runs")
 
     assert [done.stdout] == shown(example)
+    assert ([], []) == (findings.all, findings.problems)
+    assert findings.spans
 
 
 def test_the_demo_agent_learns_and_is_recorded() -> None:
@@ -122,8 +126,6 @@ def test_the_demo_agent_learns_and_is_recorded() -> None:
     """
     command = [sys.executable, "-m", "mttp", "demo", "--episodes", "150", "--out", "pole.jsonl"]
     subprocess.run(command, check=True, capture_output=True, text=True)
-
-    import mttp
 
     recording = mttp.read("pole.jsonl")
     returns = [episode.return_ for episode in recording.episodes]
@@ -169,8 +171,6 @@ def test_what_the_specs_pay_is_recorded() -> None:
     """
     command = [sys.executable, str(ROOT / "examples" / "graded.py"), "--out", "graded.jsonl"]
     subprocess.run(command, check=True, capture_output=True, text=True)
-
-    import mttp
 
     recording = mttp.read("graded.jsonl")
     assert [1.0, 0.5, 0.7, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0] == [one.return_ for one in recording]

@@ -111,8 +111,9 @@ def program_output(program: Program) -> list[str]:
 # A process that is killed.
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("name", "how"), [*((name, signal.SIGKILL) for name in NAMES), ("a.jsonl.gz", signal.SIGTERM)]
+)
 def test_a_killed_process_leaves_what_ended_before(name: str, how: signal.Signals, tmp_path: Path) -> None:
     """
     Up to the last flush: every step and episode, the open episode by its identity, and the run.
