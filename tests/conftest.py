@@ -24,6 +24,12 @@ settings.register_profile("long", max_examples=300, deadline=None)
 settings.load_profile("ci")  # `make test-long` chooses the other
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: now and then a test waits for a process or a clock."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 def pytest_report_header() -> list[str]:
     """The versions that a failure may hang on."""
     from importlib.metadata import PackageNotFoundError, version

@@ -230,7 +230,7 @@ def test_a_run_that_is_started_again_goes_on_where_a_kill_ended_it(tmp_path: Pat
 # Children.
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["runs/", "a.jsonl.gz", pytest.param("a.jsonl.zst", marks=pytest.mark.long)])
 def test_forked_children_record_a_part_of_the_run_each(name: str, tmp_path: Path) -> None:
     """
     By os.fork: what the parent had not written yet is written by the parent alone.
@@ -429,8 +429,10 @@ def test_a_fork_within_an_episode_leaves_the_episode_to_the_parent(tmp_path: Pat
     assert ([], 0) == (recording.problems, recording.duplicates)
 
 
-@pytest.mark.parametrize("forks", [6, pytest.param(60, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", ["runs/", "a.jsonl.gz"])
+@pytest.mark.parametrize(
+    ("name", "forks"),
+    [("a.jsonl.gz", 6), *(pytest.param(name, 60, marks=pytest.mark.long) for name in NAMES)],
+)
 def test_forking_while_everything_is_busy_deadlocks_nobody(name: str, forks: int, tmp_path: Path) -> None:
     """
     Threads record and flush while another forks: children record, close, and leave.
