@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
+unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' processes compiles all that it imports again
 
 .PHONY: help demo test test-long test-integrations lint types semconv semconv-check bench bench-install clean
 
@@ -14,12 +15,16 @@ $(VENV)/pyvenv.cfg:
 	  || { echo "mttp needs Python 3.10 or later: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: $(VENV)/pyvenv.cfg pyproject.toml
-	$(PIP) --editable '.[all]'
+$(BIN)/uv: $(VENV)/pyvenv.cfg
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet uv
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml
-	$(PIP) --editable '.[dev]'
+$(VENV)/.demo: $(BIN)/uv pyproject.toml
+	$(INSTALL) --editable '.[all]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/uv pyproject.toml
+	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo  ## Train a small agent, record its episodes, read them back.
@@ -31,7 +36,7 @@ test: $(VENV)/.dev  ## Run the tests.
 test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by the thousand, kills, 300 examples of each property.
 	$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=long -s
 
-test-integrations:  ## Run the tests of libraries that need an environment of their own.
+test-integrations:  ## Run the tests of libraries that need an environment of their own: newest and oldest versions.
 	PYTHON=$(PYTHON) .ci/integrations
 
 lint: $(VENV)/.dev  ## Check style.
@@ -50,7 +55,7 @@ semconv-check: $(VENV)/.dev  ## Check that what is committed follows from the re
 	$(BIN)/python semconv/tool --check
 
 bench-install: $(VENV)/.dev  ## Install what the benchmarks compare with, each in an environment of its own.
-	$(PIP) orjson
+	$(INSTALL) orjson
 	$(BIN)/python benchmarks --install
 
 bench: bench-install  ## Measure ten rows and write them into docs/benchmarks.md; some by ARGS="caller --rounds 5".

@@ -16,10 +16,18 @@ import mttp
 from mttp import configuration
 
 os.environ.setdefault("HYPOTHESIS_NO_NPM", "1")
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
+"""One authority, which vouches for nobody: each client would load the machine's 140, in some 50 ms."""
 
 settings.register_profile("ci", max_examples=25, deadline=None)
 settings.register_profile("long", max_examples=300, deadline=None)
 settings.load_profile("ci")  # `make test-long` chooses the other
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: now and then a test waits for a process or a clock."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
 
 
 def pytest_report_header() -> list[str]:

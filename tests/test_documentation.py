@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from stores import Answer, Asked, serving
 
+import mttp
 from mttp.testing.receiver import OtlpReceiver
 
 ROOT = Path(__file__).parents[1]
@@ -82,16 +84,19 @@ def test_the_readme_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_examples_say_what_they_take(example: Path) -> None:
+def test_examples_say_what_they_take(
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     Each example runs as a script and explains itself.
     """
-    done = subprocess.run(
-        [sys.executable, str(example), "--help"], capture_output=True, text=True, check=False
-    )
+    monkeypatch.setattr(sys, "argv", [str(example), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(example), run_name="__main__")
 
-    assert (0, "") == (done.returncode, done.stderr)
-    assert "--out" in done.stdout
+    printed, complaints = capsys.readouterr()
+    assert (0, "") == (ended.value.code, complaints)
+    assert "--out" in printed
 
 
 def shown(example: str) -> list[str]:
@@ -104,12 +109,15 @@ def shown(example: str) -> list[str]:
 @pytest.mark.parametrize("example", ["own_grpo.py", "grpo.py", "graded.py"])
 def test_a_page_shows_what_an_example_prints(example: str) -> None:
     """
-    Those that need no more than numpy print the same everywhere.
+    Those that need no more than numpy print the same everywhere, and what they record has no findings.
     """
     command = [sys.executable, str(ROOT / "examples" / example)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
+    findings = mttp.check("runs")
 
     assert [done.stdout] == shown(example)
+    assert ([], []) == (findings.all, findings.problems)
+    assert findings.spans
 
 
 def test_the_demo_agent_learns_and_is_recorded() -> None:
@@ -118,8 +126,6 @@ def test_the_demo_agent_learns_and_is_recorded() -> None:
     """
     command = [sys.executable, "-m", "mttp", "demo", "--episodes", "150", "--out", "pole.jsonl"]
     subprocess.run(command, check=True, capture_output=True, text=True)
-
-    import mttp
 
     recording = mttp.read("pole.jsonl")
     returns = [episode.return_ for episode in recording.episodes]
@@ -165,8 +171,6 @@ def test_what_the_specs_pay_is_recorded() -> None:
     """
     command = [sys.executable, str(ROOT / "examples" / "graded.py"), "--out", "graded.jsonl"]
     subprocess.run(command, check=True, capture_output=True, text=True)
-
-    import mttp
 
     recording = mttp.read("graded.jsonl")
     assert [1.0, 0.5, 0.7, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0] == [one.return_ for one in recording]

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -116,11 +117,16 @@ def modules() -> dict[str, Path]:
     }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The module's syntax."""
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path) -> set[str]:
     """The modules of the package that a module imports at run time, wherever it does."""
     found: set[str] = set()
-    known = set(modules())
-    for node in _running(ast.parse(path.read_text())):
+    for node in _running(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {
                 alias.name.removeprefix("mttp.") for alias in node.names if alias.name.startswith("mttp.")
@@ -129,7 +135,7 @@ def imports(path: Path) -> set[str]:
             base = (node.module or "").removeprefix("mttp").removeprefix(".")
             for alias in node.names:
                 name = f"{base}.{alias.name}".strip(".")
-                found |= {name} & known or {base} & known
+                found |= {name} & ALL.keys() or {base} & ALL.keys()
     return found
 
 
@@ -143,7 +149,12 @@ def _running(tree: ast.AST) -> list[ast.AST]:
 
 
 ALL = modules()
-EDGES = [(name, target) for name, path in sorted(ALL.items()) for target in sorted(imports(path))]
+
+
+@cache
+def edges() -> list[tuple[str, str]]:
+    """Each import of one module by another."""
+    return [(name, target) for name, path in sorted(ALL.items()) for target in sorted(imports(path))]
 
 
 def room(name: str) -> str:
@@ -167,7 +178,7 @@ def test_imports_point_down() -> None:
     """
     No room imports one of its own height or above.
     """
-    wrong = [edge for edge in EDGES if room(edge[0]) != room(edge[1])]
+    wrong = [edge for edge in edges() if room(edge[0]) != room(edge[1])]
     wrong = [(up, down) for up, down in wrong if LAYERS[room(down)] >= LAYERS[room(up)]]
 
     assert [] == wrong
@@ -179,7 +190,7 @@ def test_the_halves_never_meet() -> None:
     """
     crossing = [
         (one, other)
-        for one, other in EDGES
+        for one, other in edges()
         if (room(one) in WRITE and room(other) in READ) or (room(one) in READ and room(other) in WRITE)
     ]
 
@@ -192,7 +203,7 @@ def test_siblings_do_not_import_each_other() -> None:
     """
     wrong = [
         (one, other)
-        for one, other in EDGES
+        for one, other in edges()
         if room(one) == room(other)
         and room(one) in SIBLINGS
         and sibling(one) != sibling(other)
@@ -208,7 +219,7 @@ def test_no_cycles() -> None:
     """
     Taking away, again and again, what imports nothing that is left, takes away everything.
     """
-    left = {name: {target for source, target in EDGES if source == name} for name in ALL}
+    left = {name: {target for source, target in edges() if source == name} for name in ALL}
     while True:
         free = {name for name, targets in left.items() if not targets & left.keys() - {name}}
         if not free:
@@ -229,7 +240,7 @@ def test_attribute_names_are_typed_nowhere() -> None:
         (name, node.value)
         for name, path in ALL.items()
         if room(name) != "semconv"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     ]
 

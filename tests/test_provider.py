@@ -8,6 +8,7 @@ import contextvars
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -519,7 +520,7 @@ def test_threads_that_make_spans_meanwhile_are_never_in_the_wrong_session() -> N
     def work() -> None:
         while not over.is_set():
             with tracer.start_as_current_span("work"):
-                pass
+                time.sleep(0.0005)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

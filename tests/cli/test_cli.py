@@ -585,7 +585,7 @@ def test_what_is_piped_has_no_blanks_at_the_ends_of_lines(good: str):
     Tables are padded on a terminal alone.
     """
     for arguments in (["summary", good], ["show", good], ["check", good]):
-        printed = process(*arguments).stdout.splitlines()
+        printed = invoke(*arguments).stdout.splitlines()
 
         assert printed
         assert [] == [line for line in printed if line != line.rstrip(" ")]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-import os
+import logging
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -118,21 +118,24 @@ def receiver() -> Iterator[OtlpReceiver]:
         yield opened
 
 
-def printed(*arguments: str, **environment: str) -> str:
-    """What a command in a process of its own prints to standard output and error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mttp", *arguments],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
-        timeout=120,
-        check=False,
-    )
-    text = (done.stdout + done.stderr).decode("utf-8")
+def printed(*arguments: str) -> str:
+    """What a command prints and logs to standard output and error, which are those of a pipe."""
+    out = TextIOWrapper(BytesIO(), "utf-8")
+    error = TextIOWrapper(BytesIO(), "utf-8", errors="backslashreplace")
+    handler = logging.StreamHandler(error)  # pytest's own keeps the one away that Python has in the end
+    logging.getLogger().addHandler(handler)
+    try:
+        with redirect_stdout(out), redirect_stderr(error), pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    told, complained = (cast(BytesIO, stream.detach()).getvalue().decode() for stream in (out, error))
+    text = told + complained
 
     assert "Traceback" not in text, text
-    assert done.returncode in (0, 1, 2, 3)
-    if "--json" in arguments and done.stdout:
-        json.loads(done.stdout)
+    assert ended.value.code in (0, 1, 2, 3)
+    if "--json" in arguments and told:
+        json.loads(told)
     return text
 
 
@@ -156,13 +159,14 @@ def test_nothing_that_a_command_prints_acts_on_the_terminal(command: str, receiv
         assert [] == ACTING.findall(text), (arguments, text)
 
 
-def test_with_colours_only_colours_act() -> None:
+def test_with_colours_only_colours_act(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Where colours are forced, the sequences that set them are the only ones.
     """
+    monkeypatch.setenv("FORCE_COLOR", "1")
     record()
     for arguments in (["show", f"{NAME}.jsonl"], ["summary", f"{NAME}.jsonl"], ["check", f"{NAME}.jsonl"]):
-        text = printed(*arguments, FORCE_COLOR="1")
+        text = printed(*arguments)
 
         assert "\x1b[" in text
         assert [] == ACTING.findall(COLOURS.sub("", text))

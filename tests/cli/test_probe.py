@@ -211,11 +211,16 @@ LOSSES: dict[str, tuple[Any, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_what_a_store_does_to_one_kind_of_value_is_said_of_it_alone(name: str) -> None:
+def test_what_a_store_does_to_one_kind_of_value_is_said_of_it_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
-    Whatever else it is sent arrives whole.
+    Whatever else it is sent arrives whole; of the kinds that every store here keeps a few are sent.
     """
     change, expected = LOSSES[name]
+    lossy = {case for _, cases in LOSSES.values() for case in cases}
+    for case in [case for case in _VALUES if case not in lossy][8:]:
+        monkeypatch.delitem(_VALUES, case)
     with serving(LossyServer(change=change)) as place:
         found = outcomes(probed(f"http://{place}", "--query", f"jaeger://{place}"))
 

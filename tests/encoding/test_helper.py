@@ -23,6 +23,7 @@ from mttp.transports.file import FileTransport
 pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
 FILE = "file://a.jsonl"
+LONG = pytest.mark.long
 
 
 def play(episodes: int, *, steps: int = 500, tokens: int = 4) -> None:
@@ -33,6 +34,13 @@ def play(episodes: int, *, steps: int = 500, tokens: int = 4) -> None:
                 with episode.step() as step:
                     step.reward(float(number))
                     step.tokens([number] * tokens)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper that does not answer is lost soon."""
+    monkeypatch.setattr("mttp.encoding.encoder.PATIENCE", 0.5)
+    monkeypatch.setattr("mttp.pipeline.thread.HELPER_SECONDS", 0.5)
 
 
 def stop(helped: encoder._Encoding) -> int:
@@ -63,17 +71,23 @@ def holds(session: mttp.Session, *, path: str = "a.jsonl") -> None:
     assert {1} == set(spans.values())
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [(None, 30.0), (9.0, 9.0)])
+@pytest.mark.parametrize(
+    ("timeout", "seconds", "episodes"), [pytest.param(None, 30.0, 60, marks=LONG), (9.0, 9.0, 20)]
+)
 def test_close_delivers_what_a_stopped_helper_does_not_encode(
-    helped: encoder._Encoding, caplog: pytest.LogCaptureFixture, timeout: float | None, seconds: float
+    helped: encoder._Encoding,
+    caplog: pytest.LogCaptureFixture,
+    timeout: float | None,
+    seconds: float,
+    episodes: int,
 ) -> None:
     """
     It is killed in time for this process to encode all that waits: tens of thousands of spans.
     """
     session = mttp.configure(FILE)
     pid = stop(helped)
-    play(60)
-    assert 29_000 < session.stats.pending
+    play(episodes)
+    assert 480 * episodes < session.stats.pending
 
     since = time.monotonic()
     assert session.close(timeout)
@@ -86,9 +100,10 @@ def test_close_delivers_what_a_stopped_helper_does_not_encode(
     assert "it did not answer for 2.0 s" in caplog.text
 
 
+@pytest.mark.usefixtures("impatient")
 def test_flush_delivers_what_a_stopped_helper_does_not_encode(helped: encoder._Encoding) -> None:
     """
-    A run that goes on does without it after five seconds.
+    A run that goes on does without it after its patience.
     """
     with mttp.configure(FILE) as session:
         stop(helped)
@@ -99,6 +114,7 @@ def test_flush_delivers_what_a_stopped_helper_does_not_encode(helped: encoder._E
     holds(session)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_collector_gets_what_a_stopped_helper_does_not_encode(helped: encoder._Encoding) -> None:
     """
     Its messages are then encoded when they are sent.
@@ -112,6 +128,7 @@ def test_a_collector_gets_what_a_stopped_helper_does_not_encode(helped: encoder.
         assert [500] * 4 == [len(one.steps) for one in mttp.read(receiver).episodes]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_several_transports_wait_for_a_stopped_helper_together(helped: encoder._Encoding) -> None:
     """
     One of them asks it, and the others learn from that.
@@ -178,7 +195,7 @@ def half(end, kind, data, *_):
     {then}
 
 def late(end, kind, data, *_):
-    time.sleep(1.5 if data else 0.0)
+    time.sleep(0.8 if data else 0.0)
     send(end, kind, data)
 
 send, processes._send = processes._send, {kind}
@@ -203,6 +220,7 @@ def misbehaving(
     return replaced
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("then", ["os._exit(1)", "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 19)"])
 def test_half_an_answer_is_none(misbehaving: Callable[..., None], then: str) -> None:
     """
@@ -250,6 +268,7 @@ PROGRAM = """
 import json, os, signal, sys, time
 import mttp
 from mttp.encoding import encoder
+from mttp.pipeline import thread
 
 def play():
     with mttp.episode(env="a") as episode:
@@ -258,6 +277,7 @@ def play():
                 step.tokens([1, 2, 3])
 
 encoder.WORTH_SECONDS = 0.0
+thread.HELPER_SECONDS = 0.5
 session = mttp.configure("file://runs/")
 while not (encoder._encoding._helper and encoder._encoding._helper.is_ready):
     play()

@@ -169,7 +169,7 @@ def serving() -> Iterator[str]:
     """The address of the model, while it is served."""
     _OVER.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"
     finally:

@@ -116,7 +116,7 @@ def test_each_environment_is_recorded_as_if_played_by_hand(
     """
     vector = kind([make] * COUNT, autoreset_mode=mode)
     mttp.instrument(vector)
-    actions = sample(vector.single_action_space, 60)
+    actions = sample(vector.single_action_space, 30)
 
     for _ in drive(vector, [batched(vector.single_action_space, batch) for batch in actions]):
         pass
@@ -152,7 +152,7 @@ def test_the_caller_gets_what_it_would_have(
         vector = kind([make] * COUNT, autoreset_mode=mode)
         if instrumented:
             mttp.instrument(vector)
-        actions = [batched(vector.single_action_space, b) for b in sample(vector.single_action_space, 40)]
+        actions = [batched(vector.single_action_space, b) for b in sample(vector.single_action_space, 20)]
         given.append([bits(result) for result in drive(vector, actions)])
         vector.close()
 

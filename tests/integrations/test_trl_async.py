@@ -55,7 +55,7 @@ def main():
     PartialState(cpu=True)
     library.is_vllm_available = lambda: True  # the rollouts talk to a server, and need it no more than that
     server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     tokenizer = tiny.tokenizer()
     tokenizer.chat_template = qwen3_chat_template
     dataset = Dataset.from_list([{"prompt": [{"role": "user", "content": "44+1="}], "answer": "45"}])

@@ -35,8 +35,9 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is refused is offered again soon."""
+    """What is refused is offered again soon, at the end as well."""
     monkeypatch.setattr(thread, "INTERVAL", 0.02)
+    monkeypatch.setattr(thread, "RESTS", (0.02, 0.04, 0.08))
 
 
 def play(**facts: Any) -> None:

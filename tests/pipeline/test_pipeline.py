@@ -150,7 +150,7 @@ def test_an_idle_session_sleeps(exporter: Exporter) -> None:
 
         changed.wait = watched  # type: ignore[method-assign]
 
-        assert not woken.wait(1.0)
+        assert not woken.wait(2.5 * thread.INTERVAL)
         play()
         assert woken.wait(30.0)
 
@@ -370,6 +370,13 @@ def test_on_a_full_disk_nothing_is_ever_given_up(exporter: Exporter) -> None:
     assert {} == dict(session.stats.lost)
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last attempts follow each other closely."""
+    monkeypatch.setattr(thread, "RESTS", (0.02, 0.04, 0.08))
+
+
+@pytest.mark.usefixtures("soon")
 def test_closing_writes_what_it_can_and_counts_the_rest(exporter: Exporter) -> None:
     """
     One episode that is refused does not cost the others at the very end.
@@ -395,6 +402,7 @@ def test_closing_writes_what_it_can_and_counts_the_rest(exporter: Exporter) -> N
     )
 
 
+@pytest.mark.usefixtures("soon")
 def test_closing_a_dead_transport_counts_everything_as_lost(exporter: Exporter) -> None:
     """
     It returns soon, raises nothing, and releases the transport.

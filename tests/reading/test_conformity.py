@@ -404,7 +404,7 @@ ANY_EXAMPLE = settings(
 )
 
 
-@settings(ANY_EXAMPLE, max_examples=100)
+@settings(ANY_EXAMPLE)
 @given(place=PLACES, value=st.sampled_from(VALUES))
 def test_any_value_in_any_attribute_is_read_or_named(recorded: Spans, place: int, value: Any) -> None:
     """

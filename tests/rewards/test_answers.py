@@ -210,14 +210,15 @@ def test_a_component_that_scores_awaits_the_other_spec():
 
     inner = answering(opinion, "judge")
 
-    async def blocking():
-        return inner.score().error
+    async def blocking(spec):
+        return spec.score().error
 
-    async def awaiting():
-        return (await inner.ascore()).value
+    async def awaiting(spec):
+        return (await spec.ascore()).value
 
-    assert "can't wait for another; use `await spec.ascore`" in answering(blocking, "judge").score().error
-    assert 1.0 == answering(awaiting, "judge").score().value
+    told = answering(blocking, "judge").score(spec=inner).error
+    assert "can't wait for another; use `await spec.ascore`" in told
+    assert 1.0 == answering(awaiting, "judge").score(spec=inner).value
 
 
 def test_a_failure_has_a_type():

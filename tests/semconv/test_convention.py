@@ -1,12 +1,9 @@
 """Facts about the convention itself that no single definition states."""
 
-from pathlib import Path
-
 import pytest
-from tool.load import build, read
+from semconv.registry import REGISTRY
 from tool.resolve import resolve
 
-REGISTRY = build(read(Path(__file__).parents[2] / "semconv"))
 SPANS = {
     signal.definition.name: {attribute.definition.key: attribute for attribute in signal.attributes}
     for signal in resolve(REGISTRY)

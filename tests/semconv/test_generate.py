@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from semconv.registry import FOLDER, REGISTRY
 from tool import schema_file
 from tool.generate import docstring, generate, level
-from tool.load import build, read
 from tool.python_name import constant, enum_class
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "semconv"
-REGISTRY = build(read(FOLDER))
 EARLIER = schema_file.previous(FOLDER / "schemas", version=REGISTRY.version)
 TEXTS = generate(REGISTRY, earlier=EARLIER)
 
