@@ -105,7 +105,7 @@ def test_http_encodes_directly(monkeypatch: pytest.MonkeyPatch, http: Endpoint, 
     It is our encoder that is asked.
     """
     asked: list[Any] = []
-    monkeypatch.setattr("mttp.exporters.http.encode_spans", lambda given: asked.append(given) or b"bytes")
+    monkeypatch.setattr("mttp.exporters.retrying.encode_spans", lambda given: asked.append(given) or b"bytes")
     exporter = HttpExporter(endpoint=http.address)
 
     exporter.export(spans)

@@ -194,12 +194,12 @@ def test_no_seeded_number_is_used_up(mist: Mist, transport: Any) -> None:
     assert expected == random.random()
 
 
-@pytest.mark.parametrize("answer", [hang_up, break_off, garbage])
-def test_no_answer_is_one_that_may_come(mist: Mist, transport: Any, answer: Any) -> None:
+@pytest.mark.parametrize("answers", [[hang_up, hang_up], [break_off], [garbage]])
+def test_no_answer_is_one_that_may_come(mist: Mist, transport: Any, answers: list[Any]) -> None:
     """
-    The connection ends without one, or with something else.
+    The connection ends without one, twice, or with something else.
     """
-    mist.answers = [answer]
+    mist.answers = answers
 
     assert 3 == kept(outcome(transport, SPANS))
     assert DELIVERED == outcome(transport, SPANS)
