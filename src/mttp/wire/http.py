@@ -84,11 +84,11 @@ class Client:
     def __init__(self, url: str, *, tls: ssl.SSLContext | None = None) -> None:
         self._proxy = _proxy_of(urlsplit(url))
         self._tls = tls
-        self._running: set[_Exchange] = set()
         self._open()
 
     def _open(self) -> None:
         self._process = os.getpid()
+        self._running: set[_Exchange] = set()
         options: dict[str, Any] = {"maxsize": _CONNECTIONS, "retries": False, "ssl_context": self._tls}
         if self._proxy is None:
             self._pools = urllib3.PoolManager(**options)
@@ -120,7 +120,7 @@ class Client:
         exchange = _Exchange(time.monotonic() + timeout)
         token = _CURRENT.set(exchange)
         self._running.add(exchange)
-        sent = {"User-Agent": f"mttp/{__version__}", **headers}
+        sent = {"user-agent": f"mttp/{__version__}", **headers}
         send = partial(self._pools.urlopen, method, url, body=body, headers=sent)
         try:
             try:
@@ -139,8 +139,9 @@ class Client:
 
     def break_off(self) -> None:
         """Close all connections, from any thread; requests that wait for an answer get none."""
-        for exchange in list(self._running):
-            exchange.break_off()
+        if self._process == os.getpid():  # else the requests are the parent's
+            for exchange in list(self._running):
+                exchange.break_off()
         self.close()
 
     def _exchanged(self, request: Callable[..., Any], timeout: float, max_bytes: int) -> Reply:
@@ -240,10 +241,10 @@ def _read(response: Any, limit: int, timeout: float) -> tuple[bytes, Trouble | N
     pieces, left = [], limit
     cut = Trouble("cut", f"the answer is longer than {limit:,} bytes")
     try:
-        while left and (piece := response.read(min(left, _READ), decode_content=True)):
+        while left and (piece := response.read1(min(left, _READ), decode_content=True)):
             pieces.append(piece)
             left -= len(piece)
-        if left or not response.read(1, decode_content=True):
+        if left or not response.read1(1, decode_content=True):
             return b"".join(pieces), None
     except _FAULTS as error:
         cut = trouble(error, timeout)
