@@ -68,12 +68,12 @@ class RetryingExporter(SpanExporter):
                 return answer
 
     def _failed(self, spans: Sequence[ReadableSpan], why: str) -> SpanExportResult:
-        _log.error("mttp: %d spans were not delivered to %s: %s", len(spans), self._place, why)
+        _log.error("mttp: %s: spans that were not delivered: %d: %s", self._place, len(spans), why)
         return SpanExportResult.FAILURE
 
     def _warn(self, answer: Answer) -> None:
         """Log what a receiver says of a request that it took, once while it is the same."""
-        rejected = f"{answer.rejected} spans were rejected" if answer.rejected else ""
+        rejected = f"spans that were rejected: {answer.rejected}" if answer.rejected else ""
         said = ": ".join(filter(None, (rejected, answer.message)))
         if said and said != self._warned:
             _log.warning("mttp: %s: %s", self._place, said)
