@@ -243,7 +243,7 @@ def test_where_a_redirect_leads_is_said() -> None:
         (413, "raise its limit, or write profile=strict"),
         (429, "send less, or later"),
         (500, "its own log may say why"),
-        (502, "is the receiver behind it running?"),
+        (502, "is the server behind it running?"),
         (418, "is it a receiver of OTLP?"),
     ],
 )

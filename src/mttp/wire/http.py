@@ -11,7 +11,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
+from io import BufferedReader
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -22,7 +23,7 @@ import urllib3
 from mttp import __version__
 from mttp.errors import TransportError
 from mttp.printable import one_line
-from mttp.wire.deadlines import TimelyResponse
+from mttp.wire.deadlines import Deadline
 from mttp.wire.replies import MESSAGE_CHARACTERS, printable, redacted
 from mttp.wire.troubles import Trouble, trouble
 
@@ -60,7 +61,7 @@ class Reply:
     def said(self, sent: Mapping[str, str], body: bytes | None = None) -> str:
         """Status, reason and the beginning of the body on one line, without secrets of the headers sent."""
         words = printable(self.body if body is None else body, sent)
-        status = f"{self.status} {redacted(one_line(self.reason), sent)[:MESSAGE_CHARACTERS]}".strip()
+        status = f"{self.status} {redacted(self.reason, sent)[:MESSAGE_CHARACTERS]}".strip()
         return f"{status}: {words}" if words else status
 
 
@@ -94,11 +95,9 @@ class Client:
             self._pools = urllib3.PoolManager(**options)
         else:
             user, _, host = self._proxy.netloc.rpartition("@")
-            headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
-            self._pools = urllib3.ProxyManager(
-                f"{self._proxy.scheme}://{host}", proxy_headers=headers, **options
-            )
-        self._pools.pool_classes_by_scheme = _POOLS
+            options["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=unquote(user)) if user else None
+            self._pools = urllib3.ProxyManager(f"{self._proxy.scheme}://{host}", **options)
+        self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
     def request(
         self,
@@ -117,21 +116,19 @@ class Client:
         """
         if self._process != os.getpid():
             self._open()
+        send = partial(self._pools.urlopen, method, url, body=body, timeout=None, preload_content=False)
+        sent = {"user-agent": f"mttp/{__version__}", **headers}
         exchange = _Exchange(time.monotonic() + timeout)
         token = _CURRENT.set(exchange)
         self._running.add(exchange)
-        sent = {"user-agent": f"mttp/{__version__}", **headers}
-        send = partial(self._pools.urlopen, method, url, body=body, headers=sent)
         try:
-            try:
-                return self._exchanged(send, timeout, max_bytes)
-            except ConnectionError:
-                return self._exchanged(send, timeout, max_bytes)
-        except ConnectionError as error:
-            raise NoReply(trouble(error, timeout)) from error
+            response = self._sent(partial(send, headers=sent, redirect=False), timeout)
+            content, cut = _read(response, max_bytes, timeout)
         finally:
             self._running.discard(exchange)
             _CURRENT.reset(token)
+        reason = one_line(response.reason or "")
+        return Reply(status=response.status, reason=reason, headers=response.headers, body=content, cut=cut)
 
     def close(self) -> None:
         """Close the connections that no request uses; the others are closed once they are answered."""
@@ -144,29 +141,19 @@ class Client:
                 exchange.break_off()
         self.close()
 
-    def _exchanged(self, request: Callable[..., Any], timeout: float, max_bytes: int) -> Reply:
-        """The reply; raises ConnectionError where the connection broke, and NoReply for any other fault."""
+    def _sent(self, send: Callable[[], Any], timeout: float, *, once_more: bool = True) -> Any:
+        """The response, of which the status and the headers are there."""
         try:
-            response = request(timeout=None, redirect=False, preload_content=False)
+            return send()
         except _FAULTS as error:
             found = trouble(error, timeout)
-            if found.kind == "closed":
-                raise ConnectionResetError(found.said) from error
-            raise NoReply(self._through_proxy(found, error)) from error
-        content, cut = _read(response, max_bytes, timeout)
-        return Reply(
-            status=response.status,
-            reason=response.reason or "",
-            headers=response.headers,
-            body=content,
-            cut=cut,
-        )
-
-    def _through_proxy(self, found: Trouble, error: Exception) -> Trouble:
-        if self._proxy is None or not isinstance(error, urllib3.exceptions.ProxyError):
-            return found
-        place = self._proxy.netloc.rpartition("@")[2]
-        return Trouble(found.kind, f"the proxy {place}, which the environment names, fails: {found.said}")
+            if found.kind == "closed" and once_more:
+                return self._sent(send, timeout, once_more=False)
+            if self._proxy is not None and isinstance(error, urllib3.exceptions.ProxyError):
+                place = self._proxy.netloc.rpartition("@")[2]
+                said = f"the proxy {place}, which the environment names, fails: {found.said}"
+                found = Trouble(found.kind, said)
+            raise NoReply(found) from error
 
 
 class _Exchange:
@@ -174,7 +161,7 @@ class _Exchange:
 
     def __init__(self, until: float) -> None:
         self.until = until
-        self.connection: urllib3.connection.HTTPConnection | None = None
+        self.connection: _Connection | None = None
         self._is_over = False
 
     def left(self) -> float:
@@ -196,13 +183,25 @@ _CURRENT: ContextVar[_Exchange] = ContextVar("mttp_http_exchange")
 """The request that this thread sends, which its connection asks for the time that is left."""
 
 
+class _Response(HTTPResponse):
+    """An answer that must have come by the deadline of its request."""
+
+    def __init__(self, connected: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(connected, *args, **options)
+        self.fp.close()
+        deadline = Deadline(connected)
+        deadline.until = _CURRENT.get().until
+        self.fp = BufferedReader(deadline)
+
+
 class _Connection(urllib3.connection.HTTPConnection):
     """A connection on which whatever is done ends when the time of the request is up."""
+
+    response_class = _Response
 
     def _new_conn(self) -> socket.socket:
         exchange = _CURRENT.get()
         self.timeout = exchange.left()
-        self.response_class = partial(TimelyResponse, until=exchange.until)  # type: ignore[assignment]  # a tunnel's
         connected = super()._new_conn()
         connected.settimeout(exchange.left())
         return connected
@@ -216,10 +215,6 @@ class _Connection(urllib3.connection.HTTPConnection):
             self.sock.settimeout(exchange.left())
             super().send(data[start : start + _PIECE])
 
-    def getresponse(self) -> Any:
-        self.response_class = partial(TimelyResponse, until=_CURRENT.get().until)  # type: ignore[assignment]
-        return super().getresponse()
-
 
 class _SecureConnection(_Connection, urllib3.connection.HTTPSConnection):
     """The same over TLS."""
@@ -231,9 +226,6 @@ class _Pool(urllib3.HTTPConnectionPool):
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
-
-
-_POOLS = {"http": _Pool, "https": _SecurePool}
 
 
 def _read(response: Any, limit: int, timeout: float) -> tuple[bytes, Trouble | None]:

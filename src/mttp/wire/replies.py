@@ -11,12 +11,28 @@ from email.utils import parsedate_to_datetime
 from mttp.printable import one_line
 from mttp.secrets import REDACTED, USUAL
 
-__all__ = ["LONGEST_WAIT", "MESSAGE_CHARACTERS", "is_page", "printable", "redacted", "seconds_to_wait"]
+__all__ = [
+    "ADVICE",
+    "LONGEST_WAIT",
+    "MESSAGE_CHARACTERS",
+    "is_page",
+    "printable",
+    "redacted",
+    "seconds_to_wait",
+]
 
 MESSAGE_CHARACTERS = 300
 """What is repeated of a server's own words, at most."""
 LONGEST_WAIT = 3600.0
 """Seconds that a server may ask to wait: who asks for years has a wrong clock, or means no."""
+ADVICE = {
+    401: "give credentials as headers: headers=authorization=Bearer%20…",
+    403: "give credentials as headers: headers=authorization=Bearer%20…",
+    502: "a proxy answers: is the server behind it running?",
+    503: "is it starting, or overloaded? a proxy answers so, too, where the server behind it is gone",
+    504: "a proxy answers: is the server behind it running?",
+}
+"""What to try where a server answers with such a status, whatever it was asked for."""
 _SHORTEST_SECRET = 4
 _PAGE = re.compile(rb"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
 _TAGS = re.compile(r"<(script|style)\b.*?(</\1>|$)|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)

@@ -11,7 +11,7 @@ from mttp.errors import ReadError, TransportError
 from mttp.printable import one_line
 from mttp.reading.stores.address import Address
 from mttp.wire.http import Client, NoReply, Reply
-from mttp.wire.replies import is_page, printable, redacted
+from mttp.wire.replies import ADVICE, is_page, printable, redacted
 from mttp.wire.tls import tls_context
 from mttp.wire.troubles import Kind, Trouble
 
@@ -21,16 +21,10 @@ _SHOWN = 200
 _MAX_BYTES = 1 << 30
 """What is read of an answer, decompressed."""
 _PORT = "is this the port of the query API? a path before the API is a part of the address"
-_CREDENTIALS = "give credentials: headers=authorization=Bearer%20…"
 _LOG = "its own log may say why"
-_ADVICE = {
-    401: _CREDENTIALS,
-    403: _CREDENTIALS,
+_ADVICE = ADVICE | {
     413: "ask for fewer traces with limit=N",
     429: "the store is busy; ask for fewer traces with limit=N, or later",
-    502: "a proxy answers: is the store behind it running?",
-    503: "is it starting, or overloaded? a proxy answers so, too, where the store behind it is gone",
-    504: "a proxy answers: is the store behind it running?",
 }
 _TLS = "tls=true is for a store that speaks TLS, and nothing for one that does not"
 _TROUBLES: dict[Kind, str] = {

@@ -10,7 +10,7 @@ from mttp.errors import SendError, TransportError
 from mttp.messages import Message
 from mttp.transports.options import byte_count, headers, readable, seconds, take
 from mttp.wire.http import Client, NoReply, Reply
-from mttp.wire.replies import seconds_to_wait
+from mttp.wire.replies import ADVICE, seconds_to_wait
 from mttp.wire.tls import tls_context
 from mttp.wire.troubles import Kind
 
@@ -24,9 +24,7 @@ TIMEOUT = 10.0
 """Seconds that one message may take."""
 _BODY_BYTES = 1 << 16
 _MAY_PASS = frozenset({408, 425, 429})
-_ADVICE = {
-    401: "give credentials as headers",
-    403: "give credentials as headers",
+_ADVICE = ADVICE | {
     404: "check the path, which is /mist for the stack's tools",
     405: "does it receive messages there? the stack's tools do at /mist",
 }

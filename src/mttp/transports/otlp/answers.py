@@ -32,7 +32,11 @@ class Answer:
 
 
 class Sender(Protocol):
-    """One protocol's side of the transport; it never raises for what a receiver or a network does."""
+    """
+    One protocol's side of the transport; it never raises for what a receiver or a network does.
+
+    In a forked child it connects anew, and leaves the parent's connection alone.
+    """
 
     def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
         """Send a request of so many spans, and wait for the answer, by default for the settings' timeout."""

@@ -121,7 +121,8 @@ class GrpcSender:
     def close(self) -> None:
         """Close the channel, which ends a call that waits."""
         self._closed = True
-        self._channel.close()
+        if self._process == os.getpid():
+            self._channel.close()
 
 
 def _credentials(settings: Settings) -> Any:

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
 from mttp.wire.http import Client, NoReply, Reply
-from mttp.wire.replies import is_page, redacted, seconds_to_wait
+from mttp.wire.replies import ADVICE, is_page, redacted, seconds_to_wait
 from mttp.wire.troubles import Kind, Trouble
 
 __all__ = ["HttpSender"]
@@ -23,19 +23,14 @@ _AGAIN = frozenset({429, 502, 503, 504})
 _TOO_LARGE = 413
 _BODY_BYTES = 4 << 20
 """What is read of an answer: a message of any length may follow the number of spans that were rejected."""
-_ADVICE = {
+_ADVICE = ADVICE | {
     400: "does it take OTLP protobuf there? and where it wants TLS, write https://",
-    401: "give credentials as headers",
-    403: "give credentials as headers",
     404: "check the path, which should end in /v1/traces",
     405: "check port and path: something else than a receiver of traces is there",
     413: "it takes no request of this size: raise its limit, or write profile=strict, which sends less",
     415: "does it take OTLP protobuf?",
     422: "does it ask for a header? MLflow wants x-mlflow-experiment-id: write profile=mlflow",
     429: "it is busy, or limits how much it takes: send less, or later",
-    502: "a proxy answers: is the receiver behind it running?",
-    503: "is it starting, or overloaded? a proxy answers so, too, where the receiver behind it is gone",
-    504: "a proxy answers: is the receiver behind it running?",
 }
 _PAGE = "a page for people: is a proxy or a user interface at that port?"
 _REDIRECT = "write the address that it leads to"
