@@ -395,6 +395,20 @@ def test_a_forked_child_has_a_connection_of_its_own() -> None:
     assert ["episode before", "episode child", "episode parent", "run", "run"] == found
 
 
+def test_a_proxy_that_the_environment_names_is_not_used(
+    mist: Mist, transport: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Messages are for tools nearby.
+    """
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with mttp.dial(mist.address, patience=0) as sender:
+        sender.send(PING)
+
+    assert [PING.to_bytes()] == mist.bodies
+
+
 # Addresses.
 
 

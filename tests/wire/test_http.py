@@ -60,9 +60,7 @@ def asked(
     """The reply to one request."""
     client = Client(url, tls=tls)
     try:
-        return client.request(
-            "POST", url, headers=headers or {}, timeout=timeout, max_bytes=max_bytes, body=body
-        )
+        return client.request(url, body, headers=headers or {}, timeout=timeout, max_bytes=max_bytes)
     finally:
         client.close()
 
@@ -253,7 +251,7 @@ def test_requests_share_a_connection() -> None:
     with talking(answer) as place:
         client = Client(f"http://{place}")
         for _ in range(3):
-            client.request("GET", f"http://{place}/", headers={}, timeout=20, max_bytes=2)
+            client.request(f"http://{place}/", None, headers={}, timeout=20, max_bytes=2)
         client.close()
 
     assert 1 == len(ports)
@@ -278,7 +276,7 @@ def test_a_request_can_be_broken_off() -> None:
 
         def ask() -> None:
             try:
-                client.request("POST", f"http://{place}", headers={}, timeout=60, max_bytes=1)
+                client.request(f"http://{place}", b"", headers={}, timeout=60, max_bytes=1)
             except NoReply as error:
                 failures.append(error)
 
@@ -307,7 +305,7 @@ def test_a_forked_child_opens_connections_of_its_own() -> None:
         client = Client(f"http://{place}")
 
         def ask() -> int:
-            return client.request("POST", f"http://{place}", headers={}, timeout=20, max_bytes=10).status
+            return client.request(f"http://{place}", b"", headers={}, timeout=20, max_bytes=10).status
 
         ask()
         if not (child := os.fork()):
@@ -418,7 +416,7 @@ def test_a_proxy_is_asked_with_its_credentials(monkeypatch: pytest.MonkeyPatch) 
 
     with talking(proxy) as place:
         monkeypatch.setenv("http_proxy", f"http://me:p%40ss@{place}")
-        found = asked("http://nowhere.invalid/v1/traces", body=None)
+        found = asked("http://nowhere.invalid/v1/traces")
 
     assert b"fine" == found.body
     assert seen[0].startswith(b"POST http://nowhere.invalid/v1/traces HTTP/1.1\r\n")

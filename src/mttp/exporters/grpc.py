@@ -10,16 +10,12 @@ from opentelemetry.util.re import parse_env_headers
 
 from mttp.exporters.retrying import RetryingExporter
 from mttp.transports.environment import grpc_url
-from mttp.transports.otlp.grpc import GrpcSender
+from mttp.transports.otlp.grpc import COMPRESSIONS, GrpcSender
 from mttp.transports.otlp.settings import resolve, variable
 
 __all__ = ["OTLPSpanExporter"]
 
-_COMPRESSIONS = {
-    grpc.Compression.NoCompression: "none",
-    grpc.Compression.Gzip: "gzip",
-    grpc.Compression.Deflate: "deflate",
-}
+_NAMES = {compression: name for name, compression in COMPRESSIONS.items()}
 
 
 class OTLPSpanExporter(RetryingExporter):
@@ -43,7 +39,7 @@ class OTLPSpanExporter(RetryingExporter):
         options = {
             "headers": given,
             "timeout": timeout,
-            "compression": None if compression is None else _COMPRESSIONS[compression],
+            "compression": None if compression is None else _NAMES[compression],
             "profile": "collector",
         }
         address = grpc_url(endpoint or variable("ENDPOINT")[1], insecure)

@@ -167,9 +167,8 @@ class Probe:
         url = settings.endpoint.removesuffix(TRACES_PATH) + "/v1/logs"
         headers = {**settings.headers, "content-type": "application/x-protobuf"}
         try:
-            reply = Client(url, tls=settings.tls() if settings.secure else None).request(
-                "POST", url, headers=headers, timeout=settings.timeout, max_bytes=1 << 16, body=b""
-            )
+            client = Client(url, tls=settings.tls() if settings.secure else None)
+            reply = client.request(url, b"", headers=headers, timeout=settings.timeout, max_bytes=1 << 16)
         except NoReply as error:
             return str(error)
         return "taken" if 200 <= reply.status < 300 else "not taken: " + reply.said(headers, b"")

@@ -78,12 +78,12 @@ class Client:
     """
     Sends requests from any thread, over connections that are kept open.
 
-    A proxy is used as HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say when the client is made.
-    A redirect is not followed. A forked child opens connections of its own.
+    HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name the proxy when the client is made, unless
+    `is_direct`. A redirect is not followed. A forked child opens connections of its own.
     """
 
-    def __init__(self, url: str, *, tls: ssl.SSLContext | None = None) -> None:
-        self._proxy = _proxy_of(urlsplit(url))
+    def __init__(self, url: str, *, tls: ssl.SSLContext | None = None, is_direct: bool = False) -> None:
+        self._proxy = None if is_direct else _proxy_of(urlsplit(url))
         self._tls = tls
         self._open()
 
@@ -100,22 +100,18 @@ class Client:
         self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
     def request(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        timeout: float,
-        max_bytes: int,
-        body: bytes | None = None,
+        self, url: str, body: bytes | None, *, headers: Mapping[str, str], timeout: float, max_bytes: int
     ) -> Reply:
         """
-        The reply, of whose body so many bytes are read; raises NoReply where none came within the timeout.
+        The reply to a POST of the body, or to a GET; raises NoReply where none came within the timeout.
+
+        Of its body so many bytes are read, decompressed.
 
         A request whose connection breaks is sent once more at once: it may have been kept open too long.
         """
         if self._process != os.getpid():
             self._open()
+        method = "GET" if body is None else "POST"
         send = partial(self._pools.urlopen, method, url, body=body, timeout=None, preload_content=False)
         sent = {"user-agent": f"mttp/{__version__}", **headers}
         exchange = _Exchange(time.monotonic() + timeout)
@@ -249,7 +245,7 @@ def _proxy_of(url: SplitResult) -> SplitResult | None:
     """The proxy that the environment names for a URL; raises TransportError where it can't be used."""
     proxies = getproxies()
     named = proxies.get(url.scheme) or proxies.get("all")
-    if not named or _is_direct(url, proxies.get("no", "")):
+    if not named or _is_excepted(url, proxies.get("no", "")):
         return None
     proxy = urlsplit(named if "://" in named else f"http://{named}")
     if proxy.scheme not in ("http", "https") or not proxy.hostname:
@@ -261,7 +257,7 @@ def _proxy_of(url: SplitResult) -> SplitResult | None:
     return proxy
 
 
-def _is_direct(url: SplitResult, exceptions: str) -> bool:
+def _is_excepted(url: SplitResult, exceptions: str) -> bool:
     """Whether NO_PROXY names the host, as a name, an address or a network."""
     with suppress(ValueError):
         address = ip_address(url.hostname or "")

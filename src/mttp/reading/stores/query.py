@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mttp.errors import ReadError, TransportError
-from mttp.printable import one_line
 from mttp.reading.stores.address import Address
 from mttp.wire.http import Client, NoReply, Reply
 from mttp.wire.replies import ADVICE, is_page, printable, redacted
@@ -48,13 +47,7 @@ class Absent(ReadError):  # noqa: N818 - reads as what it says
     """What answers does not know the path: it is another program, or an older one."""
 
 
-def ask(
-    address: Address,
-    path: str,
-    parameters: Mapping[str, Any] | None = None,
-    *,
-    body: Any = None,
-) -> Any:
+def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None, *, body: Any = None) -> Any:
     """
     The JSON document at a path below the address; with a `body`, which is JSON too, it is posted.
 
@@ -67,14 +60,7 @@ def ask(
         data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
     try:
         client = Client(url, tls=tls_context() if url.startswith("https") else None)
-        reply = client.request(
-            "GET" if data is None else "POST",
-            url,
-            headers=headers,
-            timeout=address.timeout,
-            max_bytes=_MAX_BYTES,
-            body=data,
-        )
+        reply = client.request(url, data, headers=headers, timeout=address.timeout, max_bytes=_MAX_BYTES)
         client.close()
     except TransportError as error:
         raise ReadError(f"{url}: {error}") from error
@@ -98,12 +84,11 @@ def _unanswered(url: str, found: Trouble) -> ReadError:
 
 
 def _refused(url: str, reply: Reply, sent: Mapping[str, str]) -> ReadError:
-    content = reply.body
-    words = printable(content, sent, _SHOWN) or redacted(one_line(reply.reason), sent)
+    words = printable(reply.body, sent, _SHOWN) or redacted(reply.reason, sent)
     message = f"{url} answers {reply.status}: {words}"
     if location := redacted(reply.location, sent):
         return ReadError(f"{message} (it leads to {location}: write the address that it leads to)")
-    is_absent = reply.status in (405, 501) or _knows_no_path(reply.status, content)
+    is_absent = reply.status in (405, 501) or _knows_no_path(reply.status, reply.body)
     if reply.status == 404 and not is_absent:
         return Missing(f"{message} ({_PORT})")
     advice = _PORT if is_absent else _ADVICE.get(reply.status, _LOG if reply.status >= 500 else "")

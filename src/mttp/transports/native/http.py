@@ -98,7 +98,7 @@ class HttpOutlet:
 
     def after_fork(self) -> None:
         """In a forked child: connect anew; the parent's connections are left alone."""
-        self._client = Client(self.url, tls=self._tls)
+        self._client = Client(self.url, tls=self._tls, is_direct=True)
 
     def __repr__(self) -> str:
         return f"mttp+{self.url}"
@@ -110,12 +110,7 @@ class HttpOutlet:
             raise closed
         try:
             return self._client.request(
-                "POST",
-                self.url,
-                headers=self._headers,
-                timeout=self._timeout,
-                max_bytes=_BODY_BYTES,
-                body=body,
+                self.url, body, headers=self._headers, timeout=self._timeout, max_bytes=_BODY_BYTES
             )
         except NoReply as error:
             if self._closed:

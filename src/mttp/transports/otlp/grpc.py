@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -18,7 +19,7 @@ from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
 from mttp.wire.replies import LONGEST_WAIT, MESSAGE_CHARACTERS, printable
 
-__all__ = ["GrpcSender"]
+__all__ = ["COMPRESSIONS", "GrpcSender"]
 
 _METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _AGAIN = frozenset(
@@ -32,11 +33,12 @@ _AGAIN = frozenset(
         grpc.StatusCode.UNAVAILABLE,
     }
 )
-_COMPRESSIONS = {
+COMPRESSIONS = {
     "none": grpc.Compression.NoCompression,
     "gzip": grpc.Compression.Gzip,
     "deflate": grpc.Compression.Deflate,
 }
+"""What gRPC calls each compression."""
 _ADVICE = {
     grpc.StatusCode.UNAUTHENTICATED: "give credentials as headers",
     grpc.StatusCode.PERMISSION_DENIED: "give credentials as headers",
@@ -91,14 +93,12 @@ class GrpcSender:
     def _connect(self) -> None:
         self._process = os.getpid()
         place, options = self._settings.endpoint, self._options
-        compression = _COMPRESSIONS[self._settings.compression]
+        compression = COMPRESSIONS[self._settings.compression]
         if self._credentials is None:
             self._channel = grpc.insecure_channel(place, options, compression)
         else:
             self._channel = grpc.secure_channel(place, self._credentials, options, compression)
-        self._call = self._channel.unary_unary(
-            _METHOD, request_serializer=None, response_deserializer=ExportTraceServiceResponse.FromString
-        )
+        self._call = self._channel.unary_unary(_METHOD)  # of bytes, as nothing is said to serialize
 
     def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
         """Call the receiver."""
@@ -115,7 +115,10 @@ class GrpcSender:
             return _refusal(error, timeout, self._settings.headers)
         except ValueError as error:  # the channel was closed meanwhile
             return Answer(verdict="again", cause="shutdown", message=str(error))
-        found = response.partial_success
+        try:
+            found = ExportTraceServiceResponse.FromString(response).partial_success
+        except DecodeError:  # the status says that the request was taken
+            return Answer(verdict="taken")
         return partly(found.rejected_spans, spans, found.error_message, self._settings.headers)
 
     def close(self) -> None:
@@ -159,11 +162,13 @@ def _retry_after(error: Any) -> float | None:
     """What the receiver says of when to try again: RetryInfo, by itself or in the status."""
     trailing = dict(error.trailing_metadata() or ())
     found = RetryInfo()
-    if raw := trailing.get("google.rpc.retryinfo-bin"):
-        found.ParseFromString(raw)
-    elif raw := trailing.get("grpc-status-details-bin"):
-        if not any(detail.Unpack(found) for detail in Status.FromString(raw).details):
-            return None
-    else:
+    try:
+        if raw := trailing.get("google.rpc.retryinfo-bin"):
+            found.ParseFromString(raw)
+        else:
+            details = Status.FromString(trailing.get("grpc-status-details-bin", b"")).details
+            if not any(detail.Unpack(found) for detail in details):
+                return None
+    except DecodeError:
         return None
-    return min(float(found.retry_delay.seconds + found.retry_delay.nanos / 1e9), LONGEST_WAIT)
+    return min(max(float(found.retry_delay.seconds + found.retry_delay.nanos / 1e9), 0.0), LONGEST_WAIT)

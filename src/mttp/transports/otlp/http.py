@@ -64,14 +64,11 @@ class HttpSender:
 
     def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
         """Post a request."""
+        url, body = self._settings.endpoint, self._compressed(request)
+        timeout = self._settings.timeout if timeout is None else timeout
         try:
             reply = self._client.request(
-                "POST",
-                self._settings.endpoint,
-                headers=self._headers,
-                timeout=self._settings.timeout if timeout is None else timeout,
-                max_bytes=_BODY_BYTES,
-                body=self._compressed(request),
+                url, body, headers=self._headers, timeout=timeout, max_bytes=_BODY_BYTES
             )
         except NoReply as error:
             return _unanswered(error.trouble, secure=self._settings.secure)
