@@ -13,7 +13,7 @@ from mttp.lane import Transport
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.settings import TRACES_PATH, variable
 
-__all__ = ["from_environment"]
+__all__ = ["from_environment", "grpc_url", "http_url"]
 
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 _GROUP = "opentelemetry_traces_exporter"
@@ -61,7 +61,7 @@ def _installed(name: str) -> Transport:
 def _otlp(protocol: str = "", *, profile: str | None = None) -> OtlpTransport:
     full, endpoint = variable("ENDPOINT")
     protocol = protocol or _protocol(full, endpoint)
-    url = _http_url(full, endpoint) if protocol == _HTTP else _grpc_url(endpoint)
+    url = http_url(full, endpoint) if protocol == _HTTP else grpc_url(endpoint)
     try:
         return OtlpTransport(url, profile=profile)
     except TransportError as error:
@@ -84,8 +84,8 @@ def _protocol(full: str, endpoint: str) -> str:
     return _HTTP if looks_like_http else _GRPC
 
 
-def _http_url(full: str, endpoint: str) -> str:
-    """The variable for traces is a whole URL, the general one the beginning of one."""
+def http_url(full: str, endpoint: str) -> str:
+    """The URL of an endpoint: that of the variable for traces is whole, the general one is its beginning."""
     if not endpoint:
         return f"http://localhost:4318{TRACES_PATH}"
     if not endpoint.startswith(("http://", "https://")):
@@ -93,13 +93,13 @@ def _http_url(full: str, endpoint: str) -> str:
     return endpoint if "TRACES" in full else endpoint.rstrip("/") + TRACES_PATH
 
 
-def _grpc_url(endpoint: str) -> str:
-    """The scheme https means TLS; otherwise the variable for it decides, then whether the scheme is http."""
-    if not endpoint:
-        return "grpc://localhost:4317"
-    scheme, _, rest = endpoint.rpartition("://")
-    insecure = variable("INSECURE")[1].lower()
-    is_insecure = scheme != "https" and (insecure == "true" if insecure else scheme == "http")
+def grpc_url(endpoint: str, insecure: bool | None = None) -> str:
+    """The scheme https means TLS; else `insecure` decides, then its variable, then the scheme http."""
+    scheme, _, rest = (endpoint or "http://localhost:4317").rpartition("://")
+    said = variable("INSECURE")[1].lower()
+    if insecure is None:
+        insecure = said == "true" if said else scheme == "http"
+    is_insecure = scheme != "https" and insecure
     host = rest.rstrip("/")
     port = "" if re.search(r":\d+$", host) or "/" in host else ":443"  # gRPC's own default
     return f"{'grpc' if is_insecure else 'grpcs'}://{host}{port}"

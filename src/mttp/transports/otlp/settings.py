@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ssl import SSLContext
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,6 +14,7 @@ from opentelemetry.util.re import parse_env_headers
 from mttp.errors import TransportError
 from mttp.transports.options import byte_count, checked_headers, headers, one_of, readable, seconds, take
 from mttp.transports.otlp.profiles import Profile, guessed, named
+from mttp.wire.tls import tls_context
 
 __all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
 
@@ -54,6 +55,10 @@ class Settings:
     profile: Profile
     """What listens there keeps of what it is sent."""
 
+    def tls(self) -> SSLContext:
+        """How HTTP uses TLS; raises TransportError where a file can't be used."""
+        return tls_context(self.certificate, self.client_certificate, self.client_key)
+
 
 def variable(name: str) -> tuple[str, str]:
     """Name and value of the variable that is set, the one for traces first; empty where none is."""
@@ -88,7 +93,9 @@ def resolve(url: str, options: Mapping[str, object]) -> Settings:
         max_bytes=found.get("max_bytes", min(_MAX_BYTES[protocol], profile.max_bytes or _MOST_BYTES)),
         profile=profile,
     )
-    _check_certificates(settings)
+    if settings.client_key and not settings.client_certificate:
+        raise TransportError("client_key is given without client_certificate")
+    settings.tls()
     return settings
 
 
@@ -139,21 +146,3 @@ def _from_variables() -> dict[str, Any]:
 def _headers_of_variable() -> dict[str, str]:
     full, value = variable("HEADERS")
     return checked_headers(parse_env_headers(value, liberal=True), full)
-
-
-def _check_certificates(settings: Settings) -> None:
-    """Read the files as TLS will, so that a wrong one is found now."""
-    if settings.client_key and not settings.client_certificate:
-        raise TransportError("client_key is given without client_certificate")
-    context = ssl.create_default_context()
-    try:
-        if settings.certificate:
-            context.load_verify_locations(settings.certificate)
-    except (OSError, ValueError) as error:
-        raise TransportError(f"certificate {settings.certificate} can't be used: {error}") from error
-    try:
-        if settings.client_certificate:
-            context.load_cert_chain(settings.client_certificate, settings.client_key)
-    except (OSError, ValueError) as error:
-        files = " and ".join(filter(None, (settings.client_certificate, settings.client_key)))
-        raise TransportError(f"{files} can't be used as client certificate: {error}") from error
