@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mttp.codec import outline
 from mttp.gradings import GraderHealth
 from mttp.reading.aggregate import Aggregate, Course, RunCounts
+from mttp.reading.ended import Counts
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -249,10 +250,9 @@ def _summary(tally: Tally, scan: Scan) -> Summary:
 def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
     """The summary of what was counted, with other `facts` about the whole."""
     for run in runs:
-        counts = aggregate.of(run.id).counts
         faults = Counter(map(outline.fault_kind, run.faults))
         omissions = Counter(map(outline.omitted_name, run.omissions))
-        counts.merge((0, 0), (0, 0), faults.items(), omissions.items())
+        aggregate.of(run.id).counts.merge(Counts(faults=faults, omissions=omissions))
     columns = _Columns(
         {
             "traces": aggregate.traces,
