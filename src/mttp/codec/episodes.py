@@ -23,7 +23,7 @@ from mttp.codec import (
     templates,
 )
 from mttp.codec.plain import Faults, Plain, from_json, number, scalar_text, seed, text, to_json
-from mttp.episodes import Agent, Episode, Step
+from mttp.episodes import Agent, Episode, Reward, Step
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -230,7 +230,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         values |= {"status": "unfinished"} | _so_far(segments.Totals(step for _, step in members))
     else:
         theirs = segments.Totals(step for part, step in members if part != segments.OWNER)
-        values |= segments.combined(values, theirs, *paying)
+        values |= segments.combined(values, theirs, paying)
     return Episode(
         trace_id=start.trace_id,
         run_id=str(found.get(a.RUN_ID, "")),
@@ -241,7 +241,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         final_observation=content.decode(content.FINAL_OBSERVATION, found),
         steps=tuple(step for _, step in members),
         agents=tuple(_agents(types, children, members)),
-        reward=paying[1],
+        reward=paying[1] if paying else Reward(),
         rewards=tuple(reward for _, reward in scorings),
         complete=root is not None and not parts.lacking(),
         segments=_segments(records),

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import components, kinds
 from mttp.codec.segments import Played
-from mttp.scorings import Grade, Reward, Spec
+from mttp.gradings import Graded, Scored
+from mttp.scorings import Spec
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -39,7 +40,6 @@ __all__ = [
     "reward",
     "run",
     "scored",
-    "scoring",
     "spec",
     "statement",
     "updated",
@@ -171,58 +171,34 @@ def scored(record: SpanRecord) -> tuple[str, str]:
     return "episode", "total" if states_total else ""
 
 
-def scoring(attributes: Mapping[str, Any], below: Iterable[SpanRecord]) -> dict[str, Any]:
-    """
-    The fields of a reward on which its gradings depend, but for its spec and grades.
-
-    `below` are the children of the scoring's span: components for which the span itself had no room.
-    """
-    scores = components.decode(a.REWARD_SCORE, attributes)
-    statuses = components.decode(a.REWARD_SCORE_STATUS, attributes)
-    for child in below:
-        if kinds.kind(child) == names.GRADE:
-            value, status = (
-                child.attributes.get(a.REWARD_VALUE),
-                str(child.attributes.get(a.REWARD_STATUS, "missing")),
-            )
-            is_ok = value is not None and status == "ok"
-            (scores if is_ok else statuses)[components.name(child.attributes)] = value if is_ok else status
-    return {
-        "value": attributes.get(a.REWARD_VALUE),
-        "status": str(attributes.get(a.REWARD_STATUS, "missing")),
-        "components": scores,
-        "component_statuses": statuses,
-        "error_type": attributes.get(a.REWARD_ERROR_TYPE),
-        "verdict": attributes.get(a.REWARD_VERDICT),
-        "failed_checks": tuple(_listed(attributes.get(a.REWARD_FAILED_CHECKS))),
-        "grader": attributes.get(a.GRADER_NAME),
-        "relative": attributes.get(a.GRADER_RELATIVE),
-    }
-
-
-def reward(record: SpanRecord, children: Children = _NO_CHILDREN) -> Reward:
+def reward(record: SpanRecord, children: Children = _NO_CHILDREN) -> Scored:
     """The scoring that a span holds, with no more than its gradings depend on."""
-    found = record.attributes
-    if a.ANNOTATION_VALUE in found:
-        found = {a.REWARD_VALUE: found[a.ANNOTATION_VALUE], **found}
-    below = children.get(record.span_id, ())
-    return Reward(
-        **scoring(found, below),
-        spec=Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION))
-        if a.SPEC_NAME in found
-        else None,
-        grades=tuple(_grades(below, children)),
-        start_time=record.start_time,
-        end_time=record.end_time,
+    found, below = record.attributes, children.get(record.span_id, ())
+    value = found.get(a.REWARD_VALUE, found.get(a.ANNOTATION_VALUE))
+    status = str(found.get(a.REWARD_STATUS, "missing"))
+    scores, statuses = components.scores(found, below)
+    return Scored(
+        value,
+        "ok" if value is not None and status == "missing" else status,
+        scores,
+        statuses,
+        found.get(a.REWARD_ERROR_TYPE),
+        found.get(a.REWARD_VERDICT),
+        tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
+        found.get(a.GRADER_NAME),
+        found.get(a.GRADER_RELATIVE),
+        Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION)) if a.SPEC_NAME in found else None,
+        tuple(_grades(below, children)) if below else (),
+        record.start_time,
+        record.end_time,
     )
 
 
-def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Grade:
+def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
     """The grade that a span holds, with no more than its grading depends on."""
     found = record.attributes
-    return Grade(
+    return Graded(
         name=components.name(found),
-        kind=str(found.get(a.GRADER_KIND, "")),
         value=found.get(a.REWARD_VALUE),
         status=str(found.get(a.REWARD_STATUS, "missing")),
         error_type=found.get(a.REWARD_ERROR_TYPE),
@@ -232,7 +208,7 @@ def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Grade:
     )
 
 
-def _grades(below: Iterable[SpanRecord], children: Children) -> Iterator[Grade]:
+def _grades(below: Iterable[SpanRecord], children: Children) -> Iterator[Graded]:
     for child in below:
         if a.COMPONENT_NAME in child.attributes and kinds.kind(child) == names.GRADE:
             yield grade(child, children)

@@ -10,7 +10,7 @@ from typing import Any
 from mttp.codec import calls as call_codec
 from mttp.codec import components as component_codec
 from mttp.codec import grades as grade_codec
-from mttp.codec import outline, templates
+from mttp.codec import templates
 from mttp.codec.plain import (
     Faults,
     Plain,
@@ -76,8 +76,6 @@ _TEXTS = {
     "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
     "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
 }
-_SAID = ("error", "raw", "grader_kind", "grader_version", "label", "explanation")
-"""What no grading depends on."""
 _FACTS = _TEXTS.keys() - {"error", "error_type", "raw"}
 """What a caller states of a scoring as text."""
 _SPEC = {
@@ -422,12 +420,17 @@ def decode(
     for grade in (child.attributes for child in below if grade_codec.is_grade(child)):
         for weight in templates.decode(a.REWARD_WEIGHT, grade).values():
             weights[component_codec.name(grade)] = weight
-    said: dict[str, Any] = {name: attributes.get(_TEXTS[name]) for name in _SAID}
+    scores, statuses = component_codec.scores(attributes, below)
     return Reward(
-        **said | outline.scoring(attributes, below),
+        value=attributes.get(a.REWARD_VALUE),
+        status=str(attributes.get(a.REWARD_STATUS, "missing")),
+        components=scores,
+        component_statuses=statuses,
         weights=weights,
         range=_bounds(attributes.get(a.REWARD_RANGE), []),
         mismatch=bool(attributes.get(a.REWARD_MISMATCH, False)),
+        failed_checks=tuple(attributes.get(a.REWARD_FAILED_CHECKS) or ()),
+        relative=attributes.get(a.GRADER_RELATIVE),
         spec=spec(attributes),
         clipped=bool(attributes.get(a.REWARD_CLIPPED, False)),
         evidence=from_json(attributes[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in attributes else None,
@@ -436,4 +439,5 @@ def decode(
         span_id=record.span_id,
         start_time=record.start_time,
         end_time=record.end_time,
+        **{name: attributes.get(key) for name, key in _TEXTS.items()},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -13,6 +13,7 @@ from mttp.spans import SpanRecord
 
 if TYPE_CHECKING:
     from mttp.episodes import Reward, Step
+    from mttp.gradings import Scored
 
 __all__ = [
     "OWNER",
@@ -34,6 +35,7 @@ OWNER = ""
 _MOST_REWARDS = 1000
 """Rewards that are kept one by one before they are added up."""
 
+_R = TypeVar("_R", "Reward", "Scored")
 Scoring: TypeAlias = "tuple[str, Reward]"
 """A scoring, and in whose part it was recorded."""
 
@@ -174,11 +176,13 @@ class Totals:
         return bool(self.rewards) or not self.is_known
 
 
-def combined(own: Mapping[str, Any], theirs: Totals, paid_by: str, reward: Reward) -> dict[str, Any]:
+def combined(
+    own: Mapping[str, Any], theirs: Totals, paying: tuple[str, Reward | Scored] | None
+) -> dict[str, Any]:
     """
     What an episode's root could not know: what other processes did and paid.
 
-    `own` is what the root says by field, `reward` the scoring that stands, recorded in the part `paid_by`.
+    `own` is what the root says by field, `paying` the scoring of the whole that stands.
     """
     more: dict[str, Any] = {}
     basis = own.get("return_basis")
@@ -194,29 +198,28 @@ def combined(own: Mapping[str, Any], theirs: Totals, paid_by: str, reward: Rewar
                 "return_basis": "steps",
                 "return_": total([*theirs.rewards, before]) if is_known else None,
             }
-    if basis != "episode" and paid_by != OWNER and states_total(reward):
-        more |= {"return_basis": "episode", "return_": reward.value}
+    if basis != "episode" and paying is not None and paying[0] != OWNER and states_total(paying[1]):
+        more |= {"return_basis": "episode", "return_": paying[1].value}
     return more
 
 
-def states_total(reward: Reward) -> bool:
+def states_total(reward: Reward | Scored) -> bool:
     """Whether the scoring says what the whole was paid, if only that it can't be known."""
     return reward.value is not None or reward.status == "error"
 
 
-def paying(scorings: Sequence[Scoring], *, owner: str = OWNER) -> Scoring:
+def paying(scorings: Sequence[tuple[str, _R]], *, owner: str = OWNER) -> tuple[str, _R] | None:
     """
     The scoring of the whole that stands: the owner's last where it states a total, else another's that does.
 
-    Where nobody states one it is the last; status missing where there is none at all.
+    Where none states a total it is the last; None where there is no scoring.
     """
-    from mttp.episodes import Reward  # which a summary does without
-
     own = [scoring for scoring in scorings if scoring[0] == owner]
     if own and states_total(own[-1][1]):
         return own[-1]
     others = [scoring for scoring in scorings if scoring[0] != owner and states_total(scoring[1])]
-    return (others or scorings or [(owner, Reward())])[-1]
+    found = others or scorings
+    return found[-1] if found else None
 
 
 def paid(steps: Iterable[Step]) -> tuple[float | None, bool]:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mttp.codec import outline, segments
-from mttp.gradings import Grading, gradings
+from mttp.gradings import Grading, Scored, gradings
 from mttp.reading.ended import Counts, Ended, Row, Undecided
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import Scope, SpanRecord
-
-if TYPE_CHECKING:
-    from mttp.scorings import Reward
 
 __all__ = ["Assembler", "Ongoing"]
 
@@ -79,18 +76,17 @@ class Ongoing:
         """Whether the episode has ended, and all spans of the process that started it were seen."""
         return self.parts.is_whole(segments.OWNER)
 
-    def scoring(self) -> tuple[str, Reward] | None:
+    def scoring(self) -> tuple[str, Scored] | None:
         """The scoring of the whole that stands, and in whose part it was recorded."""
         of_whole = [record for (scope, _), record in self.scorings.items() if scope == "episode"]
-        if not of_whole:
-            return None
         children = outline.children(self.grades)
-        of_whole.sort(key=_when)
-        return segments.paying([(segments.segment(one), outline.reward(one, children)) for one in of_whole])
+        return segments.paying(
+            [(segments.segment(one), outline.reward(one, children)) for one in sorted(of_whole, key=_when)]
+        )
 
     def gradings(self) -> Iterator[Grading]:
         """Those of the last scoring of each step and agent."""
-        children = outline.children(self.grades)
+        children = outline.children(self.grades) if self.scorings else {}
         for (scope, _), record in self.scorings.items():
             if scope != "episode":
                 yield from gradings(outline.reward(record, children), scope=scope)
@@ -100,10 +96,9 @@ class Ongoing:
         start = self.root or self.marker or self.first
         assert start is not None
         found = start.attributes
-        is_scored, undecided, mine = False, None, tuple(self.gradings()) if self.scorings else ()
-        if (scoring := self.scoring()) is not None:
-            stated = tuple(gradings(scoring[1]))
-            is_scored = segments.states_total(scoring[1])
+        mine, undecided, is_scored = tuple(self.gradings()), None, False
+        if (scoring := self.scoring() if self.scorings else None) is not None:
+            stated, is_scored = tuple(gradings(scoring[1])), segments.states_total(scoring[1])
             undecided = None if is_scored else Undecided(when(scoring[1]), stated)
             mine += stated if is_scored else ()
         return Ended(
@@ -138,9 +133,9 @@ class Ongoing:
         )
 
 
-def when(reward: Reward) -> tuple[int, int]:
+def when(reward: Scored) -> tuple[int, int]:
     """When a scoring began and ended."""
-    return reward.start_time or 0, reward.end_time or 0
+    return reward.start_time, reward.end_time
 
 
 def _when(record: SpanRecord) -> tuple[int, int]:

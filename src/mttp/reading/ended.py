@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import outline
@@ -34,18 +33,22 @@ Those of a run are counted once, at the end.
 """
 
 
-@dataclass(slots=True)
 class Counts:
-    """What spans count for."""
+    """Tokens of policies and of called models, each given and sampled; faults by kind, omissions by name."""
 
-    tokens: list[int] = field(default_factory=lambda: [0, 0])
-    """Tokens that policies were given, and that they sampled."""
-    call_tokens: list[int] = field(default_factory=lambda: [0, 0])
-    """Tokens that called models read, and that they wrote."""
-    faults: dict[str, int] = field(default_factory=dict)
-    """How many faults there are of each kind."""
-    omissions: dict[str, int] = field(default_factory=dict)
-    """How many times each attribute is missing."""
+    __slots__ = ("call_tokens", "faults", "omissions", "tokens")
+
+    def __init__(
+        self,
+        tokens: Sequence[int] = (0, 0),
+        call_tokens: Sequence[int] = (0, 0),
+        faults: dict[str, int] | None = None,
+        omissions: dict[str, int] | None = None,
+    ) -> None:
+        self.tokens = [*tokens]
+        self.call_tokens = [*call_tokens]
+        self.faults = faults or {}
+        self.omissions = omissions or {}
 
     def add(self, kind: str, attributes: Mapping[str, Any]) -> None:
         """Count those of a span of that kind."""
@@ -70,6 +73,10 @@ class Counts:
             for kind, count in counted.items():
                 listed = kind if kind in own or len(own) < _MAX_KINDS else OTHER
                 own[listed] = own.get(listed, 0) + count
+
+    def plain(self) -> tuple[Any, ...]:
+        """As plain data, which a new one takes."""
+        return self.tokens, self.call_tokens, self.faults, self.omissions
 
 
 class Row(NamedTuple):
@@ -128,7 +135,7 @@ class Ended(NamedTuple):
     def plain(self) -> tuple[Any, ...]:
         """Without its scope, as plain data."""
         undecided = self.undecided and (self.undecided.when, _plain(self.undecided.gradings))
-        changed = tuple(self.row), astuple(self.counts), _plain(self.gradings), undecided
+        changed = tuple(self.row), self.counts.plain(), _plain(self.gradings), undecided
         return (*changed, *self[_CHANGED:-2])
 
     @classmethod

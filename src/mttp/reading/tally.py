@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from mttp.codec import outline, segments
-from mttp.gradings import gradings, label
+from mttp.gradings import Scored, gradings, label
 from mttp.reading.aggregate import Aggregate
 from mttp.reading.assembly import Assembler, Ongoing, when
 from mttp.reading.ended import Ended, Undecided
-from mttp.scorings import Reward
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -192,8 +191,8 @@ class Tally:
         self.duplicates += theirs.duplicates
         run.counts.merge(theirs.counts)
         run.grade(theirs.gradings())
-        paid_by, reward = self._paying(row, theirs)
-        run.grade(gradings(reward) if paid_by != segments.OWNER else ())
+        paying = self._paying(row, theirs)
+        run.grade(() if paying is None else gradings(paying[1]))
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]
@@ -202,19 +201,19 @@ class Tally:
             "return_": None if math.isnan(return_) else return_,
             "return_basis": "episode" if flags & _TOTAL else "steps" if flags & _STEPS else None,
         }
-        own |= segments.combined(own, theirs.steps, paid_by, reward)
+        own |= segments.combined(own, theirs.steps, paying)
         figures.lengths[row] = own["length"]
         figures.returns[row] = math.nan if own["return_"] is None else own["return_"]
-        if paid_by != segments.OWNER:
-            figures.labels["specs"].replace(row, label(reward) if reward.spec else "")
+        if paying is not None:
+            figures.labels["specs"].replace(row, label(paying[1]) if paying[1].spec else "")
 
-    def _paying(self, row: int, theirs: Ongoing) -> segments.Scoring:
+    def _paying(self, row: int, theirs: Ongoing) -> tuple[str, Scored] | None:
         """The scoring of the whole that stands, if another process recorded it."""
         found, own = theirs.scoring(), self._undecided.get(row)
         if found is None or self._flags[row] & _SCORED:
-            return segments.OWNER, Reward()
+            return None
         if own is not None and not segments.states_total(found[1]) and own.when > when(found[1]):
-            return segments.OWNER, Reward()
+            return None
         self._undecided.pop(row, None)
         return found
 
