@@ -156,19 +156,14 @@ def spec(attributes: Mapping[str, Any]) -> str:
     return " ".join(str(attributes[key]) for key in (a.SPEC_NAME, a.SPEC_VERSION) if key in attributes)
 
 
-def scored(record: SpanRecord) -> tuple[str, str]:
-    """
-    What a scoring is about: step, agent or episode, and which.
-
-    Of an episode, those that state a total are told from those that don't.
-    """
+def scored(record: SpanRecord) -> tuple[str, str, bool]:
+    """What a scoring is about: step, agent or episode, which, and of an episode whether it states a total."""
     found = record.attributes
     if a.STEP_INDEX in found:
-        return "step", record.parent_id
+        return "step", record.parent_id, False
     if a.AGENT_ID in found:
-        return "agent", str(found[a.AGENT_ID])
-    states_total = a.REWARD_VALUE in found or found.get(a.REWARD_STATUS) == "error"
-    return "episode", "total" if states_total else ""
+        return "agent", str(found[a.AGENT_ID]), False
+    return "episode", record.parent_id, a.REWARD_VALUE in found or found.get(a.REWARD_STATUS) == "error"
 
 
 def reward(record: SpanRecord, children: Children = _NO_CHILDREN) -> Scored:

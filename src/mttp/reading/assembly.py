@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mttp.codec import outline, segments
-from mttp.gradings import Grading, Scored, gradings
+from mttp.gradings import Grading, Scored, gradings, label
 from mttp.reading.ended import Counts, Ended, Row, Undecided
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -37,7 +37,7 @@ class Ongoing:
         self.root: SpanRecord | None = None
         self.marker: SpanRecord | None = None
         self.first: SpanRecord | None = None
-        self.scorings: dict[tuple[str, str], SpanRecord] = {}
+        self.scorings: dict[tuple[str, str, bool], SpanRecord] = {}
         """The last scoring of each step and agent, and of the whole with a total and without."""
         self.grades: list[SpanRecord] = []
 
@@ -66,10 +66,11 @@ class Ongoing:
         self.counts.add(names.STEP, attributes)
 
     def _score(self, record: SpanRecord) -> None:
-        scope, target = outline.scored(record)
-        before = self.scorings.get((scope, target))
+        scored = outline.scored(record)
+        before = self.scorings.get(scored)
         if before is None or _when(record) >= _when(before):
-            self.scorings[scope, target] = record
+            self.scorings.pop(scored, None)  # of several at one time the last one counts, here and below
+            self.scorings[scored] = record
 
     @property
     def is_whole(self) -> bool:
@@ -78,7 +79,12 @@ class Ongoing:
 
     def scoring(self) -> tuple[str, Scored] | None:
         """The scoring of the whole that stands, and in whose part it was recorded."""
-        of_whole = [record for (scope, _), record in self.scorings.items() if scope == "episode"]
+        root = None if self.root is None else self.root.span_id
+        of_whole = [
+            record
+            for (scope, target, _), record in self.scorings.items()
+            if scope == "episode" and root in (None, target)
+        ]
         children = outline.children(self.grades)
         return segments.paying(
             [(segments.segment(one), outline.reward(one, children)) for one in sorted(of_whole, key=_when)]
@@ -87,7 +93,7 @@ class Ongoing:
     def gradings(self) -> Iterator[Grading]:
         """Those of the last scoring of each step and agent."""
         children = outline.children(self.grades) if self.scorings else {}
-        for (scope, _), record in self.scorings.items():
+        for (scope, *_), record in self.scorings.items():
             if scope != "episode":
                 yield from gradings(outline.reward(record, children), scope=scope)
 
@@ -97,12 +103,13 @@ class Ongoing:
         assert start is not None
         found = start.attributes
         mine, undecided, is_scored = tuple(self.gradings()), None, False
-        if (scoring := self.scoring() if self.scorings else None) is not None:
+        scoring = self.scoring() if self.scorings else None
+        if scoring is not None:
             stated, is_scored = tuple(gradings(scoring[1])), segments.states_total(scoring[1])
             undecided = None if is_scored else Undecided(when(scoring[1]), stated)
             mine += stated if is_scored else ()
         return Ended(
-            row=self._row(trace_id, start),
+            row=self._row(trace_id, start, scoring and scoring[1]),
             counts=self.counts,
             gradings=mine,
             cost_usd=None if self.root is None else outline.number(found, a.USAGE_COST_USD),
@@ -115,7 +122,7 @@ class Ongoing:
             scope=scope,
         )
 
-    def _row(self, trace_id: str, start: SpanRecord) -> Row:
+    def _row(self, trace_id: str, start: SpanRecord, paid_by: Scored | None) -> Row:
         found, is_finished = start.attributes, self.root is not None
         return_ = outline.number(found, a.EPISODE_RETURN) if is_finished else None
         return Row(
@@ -128,9 +135,14 @@ class Ongoing:
             status=str(found.get(a.EPISODE_STATUS, "completed")) if is_finished else "unfinished",
             outcome=str(found.get(a.EPISODE_OUTCOME, "unknown")),
             env=str(found.get(a.ENV_ID, "")),
-            spec=outline.spec(found) if is_finished else "",
+            spec="" if not is_finished else spec(paid_by) if paid_by else outline.spec(found),
             task=str(found.get(a.TASK_ID, "")),
         )
+
+
+def spec(reward: Scored) -> str:
+    """Name and version of the reward spec that paid; empty where none did."""
+    return label(reward) if reward.spec is not None else ""
 
 
 def when(reward: Scored) -> tuple[int, int]:

@@ -8,14 +8,15 @@ What other processes than the one that started it add to an episode is kept unti
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from mttp.codec import outline, segments
-from mttp.gradings import Scored, gradings, label
+from mttp.gradings import Scored, gradings
 from mttp.reading.aggregate import Aggregate
-from mttp.reading.assembly import Assembler, Ongoing, when
+from mttp.reading.assembly import Assembler, Ongoing, spec, when
 from mttp.reading.ended import Ended, Undecided
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -36,6 +37,7 @@ class Missing(NamedTuple):
 
 _SCORED, _STEPS, _TOTAL = 1, 2, 4
 """Whether an episode's scoring states a total, and whether its return is the sum of its steps or a total."""
+_IS_TRACE = re.compile("[0-9a-f]{32}").fullmatch
 _BASES = {None: 0, "episode": _TOTAL}
 
 
@@ -83,7 +85,9 @@ class Tally:
         elif kind in self.apart:
             self._add_apart(kind, record)
         elif kind == names.GRADE and a.EPISODE_ID not in record.attributes:
-            self._late_grades.setdefault(record.trace_id, {})[record.span_id] = record
+            grades = self._late_grades.setdefault(record.trace_id, {})
+            self.duplicates += record.span_id in grades
+            grades.setdefault(record.span_id, record)
         elif kind:
             self._add(kind, record)
 
@@ -94,6 +98,7 @@ class Tally:
 
     def _add_run(self, record: SpanRecord) -> None:
         spans = self.runs.setdefault(record.trace_id, {})
+        self.duplicates += record.span_id in spans
         spans.setdefault(record.span_id, record)
 
     def _add_apart(self, kind: str, record: SpanRecord) -> None:
@@ -176,7 +181,7 @@ class Tally:
             reward = outline.reward(record, children)
             self.aggregate.of(outline.run(record)).grade(gradings(reward, scope="late"))
         for trace_id, stated in self._outcomes.items():
-            row = self._rows.get(_number(trace_id))
+            row = self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
             if row is None:
                 continue
             about = [stated[span] for span in ("", f"{self._roots[row]:016x}") if span in stated]
@@ -205,7 +210,7 @@ class Tally:
         figures.lengths[row] = own["length"]
         figures.returns[row] = math.nan if own["return_"] is None else own["return_"]
         if paying is not None:
-            figures.labels["specs"].replace(row, label(paying[1]) if paying[1].spec else "")
+            figures.labels["specs"].replace(row, spec(paying[1]))
 
     def _paying(self, row: int, theirs: Ongoing) -> tuple[str, Scored] | None:
         """The scoring of the whole that stands, if another process recorded it."""
@@ -220,11 +225,3 @@ class Tally:
 
 def _start(record: SpanRecord) -> int:
     return record.start_time
-
-
-def _number(trace_id: str) -> int:
-    """A trace id as a number; -1 for what is none."""
-    try:
-        return int(trace_id, 16)
-    except ValueError:
-        return -1
