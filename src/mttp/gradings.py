@@ -260,6 +260,7 @@ class Scored(NamedTuple):
     relative: bool | None
     spec: Spec | None
     grades: tuple[Graded, ...]
+    span_id: str
     start_time: int
     end_time: int
 

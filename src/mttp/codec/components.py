@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mttp.codec import kinds, templates
+from mttp.codec import templates
 from mttp.keys import name_key
 from mttp.semconv import attributes as a
-from mttp.semconv import spans
-from mttp.spans import SpanRecord
 
 if TYPE_CHECKING:
     from mttp.codec.plain import Plain
 
-__all__ = ["TEMPLATES", "decode", "encode", "name", "names", "scores"]
+__all__ = ["TEMPLATES", "add_grades", "decode", "encode", "name", "names", "scores"]
 
 TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT, a.REWARD_COMPONENT_NAME)
 """Prefixes that a component's name completes."""
@@ -38,25 +36,25 @@ def decode(prefix: str, attributes: Mapping[str, Plain]) -> dict[str, Plain]:
     return {str(exact.get(key, key)): item for key, item in templates.decode(prefix, attributes).items()}
 
 
-def scores(
-    scoring: Mapping[str, Any], below: Iterable[SpanRecord] = ()
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """
-    The scores that a scoring's attributes state, and the statuses of what has none, by the component's name.
-
-    `below` are the children of the scoring's span; grades among them state what it has no room for.
-    """
+def scores(scoring: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The scores that a scoring's attributes state, and the statuses of what has none, by component."""
     found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for key in scoring:
         if key.startswith(_SCORES):
             is_status = key.startswith(_SCORES[1])
             given = key[len(_SCORES[is_status]) :]
             found[is_status][str(scoring.get(f"{a.REWARD_COMPONENT_NAME}.{given}", given))] = scoring[key]
-    for grade in (child.attributes for child in below if kinds.kind(child) == spans.GRADE):
-        score, status = grade.get(a.REWARD_VALUE), str(grade.get(a.REWARD_STATUS, "missing"))
-        is_ok = score is not None and status == "ok"
-        found[not is_ok][name(grade)] = score if is_ok else status
     return found
+
+
+def add_grades(scores: dict[str, Any], statuses: dict[str, Any], grades: Iterable[Mapping[str, Any]]) -> None:
+    """Add what the attributes of grades state: components for which the scoring's span had no room."""
+    for grade in grades:
+        score, status = grade.get(a.REWARD_VALUE), str(grade.get(a.REWARD_STATUS, "missing"))
+        if score is not None and status == "ok":
+            scores[name(grade)] = score
+        else:
+            statuses[name(grade)] = status
 
 
 def name(grade: Mapping[str, Any]) -> str:

@@ -43,6 +43,7 @@ __all__ = [
     "spec",
     "statement",
     "updated",
+    "with_grades",
 ]
 
 CALL, OTHER = kinds.CALL, kinds.OTHER
@@ -156,22 +157,20 @@ def spec(attributes: Mapping[str, Any]) -> str:
     return " ".join(str(attributes[key]) for key in (a.SPEC_NAME, a.SPEC_VERSION) if key in attributes)
 
 
-def scored(record: SpanRecord) -> tuple[str, str, bool]:
-    """What a scoring is about: step, agent or episode, which, and of an episode whether it states a total."""
+def scored(record: SpanRecord) -> tuple[str, str]:
+    """What a scoring is about: a step, an agent or an episode, and which."""
     found = record.attributes
     if a.STEP_INDEX in found:
-        return "step", record.parent_id, False
-    if a.AGENT_ID in found:
-        return "agent", str(found[a.AGENT_ID]), False
-    return "episode", record.parent_id, a.REWARD_VALUE in found or found.get(a.REWARD_STATUS) == "error"
+        return "step", record.parent_id
+    return ("agent", str(found[a.AGENT_ID])) if a.AGENT_ID in found else ("episode", record.parent_id)
 
 
-def reward(record: SpanRecord, children: Children = _NO_CHILDREN) -> Scored:
-    """The scoring that a span holds, with no more than its gradings depend on."""
-    found, below = record.attributes, children.get(record.span_id, ())
+def reward(record: SpanRecord) -> Scored:
+    """The scoring that a span holds, without what grades below it say."""
+    found = record.attributes
     value = found.get(a.REWARD_VALUE, found.get(a.ANNOTATION_VALUE))
     status = str(found.get(a.REWARD_STATUS, "missing"))
-    scores, statuses = components.scores(found, below)
+    scores, statuses = components.scores(found)
     return Scored(
         value,
         "ok" if value is not None and status == "missing" else status,
@@ -183,30 +182,40 @@ def reward(record: SpanRecord, children: Children = _NO_CHILDREN) -> Scored:
         found.get(a.GRADER_NAME),
         found.get(a.GRADER_RELATIVE),
         Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION)) if a.SPEC_NAME in found else None,
-        tuple(_grades(below, children)) if below else (),
+        (),
+        record.span_id,
         record.start_time,
         record.end_time,
     )
 
 
+def with_grades(scored: Scored, children: Children) -> Scored:
+    """The scoring with what grades below it say, which are among the `children`."""
+    below = [one for one in children.get(scored.span_id, ()) if kinds.kind(one) == names.GRADE]
+    if not below:
+        return scored
+    scores, statuses = {**scored.components}, {**scored.component_statuses}
+    components.add_grades(scores, statuses, (one.attributes for one in below))
+    grades = tuple(grade(one, children) for one in below if a.COMPONENT_NAME in one.attributes)
+    return scored._replace(components=scores, component_statuses=statuses, grades=grades)
+
+
 def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
-    """The grade that a span holds, with no more than its grading depends on."""
+    """The grade that a span holds, its parts among the `children`."""
     found = record.attributes
     return Graded(
-        name=components.name(found),
-        value=found.get(a.REWARD_VALUE),
-        status=str(found.get(a.REWARD_STATUS, "missing")),
-        error_type=found.get(a.REWARD_ERROR_TYPE),
-        verdict=found.get(a.REWARD_VERDICT),
-        relative=found.get(a.GRADER_RELATIVE),
-        parts=tuple(_grades(children.get(record.span_id, ()), children)),
+        components.name(found),
+        found.get(a.REWARD_VALUE),
+        str(found.get(a.REWARD_STATUS, "missing")),
+        found.get(a.REWARD_ERROR_TYPE),
+        found.get(a.REWARD_VERDICT),
+        found.get(a.GRADER_RELATIVE),
+        tuple(
+            grade(one, children)
+            for one in children.get(record.span_id, ())
+            if a.COMPONENT_NAME in one.attributes and kinds.kind(one) == names.GRADE
+        ),
     )
-
-
-def _grades(below: Iterable[SpanRecord], children: Children) -> Iterator[Graded]:
-    for child in below:
-        if a.COMPONENT_NAME in child.attributes and kinds.kind(child) == names.GRADE:
-            yield grade(child, children)
 
 
 def children(records: Iterable[SpanRecord]) -> Children:

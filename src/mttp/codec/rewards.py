@@ -415,12 +415,13 @@ def decode(
 ) -> Reward:
     """The scoring that a span holds, its grades among the `children` by parent; or `attributes` hold it."""
     attributes = record.attributes if attributes is None else attributes
-    below = children.get(record.span_id, ())
+    below = [one.attributes for one in children.get(record.span_id, ()) if grade_codec.is_grade(one)]
     weights = component_codec.decode(a.REWARD_WEIGHT, attributes)
-    for grade in (child.attributes for child in below if grade_codec.is_grade(child)):
+    for grade in below:
         for weight in templates.decode(a.REWARD_WEIGHT, grade).values():
             weights[component_codec.name(grade)] = weight
-    scores, statuses = component_codec.scores(attributes, below)
+    scores, statuses = component_codec.scores(attributes)
+    component_codec.add_grades(scores, statuses, below)
     return Reward(
         value=attributes.get(a.REWARD_VALUE),
         status=str(attributes.get(a.REWARD_STATUS, "missing")),

@@ -50,15 +50,27 @@ def segment(record: SpanRecord) -> str:
     return str(record.attributes.get(a.SEGMENT_ID, OWNER))
 
 
-class Parts:
-    """The spans of each part that were found, and how many there are; of a part that is all there, no ids."""
+class _Part:
+    """The spans of one part that were found."""
 
-    __slots__ = ("_found", "_stated", "_whole")
+    __slots__ = ("found", "ids", "stated")
 
     def __init__(self) -> None:
-        self._found: dict[str, set[str]] = {}
-        self._stated: dict[str, int] = {}
-        self._whole: dict[str, int] = {}
+        self.ids: set[str] | None = set()
+        """Their ids; None once they are all there."""
+        self.found = 0
+        """How many they are."""
+        self.stated: int | None = None
+        """How many there are; None while that was not said."""
+
+
+class Parts:
+    """The spans of each part that were found, and how many there are."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[str, _Part] = {}
 
     @classmethod
     def of(cls, types: Mapping[str, Iterable[SpanRecord]]) -> Parts:
@@ -72,51 +84,53 @@ class Parts:
 
     def add(self, kind: str, record: SpanRecord) -> bool:
         """Take note of a span of that kind; whether it is new."""
-        part = segment(record)
-        if not self.take(part, record.span_id):
+        name = segment(record)
+        if not self.take(name, record.span_id):
             return False
-        if kind == (names.SEGMENT if part else names.EPISODE) and part not in self._stated:
-            count = record.attributes.get(a.SEGMENT_SPAN_COUNT if part else a.EPISODE_SPAN_COUNT)
-            self._stated[part] = count if isinstance(count, int) else 0
-        if part in self._stated and len(self._found[part]) >= self._stated[part]:
-            self._whole[part] = len(self._found.pop(part))
+        part = self._parts[name]
+        if part.stated is None and kind == (names.SEGMENT if name else names.EPISODE):
+            count = record.attributes.get(a.SEGMENT_SPAN_COUNT if name else a.EPISODE_SPAN_COUNT)
+            part.stated = count if isinstance(count, int) else 0
+        if part.stated is not None and part.found >= part.stated:
+            part.ids = None
         return True
 
-    def take(self, part: str, span_id: str) -> bool:
-        """Take note of a span that says nothing of its part; whether it is new."""
-        if part in self._whole:
+    def take(self, name: str, span_id: str) -> bool:
+        """Take note of a span that does not end its part; whether it is new."""
+        part = self._parts.get(name)
+        if part is None:
+            part = self._parts[name] = _Part()
+        if part.ids is None or span_id in part.ids:
             return False
-        ids = self._found.get(part)
-        if ids is None:
-            ids = self._found[part] = set()
-        elif span_id in ids:
-            return False
-        ids.add(span_id)
+        part.ids.add(span_id)
+        part.found += 1
         return True
 
-    def is_whole(self, part: str) -> bool:
+    def is_whole(self, name: str) -> bool:
         """Whether all spans of a part were found."""
-        return part in self._whole
+        part = self._parts.get(name)
+        return part is not None and part.ids is None
 
     @property
     def found(self) -> int:
         """Spans that were found, of all parts."""
-        return sum(map(len, self._found.values())) + sum(self._whole.values())
+        return sum(part.found for part in self._parts.values())
 
     @property
     def recorded(self) -> int:
         """Spans that there are, as far as that is stated."""
-        return sum(self._stated.values())
+        return sum(part.stated or 0 for part in self._parts.values())
 
     def lacking(self) -> list[str]:
         """What is missing, a few words for each part; empty where nothing is."""
-        return [self._lack(part, len(ids)) for part, ids in sorted(self._found.items())]
-
-    def _lack(self, part: str, found: int) -> str:
-        where = f" of its part {part}" if part else ""
-        if part not in self._stated:
-            return f"the end{where} was not found"
-        return f"{found} of {self._stated[part]}{where} were found"
+        lacks = []
+        for name, part in sorted(self._parts.items()):
+            where = f" of its part {name}" if name else ""
+            if part.stated is None:
+                lacks.append(f"the end{where} was not found")
+            elif part.ids is not None:
+                lacks.append(f"{part.found} of {part.stated}{where} were found")
+        return lacks
 
 
 class Played(NamedTuple):

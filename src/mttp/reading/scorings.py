@@ -37,7 +37,8 @@ class EpisodeScorings:
         for trace_id in {result.episode for result in evaluation.latest().values()} & self._scorings.keys():
             grades = outline.children(self._grades[trace_id].values())
             for mine in outline.children(self._scorings[trace_id].values()).values():
-                scope, *_ = outline.scored(mine[-1])
-                for grading in gradings(outline.reward(mine[-1], grades), scope=scope):
+                scope, _ = outline.scored(mine[-1])
+                reward = outline.with_grades(outline.reward(mine[-1]), grades)
+                for grading in gradings(reward, scope=scope):
                     tally.add(grading)
         return tally.health()

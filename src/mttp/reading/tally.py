@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from mttp.codec import outline, segments
 from mttp.gradings import Scored, gradings
 from mttp.reading.aggregate import Aggregate
-from mttp.reading.assembly import Assembler, Ongoing, spec, when
-from mttp.reading.ended import Ended, Undecided
+from mttp.reading.assembly import Assembler, Ongoing, Place, spec, when
+from mttp.reading.ended import Counts, Ended, Undecided
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -64,8 +64,8 @@ class Tally:
         """Ids of the spans of each evaluation, by its id."""
         self._outcomes: dict[str, dict[str, outline.Statement]] = {}
         """The latest statements of outcomes, by the episode's trace id and the span that they are about."""
-        self._late: list[SpanRecord] = []
-        """Scores that were stated apart from the episodes."""
+        self._late: list[tuple[str, str, Scored]] = []
+        """Scores that were stated apart from the episodes, with their run and trace id."""
         self._late_grades: dict[str, dict[str, SpanRecord]] = {}
         """Their components, by trace and span id."""
 
@@ -121,7 +121,7 @@ class Tally:
     def _add_statement(self, record: SpanRecord) -> None:
         """Keep an outcome, or a score, that is stated apart from the episode."""
         if record.attributes.get(a.ANNOTATION_KIND) == "score":
-            self._late.append(record)
+            self._late.append((outline.run(record), record.trace_id, outline.reward(record)))
         elif (stated := outline.statement(record)) is not None:
             before = self._outcomes.setdefault(stated.episode, {}).setdefault(stated.span, stated)
             if stated.order > before.order:
@@ -132,7 +132,7 @@ class Tally:
         trace_id = record.trace_id
         if segments.segment(record) != segments.OWNER:
             if trace_id not in self._theirs:
-                self._theirs[trace_id] = Ongoing()
+                self._theirs[trace_id] = Ongoing(self.aggregate.of(outline.run(record)).counts)
             self._theirs[trace_id].add(kind, record)
         elif not self.has_open(trace_id) and int(trace_id, 16) in self._rows:
             self.duplicates += 1
@@ -165,7 +165,7 @@ class Tally:
             place = self._rows.get(int(trace_id, 16))
             if place is None:
                 yield Missing(trace_id, theirs.steps.steps.total(), [])
-                self._close(theirs.ended(trace_id))
+                self._close(theirs.ended(trace_id)._replace(counts=Counts()))
                 continue
             if lacking := theirs.parts.lacking():
                 yield Missing(trace_id, theirs.steps.steps.total(), lacking)
@@ -176,10 +176,10 @@ class Tally:
 
     def _add_late(self) -> None:
         """Add what was stated apart from the episodes."""
-        for record in self._late:
-            children = outline.children(self._late_grades.get(record.trace_id, {}).values())
-            reward = outline.reward(record, children)
-            self.aggregate.of(outline.run(record)).grade(gradings(reward, scope="late"))
+        for run, trace_id, scored in self._late:
+            children = outline.children(self._late_grades.get(trace_id, {}).values())
+            graded = outline.with_grades(scored, children)
+            self.aggregate.of(run).grade(gradings(graded, scope="late"))
         for trace_id, stated in self._outcomes.items():
             row = self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
             if row is None:
@@ -194,9 +194,9 @@ class Tally:
         figures, flags = self.aggregate, self._flags[row]
         run = figures.run_of(row)
         self.duplicates += theirs.duplicates
-        run.counts.merge(theirs.counts)
-        run.grade(theirs.gradings())
-        paying = self._paying(row, theirs)
+        paying, graded = theirs.scored()
+        paying = self._standing(row, paying)
+        run.grade(graded)
         run.grade(() if paying is None else gradings(paying[1]))
         if math.isnan(figures.durations[row]):
             return
@@ -212,16 +212,16 @@ class Tally:
         if paying is not None:
             figures.labels["specs"].replace(row, spec(paying[1]))
 
-    def _paying(self, row: int, theirs: Ongoing) -> tuple[str, Scored] | None:
-        """The scoring of the whole that stands, if another process recorded it."""
-        found, own = theirs.scoring(), self._undecided.get(row)
-        if found is None or self._flags[row] & _SCORED:
+    def _standing(self, row: int, theirs: tuple[str, Scored] | None) -> tuple[str, Scored] | None:
+        """The scoring by another process, if it stands for the whole."""
+        own = self._undecided.get(row)
+        if theirs is None or self._flags[row] & _SCORED:
             return None
-        if own is not None and not segments.states_total(found[1]) and own.when > when(found[1]):
+        if own is not None and not segments.states_total(theirs[1]) and own.when > when(theirs[1]):
             return None
         self._undecided.pop(row, None)
-        return found
+        return theirs
 
 
-def _start(record: SpanRecord) -> int:
-    return record.start_time
+def _start(place: Place) -> int:
+    return place.start_time
