@@ -59,7 +59,7 @@ class Ongoing:
         self.first: Place | None = None
         """The span that began first."""
         self.scorings: dict[tuple[str, str, bool], tuple[str, Scored]] = {}
-        """The last scoring of each step and agent, and of the whole with a total and without; its part too."""
+        """The last scoring of each step and agent, and of the whole with a total and without; its part."""
         self.grades: list[SpanRecord] = []
 
     def add(self, kind: str, record: SpanRecord) -> None:
