@@ -216,9 +216,9 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     The figures of everything that `source` holds; arguments are those of `read`.
 
     Episodes are never built: memory grows by some hundred bytes per episode, however long the episodes are;
-    by two kilobytes where other processes than the one that started it recorded parts of it.
-    The figures are those of the episodes that `read` returns, but that an agent or a step counts twice which
-    two processes scored, and that a scoring counts whose step or agent is missing.
+    by two kilobytes where other processes recorded parts of one.
+    The figures are those of `read(source).summary()`, with three exceptions: calls outside of steps and
+    scorings whose step or agent is missing count, too, and one that two processes scored counts for each.
     """
     tally = Tally()
     scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=tally.has_open)
