@@ -12,9 +12,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mttp.scorings import INVALID_VALUE, OUT_OF_RANGE, Grade, Reward
+from mttp.scorings import INVALID_VALUE, OUT_OF_RANGE, Grade, Reward, Spec
 
-__all__ = ["OTHER", "SCOPES", "GraderHealth", "GraderTally", "Grading", "gradings", "label"]
+__all__ = [
+    "OTHER",
+    "SCOPES",
+    "Graded",
+    "GraderHealth",
+    "GraderTally",
+    "Grading",
+    "Scored",
+    "gradings",
+    "label",
+]
 
 SCOPES: Final = ("episode", "agent", "step", "late")
 """What was graded: an episode, an agent or a step; late where it was graded apart from the recording."""
@@ -224,7 +234,38 @@ def _order(key: tuple[str, str, str]) -> tuple[int, str, str]:
     return (SCOPES.index(scope) if scope in SCOPES else len(SCOPES)), grader, component
 
 
-def gradings(reward: Reward, *, scope: str = "episode") -> Iterator[Grading]:
+class Graded(NamedTuple):
+    """The fields of a grade on which its grading depends."""
+
+    name: str
+    value: float | None
+    status: str
+    error_type: str | None
+    verdict: str | None
+    relative: bool | None
+    parts: tuple[Graded, ...]
+
+
+class Scored(NamedTuple):
+    """The fields of a reward on which its gradings depend."""
+
+    value: float | None
+    status: str
+    components: Mapping[str, float]
+    component_statuses: Mapping[str, str]
+    error_type: str | None
+    verdict: str | None
+    failed_checks: tuple[str, ...]
+    grader: str | None
+    relative: bool | None
+    spec: Spec | None
+    grades: tuple[Graded, ...]
+    span_id: str
+    start_time: int
+    end_time: int
+
+
+def gradings(reward: Reward | Scored, *, scope: str = "episode") -> Iterator[Grading]:
     """
     The gradings of a scoring: its total, then each component and the parts of included specs.
 
@@ -252,7 +293,7 @@ def gradings(reward: Reward, *, scope: str = "episode") -> Iterator[Grading]:
             yield Grading(scope, grader, name, status, INVALID_VALUE if status == "error" else None)
 
 
-def label(reward: Reward) -> str:
+def label(reward: Reward | Scored) -> str:
     """Name and version of the reward spec that paid, else the grader's name, else nothing."""
     spec = reward.spec
     if spec is None:
@@ -260,7 +301,7 @@ def label(reward: Reward) -> str:
     return spec.name if spec.version is None else f"{spec.name} {spec.version}"
 
 
-def _of_grade(grade: Grade, scope: str, grader: str, above: str) -> Iterator[Grading]:
+def _of_grade(grade: Grade | Graded, scope: str, grader: str, above: str) -> Iterator[Grading]:
     name = f"{above}{grade.name}"
     value = None if grade.relative else grade.value
     yield Grading(scope, grader, name, grade.status, grade.error_type, value, grade.verdict)

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from reading.traces import episode, foreign, of_version, run, write
+from reading.traces import SCOPE, episode, foreign, of_version, run, write
 
 import mttp
 from mttp import processes
@@ -19,6 +19,8 @@ from mttp.errors import ReadError
 from mttp.reading import crew, scanning
 from mttp.reading.scanning import Scan
 from mttp.reading.summary import Labels
+from mttp.semconv import attributes as a
+from mttp.spans import SpanRecord
 
 BROKEN = b'{"resourceSpans": nonsense}\n'
 BAD_SPAN = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1"}]}]}]}\n'
@@ -273,4 +275,26 @@ def test_a_summary_of_a_recording_is_that_of_one_process(recorded: Path, hired: 
     recorded.write_bytes(recorded.read_bytes() + BROKEN + recorded.read_bytes()[:9_000])
 
     assert summed_up_alone(recorded) == summed_up(recorded)
+    assert hired
+
+
+def test_evaluations_of_others_are_counted_by_several_processes_too(tmp_path: Path, hired: list[crew.Crew]):
+    """
+    Their spans need not say of which run they are.
+    """
+    stated = {a.EVAL_SUITE_NAME: "suite"}
+    evals = [
+        SpanRecord(
+            trace_id=f"{number + 1:032x}",
+            span_id=f"{number + 1:016x}",
+            name="eval.run",
+            attributes={**stated, a.EVAL_ID: str(number)},
+            scope=SCOPE,
+        )
+        for number in range(100)
+    ]
+    path = write(tmp_path / "a.jsonl", [*episode(0), *evals], per_line=10)
+
+    assert 100 == mttp.summarize(path).evals
+    assert summed_up_alone(path) == summed_up(path)
     assert hired

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reading.traces import START, episode, foreign, lines, run, span_id, trace_id, write, write_bytes
+from specimen import EVERYTHING
 from specimen import episodes as any_episodes
 
 import mttp
@@ -373,6 +374,168 @@ def test_a_recording_s_summary_is_that_of_its_file(values: list[mttp.Episode]):
                 session.record(value)
 
         assert plain_document(mttp.summarize(path)) == plain_document(mttp.read(path).summary())
+
+
+@pytest.fixture
+def of_everything(session: mttp.Session) -> list[SpanRecord]:
+    """Episodes of several processes, packed steps, agents, scorings that fail, and facts that come late."""
+    session.record(EVERYTHING)
+    for number in range(8):
+        with mttp.episode(env=f"env-{number % 3}", steps="packed" if number % 2 else "spans") as opened:
+            carrier = mttp.inject({})
+            for index in range(number % 5):
+                with opened.step() as step:
+                    step.tokens([1, 2, 3], prompt_ids=[4]) if number == 4 else None
+                    step.reward(index / 2, components={"a": 1.0, "b": math.nan} if number == 4 else None)
+            match number % 4:
+                case 1:
+                    opened.reward(2.5, components={"x": 1.0})
+                case 2:
+                    opened.reward(None, status="abstained")
+                case 3:
+                    opened.reward(math.nan)
+            for _ in range(number % 3):
+                with mttp.extract(carrier) as part:
+                    for index in range(3):
+                        with part.step(index=10 + index) as step:
+                            step.reward(math.nan if number == 5 else 1.5)
+                    if number > 5:
+                        part.reward(9.0, components={"y": 0.5})
+            if number == 6:
+                with opened.agent("bob") as agent:
+                    agent.reward(3.0, components={"z": 2.0})
+    late = mttp.read(session).episodes
+    mttp.score(late[1], 0.5, grader="late", components={"q": 1.0})
+    mttp.annotate(late[2], "outcome", "failure")
+    mttp.annotate(late[2], "outcome", "success")
+    return list(session.records())
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_summary_says_what_read_says_however_the_spans_come(of_everything: list[SpanRecord], seed: int):
+    """
+    In any order, in several files, some again, and without some that end or mark an episode or a part.
+    """
+    shuffled, spans = random.Random(seed), list(of_everything)
+    for _ in range(seed % 4):
+        place = shuffled.randrange(len(spans))
+        if spans[place].name.split()[0] not in ("step", "agent"):
+            del spans[place]
+    if seed % 3:
+        spans += shuffled.choices(spans, k=6)
+        shuffled.shuffle(spans)
+    files = 1 + seed % 3
+    paths = [write(f"{at}.jsonl", spans[at::files], per_line=1 + seed % 7) for at in range(files)]
+
+    assert plain_document(mttp.read(paths).summary()) == plain_document(mttp.summarize(paths))
+
+
+def part(number: int, *, rewards: list[float], score: float | None = None) -> list[SpanRecord]:
+    """What another process did of episode `number`: a step for each reward, a scoring, and its end."""
+    step, scoring, _ = episode(number, steps=1, components={"c": 1.0})
+    ours = {a.SEGMENT_ID: "other"}
+    made = [
+        replace(
+            step,
+            span_id=span_id(number, 1000 + index),
+            attributes={**step.attributes, **ours, a.STEP_INDEX: 50 + index, a.STEP_REWARD: reward},
+        )
+        for index, reward in enumerate(rewards)
+    ]
+    if score is not None:
+        scored = {a.REWARD_VALUE: score, a.SPEC_NAME: "other", a.SPEC_VERSION: "2"}
+        attributes = {**scoring.attributes, **ours, **scored}
+        made.append(replace(scoring, span_id=span_id(number, 700), attributes=attributes))
+    identity = {key: step.attributes[key] for key in (a.RUN_ID, a.EPISODE_ID)} | ours
+    end = {**identity, a.SEGMENT_SPAN_COUNT: len(made) + 1}
+    return [*made, replace(step, name="segment", span_id=span_id(number, 701), attributes=end)]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "score", "paid"),
+    [
+        ([1.0, 2.0], None, 4.0),
+        ([math.nan], None, None),
+        ([math.inf], None, math.inf),
+        ([math.inf, -math.inf], None, None),
+        ([1.7e308, 1.7e308], None, None),
+        ([1.0] * 2500, None, 2501.0),
+        ([math.inf] * 1500 + [-math.inf], None, None),
+        ([1.0], 3.0, 3.0),
+        ([], 3.0, 3.0),
+    ],
+)
+@pytest.mark.parametrize("is_late", [True, False])
+def test_what_another_process_paid_is_added_alike(
+    rewards: list[float], score: float | None, paid: float | None, is_late: bool
+):
+    """
+    Whether its spans come after the episode or before it, and whatever its numbers are.
+    """
+    paths = [write("a.jsonl", episode(0)), write("b.jsonl", part(0, rewards=rewards, score=score))]
+    paths = paths if is_late else paths[::-1]
+    summary = mttp.summarize(paths)
+
+    assert plain_document(mttp.read(paths).summary()) == plain_document(summary)
+    assert str([math.nan if paid is None else paid]) == str(summary.returns.tolist())
+    assert ["other 2" if score is not None else ""] == list(summary.specs)
+
+
+@pytest.mark.parametrize("span", ["", span_id(0, 0), span_id(0, 1)])
+@pytest.mark.parametrize("trace", [trace_id(0), trace_id(0).lstrip("0"), f"0x{trace_id(0)}", "nonsense", ""])
+def test_a_late_outcome_is_that_of_the_episode_it_names(trace: str, span: str):
+    """
+    By its trace id and no other spelling of it, and by its root's span; one of a step is not the episode's.
+    """
+    stated = {
+        a.RUN_ID: "run-1",
+        a.ANNOTATION_KIND: "outcome",
+        a.ANNOTATION_KEY: a.EPISODE_OUTCOME,
+        a.ANNOTATION_VALUE: "failure",
+        a.ANNOTATION_TARGET_TRACE_ID: trace,
+        a.ANNOTATION_TARGET_SPAN_ID: span,
+    }
+    late = SpanRecord(trace_id="7" * 32, span_id="7" * 16, name="annotate", attributes=stated)
+    path = write("a.jsonl", [late, *episode(0)])
+    is_meant = trace == trace_id(0) and span != span_id(0, 1)
+
+    assert [one.outcome for one in mttp.read(path)] == list(mttp.summarize(path).outcomes)
+    assert ["failure" if is_meant else "success"] == list(mttp.summarize(path).outcomes)
+
+
+def test_of_scorings_at_one_time_the_last_counts():
+    """
+    Whether it states a total or not.
+    """
+    spans = episode(0, components={"x": 1.0})
+    attributes = {key: spans[-2].attributes[key] for key in (a.RUN_ID, a.EPISODE_ID)}
+    abstained = {**attributes, a.REWARD_STATUS: "abstained", a.GRADER_NAME: "judge"}
+    other = replace(spans[-2], span_id=span_id(0, 801), attributes=abstained)
+    root = replace(spans[-1], attributes={**spans[-1].attributes, a.EPISODE_SPAN_COUNT: 6})
+    again = replace(spans[-2], span_id=span_id(0, 802))
+    for order in ([other, spans[-2], again], [spans[-2], again, other], [spans[-2], other, again]):
+        path = write("a.jsonl", [*spans[:-2], *order, root])
+
+        assert plain_document(mttp.read(path).summary()) == plain_document(mttp.summarize(path))
+
+
+def test_two_roots_are_one_episode_of_the_first():
+    """
+    What is said of the other is no more than a span.
+    """
+    spans = episode(0, steps=3, components={"x": 1.0})
+    other = replace(
+        spans[-1], span_id=span_id(0, 950), attributes={**spans[-1].attributes, a.EPISODE_RETURN: 9.0}
+    )
+    roots = [
+        replace(one, attributes={**one.attributes, a.EPISODE_SPAN_COUNT: 6}) for one in (spans[-1], other)
+    ]
+    for first in (0, 1):
+        path = write("a.jsonl", [roots[first], *spans[:-1], roots[1 - first]])
+        summary = mttp.summarize(path)
+
+        assert plain_document(mttp.read(path).summary()) == plain_document(summary)
+        assert [[3.0], [9.0]][first] == summary.returns.tolist()
 
 
 def test_failed_gradings_of_all_kinds_are_counted_alike(session: mttp.Session):

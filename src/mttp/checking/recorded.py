@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mttp.checking.findings import Issue
 from mttp.codec import kinds, outline
-from mttp.gradings import Grading
+from mttp.gradings import Grading, gradings
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
@@ -23,14 +23,13 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
     if word not in _REPEATED:
         yield from _faults(record)
     if word == names.REWARD:
-        gradings = outline.scored(record).gradings
-        yield from _failed(record, gradings[:1] if a.SPEC_NAME in record.attributes else gradings)
+        found = list(gradings(outline.reward(record)))
+        yield from _failed(record, found[:1] if a.SPEC_NAME in record.attributes else found)
     elif word == names.GRADE:
-        grading = outline.graded(record).grading
-        yield from _failed(record, [grading._replace(grader=grading.component, component="")])
-    elif word == names.ANNOTATE:
-        _, scoring = outline.statement(record)
-        yield from _failed(record, scoring.gradings if scoring is not None else ())
+        grade = outline.grade(record)
+        yield from _failed(record, [Grading("", grade.name, "", grade.status, grade.error_type)])
+    elif word == names.ANNOTATE and record.attributes.get(a.ANNOTATION_KIND) == "score":
+        yield from _failed(record, gradings(outline.reward(record)))
 
 
 def _faults(record: SpanRecord) -> Iterator[Issue]:
@@ -47,9 +46,9 @@ def _fault(kind: str, value: object) -> Issue:
     return Issue("recorded_fault", "improvement", message, a.FAULTS, value)
 
 
-def _failed(record: SpanRecord, gradings: tuple[Grading, ...] | list[Grading]) -> Iterator[Issue]:
+def _failed(record: SpanRecord, graded: Iterable[Grading]) -> Iterator[Issue]:
     found = record.attributes
-    for grading in gradings:
+    for grading in graded:
         named = f"'{grading.grader or 'reward'}'"
         if grading.component:
             named = f"component '{grading.component}' of {named}"

@@ -77,7 +77,7 @@ def decode(
     values = {name: found.get(key) for name, key in (_TEXTS | _NUMBERS | _FLAGS).items()}
     first = spans[0] if spans else None
     owner = segments.OWNER if first is None else segments.segment(first)
-    paid_by, reward = segments.paying(scorings, owner=owner)
+    paid_by, reward = segments.paying(scorings, owner=owner) or (owner, Reward())
     if {part for part, _ in steps} | {segments.segment(span) for span in spans} > {owner}:
         found[a.AGENT_LENGTH] = len(steps)
         values["return_"] = _return(reward, [step for _, step in steps])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mttp.codec import blocks, components, rewards, steps, templates
+from mttp.codec import blocks, components, outline, rewards, steps, templates
 from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, Plain, plain, text
 from mttp.episodes import Annotation, Reward
@@ -134,7 +133,4 @@ def _key(stated: str, key: str | None) -> str:
 def _reward(record: SpanRecord, others: Sequence[SpanRecord]) -> Reward:
     """The scoring; one by a recorder that states a number and no status is ok."""
     found = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
-    children: dict[str, list[SpanRecord]] = defaultdict(list)
-    for other in sorted(others, key=lambda other: (other.start_time, other.end_time)):
-        children[other.parent_id].append(other)
-    return rewards.decode(record, children, found)
+    return rewards.decode(record, outline.children(others), found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from mttp.codec import (
     content,
     evals,
     kinds,
+    outline,
     rewards,
     segments,
     steps,
@@ -182,7 +183,7 @@ def is_episode(records: Iterable[SpanRecord]) -> bool:
 
 def lacking(records: Iterable[SpanRecord]) -> str:
     """What is missing of an episode that is not complete, in words."""
-    return ", ".join(segments.Parts(records).lacking())
+    return ", ".join(segments.Parts.of(kinds.by_type(records)).lacking())
 
 
 def decode(records: Sequence[SpanRecord]) -> Episode:
@@ -197,16 +198,17 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     start = root or marker or _first_of_ours(records)
     found: Mapping[str, Any] = start.attributes
     span_id = root.span_id if root else marker.parent_id if marker else _root_id(types, start)
-    children = _children(records)
+    children = outline.children(records)
     members = sorted(_steps(types, children), key=_by_index)
     scorings = _scorings(children, span_id)
-    closings = [record for record in children[span_id] if kinds.kind(record) == names.SEGMENT]
-    parts, paying = segments.Parts(records), segments.paying(scorings)
+    closings = sorted(types.get(names.SEGMENT, ()), key=_by_time)
+    parts, paying = segments.Parts.of(types), segments.paying(scorings)
     values = _values(found)
     if root is None:
-        values |= {"status": "unfinished"} | _so_far([step for _, step in members])
+        values |= {"status": "unfinished"} | _so_far(segments.Totals(step for _, step in members))
     else:
-        values |= _with_parts(values, members, *paying)
+        theirs = segments.Totals(step for part, step in members if part != segments.OWNER)
+        values |= segments.combined(values, theirs, paying)
     return Episode(
         trace_id=start.trace_id,
         run_id=str(found.get(a.RUN_ID, "")),
@@ -217,7 +219,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         final_observation=content.decode(content.FINAL_OBSERVATION, found),
         steps=tuple(step for _, step in members),
         agents=tuple(_agents(types, children, members)),
-        reward=paying[1],
+        reward=paying[1] if paying else Reward(),
         rewards=tuple(reward for _, reward in scorings),
         complete=root is not None and not parts.lacking(),
         segments=_segments(records),
@@ -243,31 +245,9 @@ def _own(prefix: str, start: SpanRecord, closings: Sequence[SpanRecord]) -> dict
     return found
 
 
-def _with_parts(
-    values: Mapping[str, Any], members: Sequence[tuple[str, Step]], paid_by: str, reward: Reward
-) -> dict[str, Any]:
-    """What the root could not know: what other processes did and paid."""
-    theirs = [step for part, step in members if part != segments.OWNER]
-    basis = values.get("return_basis")
-    more: dict[str, Any] = {}
-    if theirs:
-        more["step_count"] = values.get("step_count", 0) + len(theirs)
-        more["length"] = max([values.get("length", 0), *(step.index + 1 for step in theirs)])
-    scored = [step for step in theirs if step.agent is None and step.reward_status != "missing"]
-    if scored:
-        total, is_known = segments.paid(scored, so_far=values.get("step_reward_sum"))
-        more["step_reward_sum"] = total
-        if basis != "episode":
-            is_known = is_known and (basis is None or values.get("return_") is not None)
-            more |= {"return_basis": "steps", "return_": total if is_known else None}
-    if basis != "episode" and paid_by != segments.OWNER and segments.states_total(reward):
-        more |= {"return_basis": "episode", "return_": reward.value}
-    return more
-
-
 def _agents(
     types: _Types,
-    children: Mapping[str, list[SpanRecord]],
+    children: outline.Children,
     members: Sequence[tuple[str, Step]],
 ) -> Iterator[Agent]:
     """The agents in order of start; one whose end is missing is known by its steps."""
@@ -294,14 +274,12 @@ def _values(found: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _so_far(members: Sequence[Step]) -> dict[str, Any]:
+def _so_far(steps: segments.Totals) -> dict[str, Any]:
     """What the steps found say about an episode whose end is missing."""
-    counts = Counter(step.agent for step in members)
-    total, _ = segments.paid(step for step in members if step.agent is None)
     return {
-        "length": max(counts.values(), default=0),
-        "step_count": len(members),
-        "step_reward_sum": total,
+        "length": steps.longest,
+        "step_count": steps.steps.total(),
+        "step_reward_sum": segments.total(steps.rewards),
     }
 
 
@@ -323,13 +301,6 @@ def _root_id(types: _Types, start: SpanRecord) -> str:
     return next((record.parent_id for record in chain(below, of_nobody)), start.parent_id)
 
 
-def _children(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
-    children: dict[str, list[SpanRecord]] = defaultdict(list)
-    for record in sorted(records, key=_by_time):
-        children[record.parent_id].append(record)
-    return children
-
-
 def _by_index(member: tuple[str, Step]) -> tuple[int, int]:
     return member[1].index, member[1].start_time or 0
 
@@ -348,7 +319,7 @@ def _is_reward(record: SpanRecord) -> bool:
     return kinds.kind(record) == names.REWARD
 
 
-def _steps(types: _Types, children: Mapping[str, list[SpanRecord]]) -> Iterator[tuple[str, Step]]:
+def _steps(types: _Types, children: outline.Children) -> Iterator[tuple[str, Step]]:
     """The steps, and in whose part each was recorded."""
     for record in types.get(names.STEPS, ()):
         yield from ((segments.segment(record), step) for step in blocks.decode(record))
@@ -362,7 +333,7 @@ def _steps(types: _Types, children: Mapping[str, list[SpanRecord]]) -> Iterator[
         yield segments.segment(record), step
 
 
-def _scorings(children: Mapping[str, list[SpanRecord]], span_id: str) -> list[segments.Scoring]:
+def _scorings(children: outline.Children, span_id: str) -> list[segments.Scoring]:
     """The scorings of a whole, in order of start, and in whose part each was recorded."""
     mine = filter(_is_reward, children.get(span_id, []))
     return [(segments.segment(record), rewards.decode(record, children)) for record in mine]

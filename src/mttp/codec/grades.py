@@ -86,7 +86,7 @@ def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> 
         field: found[key] for field, key in (_TEXTS | _AS_THEY_ARE).items() if key in found
     }
     return Grade(
-        name=str(found.get(a.GRADER_NAME, "")),
+        name=components.name(found),
         kind=str(found.get(a.GRADER_KIND, "")),
         weight=found.get(weight),
         range=_pair(found.get(a.REWARD_RANGE)),

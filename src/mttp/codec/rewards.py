@@ -415,19 +415,13 @@ def decode(
 ) -> Reward:
     """The scoring that a span holds, its grades among the `children` by parent; or `attributes` hold it."""
     attributes = record.attributes if attributes is None else attributes
-    scores = component_codec.decode(a.REWARD_SCORE, attributes)
-    statuses = component_codec.decode(a.REWARD_SCORE_STATUS, attributes)
+    below = [one.attributes for one in children.get(record.span_id, ()) if grade_codec.is_grade(one)]
     weights = component_codec.decode(a.REWARD_WEIGHT, attributes)
-    for child in filter(grade_codec.is_grade, children.get(record.span_id, ())):
-        grade: Mapping[str, Any] = child.attributes
-        name = component_codec.name(grade)
+    for grade in below:
         for weight in templates.decode(a.REWARD_WEIGHT, grade).values():
-            weights[name] = weight
-        value, status = grade.get(a.REWARD_VALUE), str(grade.get(a.REWARD_STATUS, "missing"))
-        if value is not None and status == "ok":
-            scores[name] = value
-        else:
-            statuses[name] = status
+            weights[component_codec.name(grade)] = weight
+    scores, statuses = component_codec.scores(attributes)
+    component_codec.add_grades(scores, statuses, below)
     return Reward(
         value=attributes.get(a.REWARD_VALUE),
         status=str(attributes.get(a.REWARD_STATUS, "missing")),

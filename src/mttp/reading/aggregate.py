@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from mttp.codec import outline
-from mttp.gradings import OTHER, GraderTally, Grading
-from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
+from mttp.gradings import GraderTally, Grading
+from mttp.reading.ended import Counts, Ended
 
-__all__ = ["Aggregate", "Codes", "Counts", "Course", "Row", "RunCounts"]
-
-_MAX_KINDS = 100
-"""Different kinds of faults that are listed; further ones are counted as `_OTHER`."""
+__all__ = ["Aggregate", "Codes", "Course", "RunCounts"]
 
 
 class Codes:
@@ -35,61 +30,6 @@ class Codes:
     def replace(self, row: int, word: str) -> None:
         """Change a row."""
         self.column[row] = self.words.setdefault(word, len(self.words))
-
-
-class Counts:
-    """Tokens of policies and of called models, each given and sampled; faults by kind, omissions by name."""
-
-    __slots__ = ("call_tokens", "faults", "omissions", "tokens")
-
-    def __init__(self) -> None:
-        self.tokens = [0, 0]
-        self.call_tokens = [0, 0]
-        self.faults: dict[str, int] = {}
-        self.omissions: dict[str, int] = {}
-
-    def add(self, kind: str, attributes: Mapping[str, Any]) -> None:
-        """Count those of a span of that kind."""
-        if kind in _TAKES_TOKENS:
-            counts = self.call_tokens if kind == outline.CALL else self.tokens
-            given, sampled = outline.counts(attributes)
-            counts[0] += given
-            counts[1] += sampled
-        if (a.FAULTS in attributes or kind == names.STEPS) and kind in _STATES_FAULTS:
-            for fault in outline.faults(attributes):
-                self.faults[fault] = self.faults.get(fault, 0) + 1
-        if a.OMISSIONS in attributes or kind == names.STEPS:
-            for name in outline.omitted(attributes):
-                self.omissions[name] = self.omissions.get(name, 0) + 1
-
-    def merge(
-        self,
-        tokens: Sequence[int],
-        call_tokens: Sequence[int],
-        faults: Iterable[tuple[str, int]],
-        omissions: Iterable[tuple[str, int]] = (),
-    ) -> None:
-        """Count what others counted."""
-        for sums, (given, sampled) in ((self.tokens, tokens), (self.call_tokens, call_tokens)):
-            sums[0] += given
-            sums[1] += sampled
-        for own, counted in ((self.faults, faults), (self.omissions, omissions)):
-            for kind, count in counted:
-                listed = kind if kind in own or len(own) < _MAX_KINDS else OTHER
-                own[listed] = own.get(listed, 0) + count
-
-
-_TAKES_TOKENS = frozenset({outline.CALL, names.STEP, names.STEPS})
-_STATES_FAULTS = frozenset(
-    {names.EPISODE, names.SEGMENT, names.AGENT, names.STEP, names.STEPS, names.GROUP, names.UPDATE}
-    | {names.ANNOTATE}
-)
-"""
-Spans whose faults are counted one by one.
-
-The faults of a scoring are also on the span of what was scored.
-Those of a run are counted once, at the end.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +116,7 @@ class RunCounts:
     def merge(self, other: RunCounts) -> None:
         """Count what another run counted."""
         self.graders.merge(other.graders)
-        counts = other.counts
-        self.counts.merge(counts.tokens, counts.call_tokens, counts.faults.items(), counts.omissions.items())
+        self.counts.merge(other.counts)
         for name in ("cost_usd", "cost_count", "groups", "updates", "annotations"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, course in self._courses.items():
@@ -186,22 +125,6 @@ class RunCounts:
     def courses(self) -> dict[str, Course | None]:
         """Loss, KL and entropy of the updates, None where none states it."""
         return {name: course.value() for name, course in self._courses.items()}
-
-
-class Row(NamedTuple):
-    """One episode's figures."""
-
-    run: str
-    trace_id: str
-    start_time: int
-    duration: float
-    return_: float
-    length: int
-    status: str
-    outcome: str
-    env: str
-    spec: str
-    task: str
 
 
 class Aggregate:
@@ -232,8 +155,9 @@ class Aggregate:
         codes = self.labels["runs"]
         return self.of(list(codes.words)[codes.column[row]])
 
-    def add(self, row: Row) -> None:
+    def add(self, ended: Ended) -> None:
         """Add an episode."""
+        row = ended.row
         self.traces.append(int(row.trace_id[:16] or "0", 16))
         self.start_times.append(row.start_time)
         self.durations.append(row.duration)
@@ -242,3 +166,7 @@ class Aggregate:
         words = row.run, row.status, row.outcome, row.env, row.spec, row.task
         for codes, word in zip(self.labels.values(), words, strict=True):
             codes.append(word)
+        run = self.of(row.run)
+        run.pay(ended.cost_usd)
+        run.grade(ended.gradings)
+        run.counts.merge(ended.counts)

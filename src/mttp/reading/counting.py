@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from mttp.codec import outline
-from mttp.episodes import Annotation, Episode, Group, Update
+from mttp.episodes import Agent, Annotation, Episode, Group, Step, Update
 from mttp.gradings import Grading, gradings, label
-from mttp.reading.aggregate import Aggregate, Row
+from mttp.reading.aggregate import Aggregate
+from mttp.reading.ended import Counts, Ended, Row
 
 __all__ = ["counted"]
 
@@ -24,7 +25,7 @@ def counted(
     """The figures of these values."""
     aggregate = Aggregate()
     for episode in episodes:
-        _add(aggregate, episode)
+        aggregate.add(_ended(episode))
     for group in groups:
         aggregate.of(group.run_id).groups += 1
         _add_faults(aggregate, group.run_id, group.faults)
@@ -44,15 +45,14 @@ def counted(
 
 
 def _add_faults(aggregate: Aggregate, run: str, faults: Iterable[str]) -> None:
-    kinds = Counter(outline.fault_kind(fault) for fault in faults)
-    aggregate.of(run).counts.merge((0, 0), (0, 0), kinds.items())
+    aggregate.of(run).counts.merge(Counts(faults=Counter(map(outline.fault_kind, faults))))
 
 
-def _add(aggregate: Aggregate, episode: Episode) -> None:
-    run = aggregate.of(episode.run_id)
+def _ended(episode: Episode) -> Ended:
     reward = episode.rewards and episode.reward
-    aggregate.add(
-        Row(
+    is_finished = episode.end_time is not None
+    return Ended(
+        row=Row(
             run=episode.run_id,
             trace_id=episode.trace_id,
             start_time=episode.start_time or 0,
@@ -62,34 +62,26 @@ def _add(aggregate: Aggregate, episode: Episode) -> None:
             status=episode.status,
             outcome=episode.outcome,
             env=episode.env,
-            spec=label(reward) if reward and reward.spec is not None and episode.end_time else "",
+            spec=label(reward) if reward and reward.spec is not None and is_finished else "",
             task=episode.task or "",
-        )
+        ),
+        counts=_counts(episode),
+        gradings=tuple(_gradings(episode)),
+        undecided=None,
+        cost_usd=episode.cost_usd if is_finished else None,
     )
-    if episode.end_time is not None:
-        run.pay(episode.cost_usd)
-    run.grade(_gradings(episode))
+
+
+def _counts(episode: Episode) -> Counts:
     tokens = [step.tokens for step in episode.steps if step.tokens is not None]
     calls = [call for step in episode.steps for call in step.calls]
-    run.counts.merge(
-        (sum(block.prompt_count or 0 for block in tokens), sum(block.count or 0 for block in tokens)),
-        (sum(call.input_tokens or 0 for call in calls), sum(call.output_tokens or 0 for call in calls)),
-        (),
+    stating: tuple[Episode | Agent | Step, ...] = (episode, *episode.agents, *episode.steps)
+    return Counts(
+        [sum(block.prompt_count or 0 for block in tokens), sum(block.count or 0 for block in tokens)],
+        [sum(call.input_tokens or 0 for call in calls), sum(call.output_tokens or 0 for call in calls)],
+        Counter(outline.fault_kind(fault) for one in stating for fault in one.faults),
+        Counter(outline.omitted_name(omission) for one in stating for omission in one.omissions),
     )
-    stated = [
-        episode.faults,
-        *(agent.faults for agent in episode.agents),
-        *(step.faults for step in episode.steps),
-    ]
-    for faults in stated:
-        _add_faults(aggregate, episode.run_id, faults)
-    left_out = [
-        episode.omissions,
-        *(agent.omissions for agent in episode.agents),
-        *(step.omissions for step in episode.steps),
-    ]
-    names = Counter(outline.omitted_name(said) for omissions in left_out for said in omissions)
-    run.counts.merge((0, 0), (0, 0), (), names.items())
 
 
 def _gradings(episode: Episode) -> Iterator[Grading]:

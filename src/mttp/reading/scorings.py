@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from mttp.codec import outline
 from mttp.evaluations import Evaluation
-from mttp.gradings import GraderHealth, GraderTally
+from mttp.gradings import GraderHealth, GraderTally, gradings
 from mttp.semconv import spans as names
 from mttp.spans import SpanRecord
 
@@ -17,16 +17,15 @@ class EpisodeScorings:
     """The scorings in the spans of a recording, by episode."""
 
     def __init__(self) -> None:
-        self._scorings: defaultdict[str, dict[str, outline.Scored]] = defaultdict(dict)
-        self._grades: defaultdict[str, dict[str, outline.Graded]] = defaultdict(dict)
+        self._scorings: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
+        self._grades: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
 
     def add(self, record: SpanRecord) -> None:
         """Take note of a span."""
         kind = outline.kind(record)
-        if kind == names.REWARD:
-            self._scorings[record.trace_id].setdefault(record.span_id, outline.scored(record))
-        elif kind == names.GRADE:
-            self._grades[record.trace_id].setdefault(record.span_id, outline.graded(record))
+        if kind in (names.REWARD, names.GRADE):
+            found = self._scorings if kind == names.REWARD else self._grades
+            found[record.trace_id].setdefault(record.span_id, record)
 
     def health(self, evaluation: Evaluation) -> tuple[GraderHealth, ...]:
         """
@@ -36,11 +35,10 @@ class EpisodeScorings:
         """
         tally = GraderTally()
         for trace_id in {result.episode for result in evaluation.latest().values()} & self._scorings.keys():
-            grades = list(self._grades[trace_id].values())
-            last: dict[str, outline.Scored] = {}
-            for scoring in sorted(self._scorings[trace_id].values(), key=lambda found: found.when):
-                last[scoring.parent] = scoring
-            for scoring in last.values():
-                for grading in outline.with_grades(scoring, grades).gradings:
+            grades = outline.children(self._grades[trace_id].values())
+            for mine in outline.children(self._scorings[trace_id].values()).values():
+                scope, _ = outline.scored(mine[-1])
+                reward = outline.with_grades(outline.reward(mine[-1]), grades)
+                for grading in gradings(reward, scope=scope):
                     tally.add(grading)
         return tally.health()

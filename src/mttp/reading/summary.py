@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mttp.codec import outline
 from mttp.gradings import GraderHealth
 from mttp.reading.aggregate import Aggregate, Course, RunCounts
+from mttp.reading.ended import Counts
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -214,7 +215,10 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     """
     The figures of everything that `source` holds; arguments are those of `read`.
 
-    Episodes are never built: memory grows by some hundred bytes per episode, however long the episodes are.
+    Episodes are never built: memory grows by some hundred bytes per episode, however long the episodes are;
+    by two kilobytes where other processes recorded parts of one.
+    The figures are those of `read(source).summary()`, with three exceptions: calls outside of steps and
+    scorings whose step or agent is missing count, too, and one that two processes scored counts for each.
     """
     tally = Tally()
     scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=tally.has_open)
@@ -249,10 +253,9 @@ def _summary(tally: Tally, scan: Scan) -> Summary:
 def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
     """The summary of what was counted, with other `facts` about the whole."""
     for run in runs:
-        counts = aggregate.of(run.id).counts
         faults = Counter(map(outline.fault_kind, run.faults))
         omissions = Counter(map(outline.omitted_name, run.omissions))
-        counts.merge((0, 0), (0, 0), faults.items(), omissions.items())
+        aggregate.of(run.id).counts.merge(Counts(faults=faults, omissions=omissions))
     columns = _Columns(
         {
             "traces": aggregate.traces,

@@ -7,9 +7,8 @@ from typing import Any
 
 from mttp.codec import outline
 from mttp.codec.conformity import is_conforming
-from mttp.reading.aggregate import Counts
+from mttp.reading.assembly import Ongoing
 from mttp.reading.ended import Ended, IsOpen
-from mttp.reading.ongoing import Ongoing
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.spans import Scope
@@ -59,25 +58,20 @@ def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended 
     """The episode whose spans these are: all of them, each once, and no others; None where it is not so."""
     if not outline.is_root(spans[-1].name or ""):  # which ends last, and is written last
         return None
-    episode, counts = Ongoing(), Counts()
-    trace_id = ""
+    episode, trace_id = Ongoing(), ""
     for span in spans:
         attributes = scalars(span) if span.name == names.STEP else None
-        if attributes is not None and not is_conforming(attributes):
-            return None
         if attributes is not None and a.SPAN_TYPE not in attributes:
             kind = names.STEP
-            episode.seen.add(span_id(span))
-            episode.span_count += 1
+            episode.add_step(span_id(span), attributes)
         else:
             record = as_record(span, scope)
-            if not is_conforming(record.attributes):
-                return None
             trace_id, kind, attributes = record.trace_id, outline.kind(record), record.attributes
             episode.add(kind, record)
-        if not outline.is_own(attributes) or (kind == names.EPISODE and span is not spans[-1]):
+        is_last = span is spans[-1]
+        if not is_conforming(attributes) or not outline.is_own(attributes):
             return None
-        counts.add(kind, attributes)
-    ending, is_once = episode.ending, len(spans) == len(episode.seen)
-    is_whole = ending is not None and is_once and episode.span_count == ending.span_count
-    return episode.ended(trace_id, scope, counts) if is_whole and not is_open(trace_id) else None
+        if (kind == names.EPISODE) is not is_last:
+            return None
+    is_all = not episode.duplicates and episode.parts.found == episode.parts.recorded
+    return episode.ended(trace_id, scope) if is_all and not is_open(trace_id) else None
