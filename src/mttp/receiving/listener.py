@@ -22,7 +22,7 @@ from typing_extensions import Self
 from mttp.channels import Channel, Entrance, Exit
 from mttp.errors import SendError, TransportError
 from mttp.messages import MAX_SIZE, Line, as_line
-from mttp.transports.options import byte_count, path_of, positive, seconds, take
+from mttp.transports.options import ByteCount, Positive, Seconds, path_of, take
 from mttp.wire.deadlines import Deadline
 
 __all__ = ["ListeningOrigin", "open"]
@@ -61,10 +61,10 @@ class ListeningOrigin:
         host: str,
         port: int,
         *,
-        capacity: int | None = None,
-        max_bytes: int = MAX_SIZE,
-        timeout: float = TIMEOUT,
-        max_unfinished_bytes: int = MAX_UNFINISHED_BYTES,
+        capacity: Positive | None = None,
+        max_bytes: ByteCount = MAX_SIZE,
+        timeout: Seconds = TIMEOUT,
+        max_unfinished_bytes: ByteCount = MAX_UNFINISHED_BYTES,
     ) -> None:
         if max_unfinished_bytes < max_bytes:
             raise TransportError(
@@ -440,7 +440,4 @@ def open(address: str, options: Mapping[str, object]) -> ListeningOrigin:
         raise TransportError(f"{error}; write mttp+http://127.0.0.1:8700") from error
     if port is None or parts.path.rstrip("/") not in ("", MIST_PATH) or "@" in parts.netloc:
         raise TransportError("it listens on a host and port, at /mist; write mttp+http://127.0.0.1:8700")
-    parsed = take(
-        options, capacity=positive, max_bytes=byte_count, timeout=seconds, max_unfinished_bytes=byte_count
-    )
-    return ListeningOrigin(parts.hostname or "127.0.0.1", port, **parsed)
+    return ListeningOrigin(parts.hostname or "127.0.0.1", port, **take(options, ListeningOrigin))

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from mttp.errors import TransportError
 from mttp.lane import Transport
+from mttp.secrets import without_secrets
+from mttp.transports.options import known_are, one_of, parse
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.settings import TRACES_PATH, variable
 
@@ -52,45 +54,42 @@ def _opened(name: str, profile: str | None) -> Transport:
 def _installed(name: str) -> Transport:
     found = list(entry_points(group=_GROUP, name=name))
     if not found:
-        known = ", ".join(sorted({"none", *(point.name for point in entry_points(group=_GROUP))}))
-        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}; known are {known}")
+        known = sorted({"none", *(point.name for point in entry_points(group=_GROUP))})
+        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}{known_are(name, known)}")
     exporter: Transport = found[0].load()()
     return exporter
 
 
 def _otlp(protocol: str = "", *, profile: str | None = None) -> OtlpTransport:
     full, endpoint = variable("ENDPOINT")
-    protocol = protocol or _protocol(full, endpoint)
-    url = _http_url(full, endpoint) if protocol == _HTTP else _grpc_url(endpoint)
+    name, stated = variable("PROTOCOL")
+    if name and not protocol:
+        protocol = parse(one_of(_HTTP, _GRPC), stated, name)
     try:
+        is_http = protocol == _HTTP if protocol else _looks_like_http(endpoint)
+        url = _http_url(endpoint, is_whole="TRACES" in full) if is_http else _grpc_url(endpoint)
         return OtlpTransport(url, profile=profile)
     except TransportError as error:
-        where = f"{full}={endpoint!r}: " if full else ""
+        where = f"{full}={without_secrets(endpoint)!r}: " if full else ""
         raise TransportError(f"{where}{error}") from error.__cause__
 
 
-def _protocol(full: str, endpoint: str) -> str:
-    """What a variable says, else what the endpoint looks like, else the SDK's default."""
-    name, protocol = variable("PROTOCOL")
-    if name and protocol not in (_HTTP, _GRPC):
-        raise TransportError(f"{name}={protocol!r}: expected {_HTTP} or {_GRPC}")
-    if name:
-        return protocol
+def _looks_like_http(endpoint: str) -> bool:
+    """Whether an endpoint has the port of OTLP over HTTP, or a path; the default is gRPC, as the SDK's."""
     try:
         parts = urlsplit(endpoint)
-        looks_like_http = parts.scheme in ("http", "https") and (parts.port == 4318 or parts.path.strip("/"))
-    except ValueError as error:
-        raise TransportError(f"{full}={endpoint!r}: {error}; write http://HOST:PORT") from error
-    return _HTTP if looks_like_http else _GRPC
+        return parts.scheme in ("http", "https") and (parts.port == 4318 or bool(parts.path.strip("/")))
+    except ValueError:  # a wrong port, which opening it will tell
+        return True
 
 
-def _http_url(full: str, endpoint: str) -> str:
+def _http_url(endpoint: str, *, is_whole: bool) -> str:
     """The variable for traces is a whole URL, the general one the beginning of one."""
     if not endpoint:
         return f"http://localhost:4318{TRACES_PATH}"
     if not endpoint.startswith(("http://", "https://")):
-        raise TransportError(f"{full}={endpoint!r}: expected http://HOST:PORT or https://HOST:PORT")
-    return endpoint if "TRACES" in full else endpoint.rstrip("/") + TRACES_PATH
+        raise TransportError("expected http://HOST:PORT or https://HOST:PORT")
+    return endpoint if is_whole else endpoint.rstrip("/") + TRACES_PATH
 
 
 def _grpc_url(endpoint: str) -> str:
