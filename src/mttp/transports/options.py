@@ -14,16 +14,7 @@ from contextlib import suppress
 from functools import partial
 from operator import index
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from mttp import regular_files
@@ -38,7 +29,6 @@ __all__ = [
     "Positive",
     "ReadableFile",
     "Seconds",
-    "text",
     "byte_count",
     "escaped_headers",
     "flag",
@@ -49,6 +39,7 @@ __all__ = [
     "parsers",
     "path_of",
     "take",
+    "text",
     "with_query",
 ]
 
@@ -117,7 +108,8 @@ def take(options: Mapping[str, object], model: Callable[..., object]) -> dict[st
 def parsers(model: Callable[..., object]) -> dict[str, Callable[[Any], object]]:
     """What parses each option of a class or a function, by name."""
     found: dict[str, Callable[[Any], object]] = {}
-    hints = get_type_hints(model.__init__ if isinstance(model, type) else model, include_extras=True)  # type: ignore[misc]
+    function = model.__init__ if isinstance(model, type) else model  # type: ignore[misc]
+    hints = get_type_hints(function, include_extras=True)
     for name, hint in hints.items():
         for kind in (hint, *get_args(hint)):
             if get_origin(kind) is Literal:
@@ -131,7 +123,7 @@ def parse(parser: Callable[[Any], object], value: object, source: str) -> Any:
     """A parsed value; raises TransportError that names its source."""
     try:
         return parser(value.strip() if isinstance(value, str) else value)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         shown = source if may_be_secret(source, value) else f"{source}={_shown(value)}"
         raise TransportError(f"{shown}: {error}") from error
 
