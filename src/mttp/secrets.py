@@ -61,8 +61,6 @@ _IN_TEXT = (
 """A header, what is assigned to a name, a member of JSON, an option of a command; and a sign of each."""
 _HINTS = ("pass", "pwd", "secret", "cred", "auth", "bearer", "cookie", "jwt", "string", "key", "token", "://")
 """One of these is in every text that holds a secret."""
-_LOCAL = ("memory", "file", "mttp+file", "mttp+stdio", "chan")
-"""Schemes of addresses that have no credentials before an @."""
 _OPTION = re.compile(r"h[a-z]*d[a-z]*r|auth|token|pass|secret|cred|api|=[^&]*=", re.IGNORECASE)
 """What options of an address look like that may hold credentials, misspelt ones included."""
 _MAX_REMEMBERED = 4096
@@ -216,7 +214,7 @@ def without_secrets(address: str) -> str:
     place, _, query = address.partition("?")
     scheme, found, rest = place.partition("://") if "://" in place else ("", "", place)
     user, at, host = rest.rpartition("@")
-    if at and (scheme not in _LOCAL if scheme else ":" in user):
+    if at and not scheme.endswith("file") and (scheme or ":" in user):
         place = f"{scheme}{found}{REDACTED}@{host}"
     return place if not query or _OPTION.search(query) else f"{place}?{query}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ __all__ = ["from_environment"]
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 _GROUP = "opentelemetry_traces_exporter"
 _HTTP, _GRPC = "http/protobuf", "grpc"
+_PROTOCOLS = {"otlp": "", "otlp_proto_http": _HTTP, "otlp_proto_grpc": _GRPC}
 
 
 def from_environment(profile: str | None = None) -> list[Transport] | None:
@@ -38,29 +38,20 @@ def from_environment(profile: str | None = None) -> list[Transport] | None:
 
 
 def _opened(name: str, profile: str | None) -> Transport:
-    ours: dict[str, Callable[[], Transport]] = {
-        "otlp": lambda: _otlp(profile=profile),
-        "otlp_proto_http": lambda: _otlp(_HTTP, profile=profile),
-        "otlp_proto_grpc": lambda: _otlp(_GRPC, profile=profile),
-    }
-    try:
-        return ours[name]() if name in ours else _installed(name)
-    except TransportError:
-        raise
-    except Exception as error:  # whatever an exporter of somebody's raises when it is made
-        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}, which can't be made: {error!r}") from error
-
-
-def _installed(name: str) -> Transport:
+    if name in _PROTOCOLS:
+        return _otlp(_PROTOCOLS[name], profile=profile)
     found = list(entry_points(group=_GROUP, name=name))
     if not found:
         known = sorted({"none", *(point.name for point in entry_points(group=_GROUP))})
         raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}{known_are(name, known)}")
-    exporter: Transport = found[0].load()()
+    try:
+        exporter: Transport = found[0].load()()
+    except Exception as error:  # whatever an exporter of somebody's raises when it is made
+        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}, which can't be made: {error!r}") from error
     return exporter
 
 
-def _otlp(protocol: str = "", *, profile: str | None = None) -> OtlpTransport:
+def _otlp(protocol: str = "", *, profile: str | None) -> OtlpTransport:
     full, endpoint = variable("ENDPOINT")
     name, stated = variable("PROTOCOL")
     if name and not protocol:
@@ -85,8 +76,7 @@ def _looks_like_http(endpoint: str) -> bool:
 
 def _http_url(endpoint: str, *, is_whole: bool) -> str:
     """The variable for traces is a whole URL, the general one the beginning of one."""
-    if not endpoint:
-        return f"http://localhost:4318{TRACES_PATH}"
+    endpoint = endpoint or "http://localhost:4318"
     if not endpoint.startswith(("http://", "https://")):
         raise TransportError("expected http://HOST:PORT or https://HOST:PORT")
     return endpoint if is_whole else endpoint.rstrip("/") + TRACES_PATH
