@@ -14,7 +14,7 @@ from mttp.transports.options import known_are, one_of, parse
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.settings import TRACES_PATH, variable
 
-__all__ = ["from_environment"]
+__all__ = ["from_environment", "grpc_url", "http_url"]
 
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 _GROUP = "opentelemetry_traces_exporter"
@@ -56,9 +56,9 @@ def _otlp(protocol: str = "", *, profile: str | None) -> OtlpTransport:
     name, stated = variable("PROTOCOL")
     if name and not protocol:
         protocol = parse(one_of(_HTTP, _GRPC), stated, name)
+    is_http = protocol == _HTTP if protocol else _looks_like_http(endpoint)
+    url = http_url(full, endpoint) if is_http else grpc_url(endpoint)
     try:
-        is_http = protocol == _HTTP if protocol else _looks_like_http(endpoint)
-        url = _http_url(endpoint, is_whole="TRACES" in full) if is_http else _grpc_url(endpoint)
         return OtlpTransport(url, profile=profile)
     except TransportError as error:
         where = f"{full}={without_secrets(endpoint)!r}: " if full else ""
@@ -74,21 +74,22 @@ def _looks_like_http(endpoint: str) -> bool:
         return True
 
 
-def _http_url(endpoint: str, *, is_whole: bool) -> str:
-    """The variable for traces is a whole URL, the general one the beginning of one."""
+def http_url(full: str, endpoint: str) -> str:
+    """The URL of an endpoint: that of the variable for traces is whole, the general one is its beginning."""
     endpoint = endpoint or "http://localhost:4318"
     if not endpoint.startswith(("http://", "https://")):
-        raise TransportError("expected http://HOST:PORT or https://HOST:PORT")
-    return endpoint if is_whole else endpoint.rstrip("/") + TRACES_PATH
+        shown = f"{full}={without_secrets(endpoint)!r}"
+        raise TransportError(f"{shown}: expected http://HOST:PORT or https://HOST:PORT")
+    return endpoint if "TRACES" in full else endpoint.rstrip("/") + TRACES_PATH
 
 
-def _grpc_url(endpoint: str) -> str:
-    """The scheme https means TLS; otherwise the variable for it decides, then whether the scheme is http."""
-    if not endpoint:
-        return "grpc://localhost:4317"
-    scheme, _, rest = endpoint.rpartition("://")
-    insecure = variable("INSECURE")[1].lower()
-    is_insecure = scheme != "https" and (insecure == "true" if insecure else scheme == "http")
+def grpc_url(endpoint: str, insecure: bool | None = None) -> str:
+    """The scheme https means TLS; else `insecure` decides, then its variable, then the scheme http."""
+    scheme, _, rest = (endpoint or "http://localhost:4317").rpartition("://")
+    said = variable("INSECURE")[1].lower()
+    if insecure is None:
+        insecure = said == "true" if said else scheme == "http"
+    is_insecure = scheme != "https" and insecure
     host = rest.rstrip("/")
     port = "" if re.search(r":\d+$", host) or "/" in host else ":443"  # gRPC's own default
     return f"{'grpc' if is_insecure else 'grpcs'}://{host}{port}"

@@ -18,6 +18,7 @@ from mttp.transports.options import (
     escaped_headers,
     parse,
     parsers,
+    take,
 )
 from mttp.transports.otlp.profiles import Profile, guessed, named
 
@@ -77,23 +78,24 @@ def variable(name: str) -> tuple[str, str]:
     return "", ""
 
 
-def resolve(url: str, options: Mapping[str, Any]) -> Settings:
+def resolve(url: str, options: Mapping[str, object]) -> Settings:
     """
-    The settings for an address; `options` are parsed, and precede variables.
+    The settings for an address; options precede variables.
 
     Raises TransportError where anything is wrong or a file can't be read.
     """
     parts = _split(url)
     protocol = "grpc" if parts.scheme.startswith("grpc") else "http"
-    profile = options.get("profile") or guessed(url)
+    given = take(options, Settings)
+    profile = given.get("profile") or guessed(url)
     stated = _from_variables()
-    headers = {**profile.headers, **stated.get("headers", {}), **options.get("headers", {})}
+    headers = {**profile.headers, **stated.get("headers", {}), **given.get("headers", {})}
     usual = {"max_bytes": min(_MAX_BYTES[protocol], profile.max_bytes or _MOST_BYTES)}
     settings = Settings(
         protocol=protocol,
         endpoint=parts.netloc if protocol == "grpc" else url,
         secure=parts.scheme in ("https", "grpcs"),
-        **{**usual, **stated, **options, "headers": headers, "profile": profile},
+        **{**usual, **stated, **given, "headers": headers, "profile": profile},
     )
     _check_certificates(settings)
     return settings

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.refusal import Refused
-from mttp.transports.options import take, with_query
+from mttp.transports.options import with_query
 from mttp.transports.otlp import profiles
 from mttp.transports.otlp.answers import Sender
 from mttp.transports.otlp.batches import Export
@@ -49,14 +49,15 @@ class OtlpTransport(SpanExporter):
 
     def __init__(self, url: str, /, **options: object) -> None:
         """`options` are those of `Settings`, parsed or not."""
-        given = take(options, Settings)
-        self.settings = resolve(url, given)
+        self.settings = resolve(url, options)
         """What the options and the variables come to."""
         self.withholding = self.settings.profile.withholding
         self.close_timeout = self.settings.profile.close_seconds
         self._url = url
-        named = {"profile": self.profile} if "profile" in given else {}
-        self._given = {name: value for name, value in (given | named).items() if name != "headers"}
+        stated = [name for name, value in options.items() if value is not None and name != "headers"]
+        self._given = {name: getattr(self.settings, name) for name in stated}
+        if "profile" in self._given:
+            self._given["profile"] = self.profile
         self._said = ""
         self._begin()
 
