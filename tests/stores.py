@@ -9,7 +9,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
@@ -94,30 +94,50 @@ def redirecting(to: str) -> Iterator[tuple[str, list[Asked]]]:
 
 
 @contextmanager
-def dripping(written: bytes) -> Iterator[str]:
-    """A server that answers so, then byte by byte for as long as anybody listens."""
+def talking(act: Callable[[socket.socket, threading.Event], None], host: str = "127.0.0.1") -> Iterator[str]:
+    """A server that does so with each connection, until the event is set; its host and port."""
     over = threading.Event()
 
-    def drip(connection: socket.socket) -> None:
+    def talk(connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            connection.recv(65536)
-            connection.sendall(written)
-            while not over.wait(0.02):
-                connection.sendall(b" " if written else b"H")
+            act(connection, over)
 
     def serve() -> None:
         with suppress(OSError):
             while True:
                 connection, _ = server.accept()
-                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+                threading.Thread(target=talk, args=(connection,), daemon=True).start()
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
+        yield f"{f'[{host}]' if ':' in host else host}:{server.getsockname()[1]}"
         over.set()
         server.shutdown(socket.SHUT_RDWR)
         thread.join()
+
+
+def dripping(written: bytes) -> AbstractContextManager[str]:
+    """A server that answers so, then byte by byte for as long as anybody listens."""
+
+    def drip(connection: socket.socket, over: threading.Event) -> None:
+        connection.recv(65536)
+        connection.sendall(written)
+        while not over.wait(0.02):
+            connection.sendall(b" " if written else b"H")
+
+    return talking(drip)
+
+
+def answering(written: bytes, host: str = "127.0.0.1") -> AbstractContextManager[str]:
+    """A server that answers each request so, and closes the connection."""
+
+    def answer(connection: socket.socket, over: threading.Event) -> None:
+        connection.recv(65536)
+        connection.sendall(written)
+
+    return talking(answer, host)
 
 
 # Stores: what they take over OTLP they give back over their query APIs, as lossy as they are.

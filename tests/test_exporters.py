@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,16 +15,21 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as official
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OfficialGrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as service
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from otlp import names
+from programs import told
 
 import mttp
+from mttp.errors import TransportError
 from mttp.exporters.file import FileSpanExporter
 from mttp.exporters.grpc import OTLPSpanExporter as GrpcExporter
 from mttp.exporters.http import OTLPSpanExporter as HttpExporter
+from mttp.testing import Behaviour, OtlpReceiver
 
 
 @pytest.fixture
@@ -105,7 +112,7 @@ def test_http_encodes_directly(monkeypatch: pytest.MonkeyPatch, http: Endpoint, 
     It is our encoder that is asked.
     """
     asked: list[Any] = []
-    monkeypatch.setattr("mttp.exporters.http.encode_spans", lambda given: asked.append(given) or b"bytes")
+    monkeypatch.setattr("mttp.exporters.retrying.encode_spans", lambda given: asked.append(given) or b"bytes")
     exporter = HttpExporter(endpoint=http.address)
 
     exporter.export(spans)
@@ -116,7 +123,7 @@ def test_http_encodes_directly(monkeypatch: pytest.MonkeyPatch, http: Endpoint, 
 
 def test_http_takes_the_official_arguments(http: Endpoint, spans: Any) -> None:
     """
-    Compression is the official exporter's business, as are headers, TLS and trying again.
+    Its enumeration of compressions, too.
     """
     exporter = HttpExporter(http.address, compression=Compression.Gzip, headers={"a": "b"}, timeout=5)
 
@@ -159,3 +166,224 @@ def test_a_file_of_any_library_s_spans_can_be_read(tmp_path: Path, spans: Any) -
     exporter.shutdown()
     (found,) = mttp.scan(tmp_path / "traces.jsonl", arrays=True)
     assert list(range(300)) == found.attributes["ids"]
+
+
+# What both exporters over the network do, whatever the receiver does.
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "http": lambda receiver, **options: HttpExporter(f"{receiver.http_address}/v1/traces", **options),
+    "grpc": lambda receiver, **options: GrpcExporter(
+        receiver.grpc_address.replace("grpc", "http"), **options
+    ),
+}
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    """A receiver that is good until it is told otherwise."""
+    with OtlpReceiver() as opened:
+        yield opened
+
+
+@pytest.fixture(params=MAKERS)
+def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Makes an exporter to a receiver."""
+    return MAKERS[request.param]
+
+
+def busy(make: Any) -> int | str:
+    """The status of a receiver that is to be asked again."""
+    return "UNAVAILABLE" if make is MAKERS["grpc"] else 503
+
+
+def test_a_receiver_that_is_busy_is_tried_again(make: Any, receiver: OtlpReceiver, spans: Any) -> None:
+    """
+    Not before it said, and as long as the timeout allows.
+    """
+    receiver.behave(*[Behaviour(status=busy(make), retry_after=0.3)] * 2)
+    exporter = make(receiver)
+    began = time.monotonic()
+
+    assert SpanExportResult.SUCCESS is exporter.export(spans)
+
+    assert time.monotonic() - began >= 0.6
+    exporter.shutdown()
+    assert 3 == len(receiver.requests)
+
+
+def test_a_receiver_that_asks_to_wait_longer_than_the_timeout_is_given_up(
+    make: Any, receiver: OtlpReceiver, spans: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    At once: whoever exports has more to send.
+    """
+    receiver.behave(Behaviour(status=busy(make), retry_after=3000))
+    exporter = make(receiver, timeout=20)
+    began = time.monotonic()
+
+    assert SpanExportResult.FAILURE is exporter.export(spans)
+
+    assert time.monotonic() - began < 10
+    exporter.shutdown()
+    assert 1 == len(receiver.requests)
+    assert "spans that were not delivered: 1: " in caplog.text
+
+
+def test_shutdown_ends_the_wait_before_the_next_attempt(
+    make: Any, receiver: OtlpReceiver, spans: Any
+) -> None:
+    """
+    From another thread; what is exported after it fails, and a second call does nothing.
+    """
+    receiver.behave(Behaviour(status=busy(make), retry_after=50))
+    exporter = make(receiver, timeout=60)
+    found: list[SpanExportResult] = []
+    thread = threading.Thread(target=lambda: found.append(exporter.export(spans)))
+    thread.start()
+    assert receiver.wait(1)
+
+    exporter.shutdown()
+    exporter.shutdown()
+
+    thread.join(20)
+    assert [SpanExportResult.FAILURE] == found
+    assert SpanExportResult.FAILURE is exporter.export(spans)
+    assert 1 == len(receiver.requests)
+
+
+def test_what_a_receiver_does_not_take_of_a_request_is_logged(
+    make: Any, receiver: OtlpReceiver, spans: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Once while it is the same; the request was taken, and is not sent again.
+    """
+    receiver.behave(Behaviour(rejected=1, message="too old"), forever=True)
+    exporter = make(receiver)
+
+    assert [SpanExportResult.SUCCESS] * 2 == [exporter.export(spans) for _ in range(2)]
+
+    exporter.shutdown()
+    assert [f"mttp: {exporter._place}: spans that were rejected: 1: too old"] == caplog.messages
+
+
+def test_nothing_that_happens_to_an_export_is_raised(
+    make: Any, spans: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Nobody listens, or a span can't be encoded: that is a failure, and a line in the log.
+    """
+    with OtlpReceiver() as receiver:
+        exporter = make(receiver, timeout=1)
+    (broken,) = spans
+
+    assert SpanExportResult.FAILURE is exporter.export(spans)
+    broken._start_time = -1
+    assert SpanExportResult.FAILURE is exporter.export([broken])
+
+    exporter.shutdown()
+    unreached, unencoded = caplog.messages
+    assert f"mttp: {exporter._place}: spans that were not delivered: 1: " in unreached
+    assert "connection refused" in unreached
+    assert "can't be encoded" in unencoded
+
+
+def test_variables_say_what_arguments_don_t(
+    make: Any, receiver: OtlpReceiver, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    They are read once, when the exporter is made.
+    """
+    is_grpc = make is MAKERS["grpc"]
+    base = receiver.grpc_address.replace("grpc", "http") if is_grpc else receiver.http_address
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", base)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x,tenant=a")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "7")
+    exporter = GrpcExporter(headers={"tenant": "b"}) if is_grpc else HttpExporter(headers={"tenant": "b"})
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "tenant=c")
+
+    assert SpanExportResult.SUCCESS is exporter.export(spans)
+
+    exporter.shutdown()
+    (request,) = receiver.requests
+    assert ("Bearer x", "b") == (request.headers["authorization"], request.headers["tenant"])
+    assert 7.0 == exporter._timeout
+
+
+def test_a_wrong_argument_is_an_error_at_once(make: Any, receiver: OtlpReceiver) -> None:
+    """
+    As it is of a transport.
+    """
+    with pytest.raises(TransportError, match="option timeout=-1: expected a number of seconds above zero"):
+        make(receiver, timeout=-1)
+
+
+def test_a_request_over_the_limit_is_not_sent(receiver: OtlpReceiver, spans: Any) -> None:
+    """
+    64 MiB, or what is said; nothing is no limit.
+    """
+    assert [SpanExportResult.FAILURE, SpanExportResult.SUCCESS] == [
+        MAKERS["http"](receiver, max_request_size=limit).export(spans) for limit in (100, 0)
+    ]
+    assert 1 == len(receiver.requests)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "insecure", "address"),
+    [
+        ("localhost:4317", None, "grpcs://localhost:4317"),
+        ("localhost:4317", True, "grpc://localhost:4317"),
+        ("http://localhost:4317", None, "grpc://localhost:4317"),
+        ("http://localhost:4317", False, "grpcs://localhost:4317"),
+        ("https://localhost:4317", True, "grpcs://localhost:4317"),
+        (None, None, "grpc://localhost:4317"),
+        ("collector", True, "grpc://collector:443"),
+    ],
+)
+def test_grpc_uses_tls_as_the_official_exporter_does(
+    endpoint: str | None, insecure: bool | None, address: str
+) -> None:
+    """
+    By the scheme, then by what is said.
+    """
+    official = OfficialGrpcExporter(endpoint, insecure=insecure)
+    exporter = GrpcExporter(endpoint, insecure=insecure)
+
+    assert (address, official._insecure) == (exporter._place, exporter._place.startswith("grpc://"))
+    exporter.shutdown()
+    official.shutdown()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_forked_child_exports_over_connections_of_its_own(make: Any, receiver: OtlpReceiver) -> None:
+    """
+    Both go on, without being told.
+    """
+    kind = "grpc" if make is MAKERS["grpc"] else "http"
+    place = receiver.grpc_address.replace("grpc", "http") if kind == "grpc" else receiver.http_address
+    found = told(
+        f"""
+        import json, os, warnings
+        from mttp.exporters.{kind} import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        warnings.simplefilter("ignore")
+        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = {place!r}
+        exporter = OTLPSpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        tracer = provider.get_tracer("forking")
+        with tracer.start_as_current_span("before"):
+            pass
+        child = os.fork()
+        with tracer.start_as_current_span("after" if child else "child"):
+            pass
+        if not child:
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        provider.shutdown()
+        print(json.dumps(status))
+        """
+    )
+
+    assert (0, ["after", "before", "child"]) == (found, sorted(names(receiver)))

@@ -13,7 +13,18 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 from specimen import EVERYTHING
-from stores import Answer, Asked, Backend, JaegerServer, TempoServer, answered, dripping, redirecting, serving
+from stores import (
+    Answer,
+    Asked,
+    Backend,
+    JaegerServer,
+    TempoServer,
+    answered,
+    answering,
+    dripping,
+    redirecting,
+    serving,
+)
 
 import mttp
 from mttp import configuration
@@ -544,7 +555,7 @@ def test_an_answer_that_breaks_off_is_said() -> None:
     With how much of it there was.
     """
     with (
-        serving(lambda asked: (200, "application/json\r\nContent-Length: 900", b'{"traces"')) as place,
+        answering(b'HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"traces"') as place,
         pytest.raises(ReadError, match=r"the answer broke off after 9 bytes"),
     ):
         mttp.read(f"tempo://{place}")

@@ -194,12 +194,12 @@ def test_no_seeded_number_is_used_up(mist: Mist, transport: Any) -> None:
     assert expected == random.random()
 
 
-@pytest.mark.parametrize("answer", [hang_up, break_off, garbage])
-def test_no_answer_is_one_that_may_come(mist: Mist, transport: Any, answer: Any) -> None:
+@pytest.mark.parametrize("answers", [[hang_up, hang_up], [break_off], [garbage]])
+def test_no_answer_is_one_that_may_come(mist: Mist, transport: Any, answers: list[Any]) -> None:
     """
-    The connection ends without one, or with something else.
+    The connection ends without one, twice, or with something else.
     """
-    mist.answers = [answer]
+    mist.answers = answers
 
     assert 3 == kept(outcome(transport, SPANS))
     assert DELIVERED == outcome(transport, SPANS)
@@ -393,6 +393,20 @@ def test_a_forked_child_has_a_connection_of_its_own() -> None:
     )
 
     assert ["episode before", "episode child", "episode parent", "run", "run"] == found
+
+
+def test_a_proxy_that_the_environment_names_is_not_used(
+    mist: Mist, transport: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Messages are for tools nearby.
+    """
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with mttp.dial(mist.address, patience=0) as sender:
+        sender.send(PING)
+
+    assert [PING.to_bytes()] == mist.bodies
 
 
 # Addresses.

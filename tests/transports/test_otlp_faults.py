@@ -6,11 +6,15 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from email.utils import formatdate
+from typing import Any
 
+import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo
 from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
 from stores import dripping, redirecting, serving
@@ -243,7 +247,7 @@ def test_where_a_redirect_leads_is_said() -> None:
         (413, "raise its limit, or write profile=strict"),
         (429, "send less, or later"),
         (500, "its own log may say why"),
-        (502, "is the receiver behind it running?"),
+        (502, "is the server behind it running?"),
         (418, "is it a receiver of OTLP?"),
     ],
 )
@@ -295,7 +299,7 @@ def test_retry_info_may_stand_by_itself(receiver: OtlpReceiver) -> None:
     """
     As the official exporters expect it; others put it among the details of the status.
     """
-    from mttp.transports.otlp import grpc
+    from mttp.transports.otlp.grpc import _retry_after
 
     class Error:
         def trailing_metadata(self) -> list[tuple[str, bytes]]:
@@ -303,7 +307,78 @@ def test_retry_info_may_stand_by_itself(receiver: OtlpReceiver) -> None:
             info.retry_delay.FromMilliseconds(1500)
             return [("google.rpc.retryinfo-bin", info.SerializeToString())]
 
-    assert 1.5 == grpc._retry_after(Error())
+    assert 1.5 == _retry_after(Error())
+
+
+YEARS, BACK = (RetryInfo(retry_delay=Duration(seconds=count)) for count in (10**11, -5))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("google.rpc.retryinfo-bin", b"\xff\xff", None),
+        ("grpc-status-details-bin", b"\xff\xff", None),
+        ("google.rpc.retryinfo-bin", BACK.SerializeToString(), 0.0),
+        ("google.rpc.retryinfo-bin", YEARS.SerializeToString(), 3600.0),
+    ],
+    ids=["garbage", "garbage as details", "negative", "years"],
+)
+def test_what_a_receiver_says_over_grpc_may_be_anything(
+    key: str, value: bytes, expected: float | None
+) -> None:
+    """
+    The spans are kept, and an hour at most is waited.
+    """
+
+    def busy(request: bytes, context: Any) -> bytes:
+        context.set_trailing_metadata(((key, value),))
+        context.abort(grpc.StatusCode.UNAVAILABLE, "later")
+        return b""
+
+    with calling(busy) as place:
+        made = OtlpTransport(f"grpc://{place}", timeout=20)
+        assert Outcome(False, kept=3, retry_after=expected) == outcome(made, SPANS)
+        made.shutdown()
+
+
+def test_a_success_over_grpc_is_one_whatever_it_holds() -> None:
+    """
+    The status says that the request was taken.
+    """
+    with calling(lambda request, context: b"\xff\xfegarbage") as place:
+        made = OtlpTransport(f"grpc://{place}", timeout=20)
+        assert DELIVERED == outcome(made, SPANS)
+        made.shutdown()
+
+
+@contextmanager
+def calling(export: Callable[[bytes, Any], bytes]) -> Iterator[str]:
+    """A gRPC server that answers so; its host and port."""
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    method = grpc.unary_unary_rpc_method_handler(export)
+    name = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(name, {"Export": method})])
+    place = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield place
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_credentials_that_a_receiver_repeats_are_not_shown(receiver: OtlpReceiver, protocol: str) -> None:
+    """
+    Nor are those in the address that a redirect leads to.
+    """
+    said = "Bearer hush-hush is wrong, and so is hush-hush"
+    receiver.behave(Behaviour(status=401 if protocol == "http" else "UNAUTHENTICATED", message=said))
+    with opened(receiver, protocol, headers={"authorization": "Bearer hush-hush"}) as made:
+        found = outcome(made, SPANS, message=True)
+    with redirecting("https://me:hush@elsewhere.example/?token=hush") as (place, _):
+        led = outcome(OtlpTransport(f"http://{place}"), SPANS, message=True)
+
+    assert "[redacted] is wrong, and so is [redacted]" in found.message
+    assert "elsewhere.example" in led.message
+    assert "hush" not in found.message + led.message
 
 
 # What the network does.

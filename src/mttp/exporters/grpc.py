@@ -1,22 +1,48 @@
-"""OTLP over gRPC: the official exporter, spans encoded in a fraction of its time."""
+"""OTLP over gRPC for any tracer provider, spans encoded in a fraction of the official exporter's time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Official
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.trace import ReadableSpan
+import grpc
+from opentelemetry.util.re import parse_env_headers
 
-from mttp.wire.otlp_proto import encode_spans
+from mttp.exporters.retrying import RetryingExporter
+from mttp.transports.environment import grpc_url
+from mttp.transports.otlp.grpc import COMPRESSIONS, GrpcSender
+from mttp.transports.otlp.settings import resolve, variable
 
 __all__ = ["OTLPSpanExporter"]
 
+_NAMES = {compression: name for name, compression in COMPRESSIONS.items()}
 
-class OTLPSpanExporter(Official):
-    """Takes the arguments of the official exporter, follows the same variables and sends the same bytes."""
 
-    def _translate_data(self, data: Sequence[ReadableSpan]) -> ExportTraceServiceRequest:
-        # The exporter sends messages; to read one from bytes is quick, to put it together is not.
-        request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(encode_spans(data))
-        return request
+class OTLPSpanExporter(RetryingExporter):
+    """
+    Takes the arguments of the official exporter, follows the same variables and sends the same bytes.
+
+    Raises TransportError where an argument or a variable is wrong, or a file can't be used.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        insecure: bool | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        headers: Sequence[tuple[str, str]] | Mapping[str, str] | str | None = None,
+        timeout: float | None = None,
+        compression: grpc.Compression | None = None,
+        channel_options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        given = parse_env_headers(headers, liberal=True) if isinstance(headers, str) else dict(headers or {})
+        options = {
+            "headers": given,
+            "timeout": timeout,
+            "compression": None if compression is None else _NAMES[compression],
+            "profile": "collector",
+        }
+        address = grpc_url(endpoint or variable("ENDPOINT")[1], insecure)
+        settings = resolve(address, options)
+        sender = GrpcSender(settings, credentials=credentials, channel=channel_options or ())
+        super().__init__(sender, address, settings.timeout, 0)

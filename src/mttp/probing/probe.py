@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep, time_ns
 from typing import NamedTuple
 
-import requests
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp import ids
@@ -21,7 +20,7 @@ from mttp.spans import SpanRecord
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.profiles import guessed
 from mttp.transports.otlp.settings import TRACES_PATH
-from mttp.wire.troubles import trouble
+from mttp.wire.http import Client, NoReply
 
 __all__ = ["Probe", "Report"]
 
@@ -166,13 +165,13 @@ class Probe:
         if settings.protocol != "http":
             return "not asked over gRPC"
         url = settings.endpoint.removesuffix(TRACES_PATH) + "/v1/logs"
-        headers = {**settings.headers, "Content-Type": "application/x-protobuf"}
-        verify = settings.certificate or True
+        headers = {**settings.headers, "content-type": "application/x-protobuf"}
         try:
-            answer = requests.post(url, data=b"", headers=headers, timeout=settings.timeout, verify=verify)
-        except requests.RequestException as error:
-            return trouble(error, settings.timeout).said
-        return "taken" if answer.ok else f"not taken: {answer.status_code} {answer.reason}"
+            client = Client(url, tls=settings.tls() if settings.secure else None)
+            reply = client.request(url, b"", headers=headers, timeout=settings.timeout, max_bytes=1 << 16)
+        except NoReply as error:
+            return str(error)
+        return "taken" if 200 <= reply.status < 300 else "not taken: " + reply.said(headers, b"")
 
     def _say(self, what: str) -> None:
         if self.on_progress is not None:

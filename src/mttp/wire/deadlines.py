@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import socket
 import time
-from http.client import HTTPResponse
-from io import BufferedReader, RawIOBase
+from io import RawIOBase
 from typing import Any
 
-__all__ = ["Deadline", "TimelyResponse"]
+__all__ = ["Deadline"]
 
 
 class Deadline(RawIOBase):
@@ -37,14 +36,3 @@ class Deadline(RawIOBase):
         """Let go of the socket."""
         self._raw.close()
         super().close()
-
-
-class TimelyResponse(HTTPResponse):
-    """An answer that must have come by a certain time, on the monotonic clock."""
-
-    def __init__(self, sock: socket.socket, *args: Any, until: float, **options: Any) -> None:
-        super().__init__(sock, *args, **options)
-        deadline = Deadline(sock)
-        deadline.until = until
-        self.fp.close()
-        self.fp = BufferedReader(deadline)

@@ -5,16 +5,35 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from mttp.printable import one_line
+from mttp.secrets import REDACTED, USUAL
 
-__all__ = ["LONGEST_WAIT", "MESSAGE_CHARACTERS", "is_page", "printable", "seconds_to_wait"]
+__all__ = [
+    "ADVICE",
+    "LONGEST_WAIT",
+    "MESSAGE_CHARACTERS",
+    "is_page",
+    "printable",
+    "redacted",
+    "seconds_to_wait",
+]
 
 MESSAGE_CHARACTERS = 300
 """What is repeated of a server's own words, at most."""
 LONGEST_WAIT = 3600.0
 """Seconds that a server may ask to wait: who asks for years has a wrong clock, or means no."""
+ADVICE = {
+    401: "give credentials as headers: headers=authorization=Bearer%20…",
+    403: "give credentials as headers: headers=authorization=Bearer%20…",
+    502: "a proxy answers: is the server behind it running?",
+    503: "is it starting, or overloaded? a proxy answers so, too, where the server behind it is gone",
+    504: "a proxy answers: is the server behind it running?",
+}
+"""What to try where a server answers with such a status, whatever it was asked for."""
+_SHORTEST_SECRET = 4
 _PAGE = re.compile(rb"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
 _TAGS = re.compile(r"<(script|style)\b.*?(</\1>|$)|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
@@ -24,12 +43,21 @@ def is_page(body: bytes) -> bool:
     return _PAGE.match(body) is not None
 
 
-def printable(body: bytes, characters: int = MESSAGE_CHARACTERS) -> str:
-    """The beginning of a body as one line of text; of a page what people read there."""
+def printable(body: bytes, sent: Mapping[str, str], characters: int = MESSAGE_CHARACTERS) -> str:
+    """The beginning of a body as one line of text, without secrets; of a page what people read there."""
     text = body[: 16 * MESSAGE_CHARACTERS].decode("utf-8", "replace")
     if is_page(body):
         text = _TAGS.sub(" ", text)
-    return " ".join(one_line(text).split())[:characters]
+    return redacted(" ".join(one_line(text).split()), sent)[:characters]
+
+
+def redacted(text: str, sent: Mapping[str, str]) -> str:
+    """A text without secrets: those of the headers that were sent, which a server may repeat, and others."""
+    for name, value in sent.items():
+        for secret in (value, value.partition(" ")[2]):
+            if len(secret) >= _SHORTEST_SECRET and USUAL.names(name):
+                text = text.replace(secret, REDACTED)
+    return str(USUAL.hide("", text, []))
 
 
 def seconds_to_wait(given: str) -> float | None:

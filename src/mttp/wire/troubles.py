@@ -17,6 +17,7 @@ Kind: TypeAlias = Literal[
 """What is wrong, so that whoever asked can say what to try."""
 
 _SHOWN = 200
+_CAUSES: dict[Kind, str] = {"timeout": "timeout", "untrusted": "tls", "no_tls": "tls", "tls": "tls"}
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 """What OpenSSL says of an answer that is no TLS."""
 
@@ -28,7 +29,12 @@ class Trouble:
     kind: Kind
     """Which sort of trouble."""
     said: str
-    """The same in words."""
+    """What is wrong, in words."""
+
+    @property
+    def cause(self) -> str:
+        """What it is counted as: timeout, tls or connection."""
+        return _CAUSES.get(self.kind, "connection")
 
 
 def trouble(error: BaseException, timeout: float) -> Trouble:

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import IO, Any
-from urllib.error import HTTPError
+from typing import Any
 from urllib.parse import urlencode
-from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from mttp.errors import ReadError
-from mttp.printable import one_line
+from mttp.errors import ReadError, TransportError
 from mttp.reading.stores.address import Address
-from mttp.wire.deadlines import TimelyResponse
-from mttp.wire.replies import is_page, printable
-from mttp.wire.troubles import Kind, trouble
+from mttp.wire.http import Client, NoReply, Reply
+from mttp.wire.replies import ADVICE, is_page, printable, redacted
+from mttp.wire.tls import tls_context
+from mttp.wire.troubles import Kind, Trouble
 
 __all__ = ["Absent", "Missing", "ask"]
 
 _SHOWN = 200
-_BODY_BYTES = 1 << 16
+_MAX_BYTES = 1 << 30
+"""What is read of an answer, decompressed."""
 _PORT = "is this the port of the query API? a path before the API is a part of the address"
-_CREDENTIALS = "give credentials: headers=authorization=Bearer%20…"
 _LOG = "its own log may say why"
-_ADVICE = {
-    401: _CREDENTIALS,
-    403: _CREDENTIALS,
+_ADVICE = ADVICE | {
     413: "ask for fewer traces with limit=N",
     429: "the store is busy; ask for fewer traces with limit=N, or later",
-    502: "a proxy answers: is the store behind it running?",
-    503: "is it starting, or overloaded? a proxy answers so, too, where the store behind it is gone",
-    504: "a proxy answers: is the store behind it running?",
 }
 _TLS = "tls=true is for a store that speaks TLS, and nothing for one that does not"
 _TROUBLES: dict[Kind, str] = {
@@ -57,13 +47,7 @@ class Absent(ReadError):  # noqa: N818 - reads as what it says
     """What answers does not know the path: it is another program, or an older one."""
 
 
-def ask(
-    address: Address,
-    path: str,
-    parameters: Mapping[str, Any] | None = None,
-    *,
-    body: Any = None,
-) -> Any:
+def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None, *, body: Any = None) -> Any:
     """
     The JSON document at a path below the address; with a `body`, which is JSON too, it is posted.
 
@@ -75,73 +59,41 @@ def ask(
     if body is not None:
         data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
     try:
-        kind, content = _answer(Request(url, data=data, headers=headers), address.timeout)
-    except HTTPError as error:
-        raise _refused(url, error) from error
-    except (OSError, HTTPException, ValueError) as error:
-        found = trouble(error, address.timeout)
-        advice = _TROUBLES.get(found.kind, "is the store there?")
-        raise ReadError(f"{url}: {found.said}; {advice}") from error
+        client = Client(url, tls=tls_context() if url.startswith("https") else None)
+        reply = client.request(url, data, headers=headers, timeout=address.timeout, max_bytes=_MAX_BYTES)
+        client.close()
+    except TransportError as error:
+        raise ReadError(f"{url}: {error}") from error
+    except NoReply as error:
+        raise _unanswered(url, error.trouble) from error
+    if not 200 <= reply.status < 300:
+        raise _refused(url, reply, headers)
+    if reply.cut is not None:
+        raise _unanswered(url, reply.cut)
     try:
-        return json.loads(content)
+        return json.loads(reply.body)
     except ValueError as error:
-        what = "a page for people" if is_page(content) else repr(kind or "no content type")
-        said = printable(content, _SHOWN)
+        kind = reply.headers.get("content-type", "")
+        what = "a page for people" if is_page(reply.body) else repr(kind or "no content type")
+        said = printable(reply.body, headers, _SHOWN)
         raise ReadError(f"{url} answers {what} instead of JSON: {said!r} ({_PORT})") from error
 
 
-def _answer(request: Request, timeout: float) -> tuple[str, bytes]:
-    """Content type and body, whole within the timeout however slowly it comes; raises what urllib raises."""
-    with build_opener(_Stay, _Plain(), _Secure()).open(request, timeout=timeout) as response:
-        return response.headers.get("content-type", ""), response.read()
+def _unanswered(url: str, found: Trouble) -> ReadError:
+    return ReadError(f"{url}: {found.said}; {_TROUBLES.get(found.kind, 'is the store there?')}")
 
 
-class _Stay(HTTPRedirectHandler):
-    """Follows no redirect: credentials are for the one place that they were given for."""
-
-    def redirect_request(self, *args: Any) -> None:
-        """None means no."""
-
-
-class _Connection(HTTPConnection):
-    def getresponse(self) -> HTTPResponse:
-        assert self.timeout is not None
-        self.response_class = partial(TimelyResponse, until=time.monotonic() + self.timeout)  # type: ignore[assignment]
-        return super().getresponse()
-
-
-class _SecureConnection(_Connection, HTTPSConnection):
-    pass
-
-
-class _Plain(HTTPHandler):
-    def http_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(_Connection, request)
-
-
-class _Secure(HTTPSHandler):
-    def https_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(_SecureConnection, request)
-
-
-def _refused(url: str, error: HTTPError) -> ReadError:
-    content, location = _beginning(error), one_line(error.headers.get("location", ""))
-    message = f"{url} answers {error.code}: {printable(content, _SHOWN) or one_line(error.reason)}"
-    if location and 300 <= error.code < 400:
+def _refused(url: str, reply: Reply, sent: Mapping[str, str]) -> ReadError:
+    words = printable(reply.body, sent, _SHOWN) or redacted(reply.reason, sent)
+    message = f"{url} answers {reply.status}: {words}"
+    if location := redacted(reply.location, sent):
         return ReadError(f"{message} (it leads to {location}: write the address that it leads to)")
-    is_absent = error.code in (405, 501) or _knows_no_path(error.code, content)
-    if error.code == 404 and not is_absent:
+    is_absent = reply.status in (405, 501) or _knows_no_path(reply.status, reply.body)
+    if reply.status == 404 and not is_absent:
         return Missing(f"{message} ({_PORT})")
-    advice = _PORT if is_absent else _ADVICE.get(error.code, _LOG if error.code >= 500 else "")
+    advice = _PORT if is_absent else _ADVICE.get(reply.status, _LOG if reply.status >= 500 else "")
     kind = Absent if is_absent else ReadError
     return kind(f"{message} ({advice})" if advice else message)
-
-
-def _beginning(body: IO[bytes]) -> bytes:
-    try:
-        return body.read(_BODY_BYTES)
-    except (OSError, HTTPException, ValueError):
-        return b""
 
 
 def _knows_no_path(status: int, content: bytes) -> bool:

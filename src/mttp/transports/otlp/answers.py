@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from mttp.printable import one_line
-from mttp.wire.replies import MESSAGE_CHARACTERS
+from mttp.wire.replies import printable
 
 __all__ = ["Answer", "Sender", "partly"]
 
@@ -31,16 +32,20 @@ class Answer:
 
 
 class Sender(Protocol):
-    """One protocol's side of the transport; it never raises for what a receiver or a network does."""
+    """
+    One protocol's side of the transport; it never raises for what a receiver or a network does.
 
-    def send(self, request: bytes, spans: int) -> Answer:
-        """Send a request of so many spans, once, and wait for the answer no longer than the timeout."""
+    In a forked child it connects anew, and leaves the parent's connection alone.
+    """
+
+    def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
+        """Send a request of so many spans, and wait for the answer, by default for the settings' timeout."""
 
     def close(self) -> None:
         """Release the connection; called from any thread, also while `send` waits."""
 
 
-def partly(rejected: int, spans: int, message: str) -> Answer:
-    """The answer to a request that was taken, perhaps but for some of its spans."""
-    message = message[:MESSAGE_CHARACTERS]
-    return Answer(verdict="taken", message=message, rejected=min(max(rejected, 0), spans))
+def partly(rejected: int, spans: int, message: str, sent: Mapping[str, str]) -> Answer:
+    """The answer to a request with these headers that was taken, perhaps but for some of its spans."""
+    said = printable(message.encode(), sent)
+    return Answer(verdict="taken", message=said, rejected=min(max(rejected, 0), spans))

@@ -1,24 +1,27 @@
-"""OTLP over gRPC, by the official exporter's channel; what it sends is encoded already."""
+"""OTLP over gRPC: one call with bytes that are encoded already, and every answer has one outcome."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from mttp import regular_files
+from mttp import __version__, regular_files
 from mttp.transports.options import MAX_CERTIFICATE
 from mttp.transports.otlp.answers import Answer, partly
 from mttp.transports.otlp.settings import Settings
-from mttp.wire.replies import LONGEST_WAIT, MESSAGE_CHARACTERS
+from mttp.wire.replies import LONGEST_WAIT, MESSAGE_CHARACTERS, printable
 
-__all__ = ["GrpcSender"]
+__all__ = ["COMPRESSIONS", "GrpcSender"]
 
+_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _AGAIN = frozenset(
     {
         grpc.StatusCode.ABORTED,
@@ -30,11 +33,12 @@ _AGAIN = frozenset(
         grpc.StatusCode.UNAVAILABLE,
     }
 )
-_COMPRESSIONS = {
+COMPRESSIONS = {
     "none": grpc.Compression.NoCompression,
     "gzip": grpc.Compression.Gzip,
     "deflate": grpc.Compression.Deflate,
 }
+"""What gRPC calls each compression."""
 _ADVICE = {
     grpc.StatusCode.UNAUTHENTICATED: "give credentials as headers",
     grpc.StatusCode.PERMISSION_DENIED: "give credentials as headers",
@@ -64,65 +68,76 @@ _TROUBLES = {
     "Socket closed": ("the connection was closed without an answer", f"{_TLS}; {_HTTP}"),
 }
 """What is wrong and what to try, by what gRPC says among much else."""
+_DETAILS = 4096
+"""Characters of what gRPC says that are looked at."""
 _DEADLINE = "Deadline Exceeded"
 """What gRPC says itself of a call that took too long; a receiver may say the same of its own."""
 _SIGNS_OF_TLS = ("SSL", "TLS", "Tls", "handshake", "certificate")
 
 
+_FOREIGN: list[Any] = []
+"""Channels of parent processes: to close one would concern threads that aren't here."""
+
+
 class GrpcSender:
-    """Sends requests to one host and port."""
+    """Calls one host and port; `credentials` and `channel` are gRPC's own, where a program has some."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, credentials: Any = None, channel: Any = ()) -> None:
         self._settings = settings
+        self._headers = tuple(settings.headers.items())
+        self._credentials = (credentials or _credentials(settings)) if settings.secure else None
+        self._options = [*channel, ("grpc.primary_user_agent", f"mttp/{__version__}")]
         self._closed = False
-        self._exporter: Any = self._connected()
+        self._connect()
 
-    def _connected(self) -> OTLPSpanExporter:
-        settings = self._settings
-        return OTLPSpanExporter(
-            endpoint=f"{'https' if settings.secure else 'http'}://{settings.endpoint}",
-            insecure=not settings.secure,
-            credentials=_credentials(settings),
-            headers=dict(settings.headers),
-            timeout=settings.timeout,
-            compression=_COMPRESSIONS[settings.compression],
-        )
+    def _connect(self) -> None:
+        self._process = os.getpid()
+        place, options = self._settings.endpoint, self._options
+        compression = COMPRESSIONS[self._settings.compression]
+        if self._credentials is None:
+            self._channel = grpc.insecure_channel(place, options, compression)
+        else:
+            self._channel = grpc.secure_channel(place, self._credentials, options, compression)
+        self._call = self._channel.unary_unary(_METHOD)  # of bytes, as nothing is said to serialize
 
-    def send(self, request: bytes, spans: int) -> Answer:
-        """Call the receiver once: the exporter's own `export` would encode, wait and try again."""
-        exporter, message = self._exporter, ExportTraceServiceRequest.FromString(request)
+    def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
+        """Call the receiver."""
+        timeout = self._settings.timeout if timeout is None else timeout
+        if self._process != os.getpid():
+            _FOREIGN.append(self._channel)
+            self._connect()
         try:
-            response = exporter._client.Export(
-                request=message, metadata=exporter._headers, timeout=exporter._timeout
-            )
+            response = self._call(request, metadata=self._headers, timeout=timeout)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE and not self._closed:
-                exporter.shutdown()  # a new channel tries at once, where the old one would wait its time
-                self._exporter = self._connected()
-            return _refusal(error, self._settings.timeout)
+                self._channel.close()  # a new channel tries at once, where the old one would wait its time
+                self._connect()
+            return _refusal(error, timeout, self._settings.headers)
         except ValueError as error:  # the channel was closed meanwhile
             return Answer(verdict="again", cause="shutdown", message=str(error))
-        found = response.partial_success
-        return partly(found.rejected_spans, spans, found.error_message)
+        try:
+            found = ExportTraceServiceResponse.FromString(response).partial_success
+        except DecodeError:  # the status says that the request was taken
+            return Answer(verdict="taken")
+        return partly(found.rejected_spans, spans, found.error_message, self._settings.headers)
 
     def close(self) -> None:
         """Close the channel, which ends a call that waits."""
         self._closed = True
-        self._exporter.shutdown()
+        if self._process == os.getpid():
+            self._channel.close()
 
 
 def _credentials(settings: Settings) -> Any:
-    """What TLS is done with; None leaves it to the exporter, and to the variables that it knows."""
-    if not settings.secure or not (settings.certificate or settings.client_certificate):
-        return None
+    """The files of the settings, and for a certificate without a key one that holds both."""
     key = settings.client_key or settings.client_certificate
     paths = (settings.certificate, key, settings.client_certificate)
     found = [regular_files.read(Path(path), MAX_CERTIFICATE) if path else None for path in paths]
     return grpc.ssl_channel_credentials(*found)
 
 
-def _refusal(error: Any, timeout: float) -> Answer:
-    code, details = error.code(), str(error.details() or "")
+def _refusal(error: Any, timeout: float, sent: Mapping[str, str]) -> Answer:
+    code, details = error.code(), printable(str(error.details() or "").encode(), sent, _DETAILS)
     message, cause = _message(code, details, timeout), f"grpc_{code.name.lower()}"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
         return Answer(verdict="smaller", cause=cause, message=message)
@@ -147,11 +162,13 @@ def _retry_after(error: Any) -> float | None:
     """What the receiver says of when to try again: RetryInfo, by itself or in the status."""
     trailing = dict(error.trailing_metadata() or ())
     found = RetryInfo()
-    if raw := trailing.get("google.rpc.retryinfo-bin"):
-        found.ParseFromString(raw)
-    elif raw := trailing.get("grpc-status-details-bin"):
-        if not any(detail.Unpack(found) for detail in Status.FromString(raw).details):
-            return None
-    else:
+    try:
+        if raw := trailing.get("google.rpc.retryinfo-bin"):
+            found.ParseFromString(raw)
+        else:
+            details = Status.FromString(trailing.get("grpc-status-details-bin", b"")).details
+            if not any(detail.Unpack(found) for detail in details):
+                return None
+    except DecodeError:
         return None
-    return min(float(found.retry_delay.seconds + found.retry_delay.nanos / 1e9), LONGEST_WAIT)
+    return min(max(float(found.retry_delay.seconds + found.retry_delay.nanos / 1e9), 0.0), LONGEST_WAIT)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ssl import SSLContext
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,6 +21,7 @@ from mttp.transports.options import (
     take,
 )
 from mttp.transports.otlp.profiles import Profile, guessed, named
+from mttp.wire.tls import tls_context
 
 __all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
 
@@ -69,6 +70,10 @@ class Settings:
     profile: Annotated[Profile, named]
     """What listens there keeps of what it is sent."""
 
+    def tls(self) -> SSLContext:
+        """How HTTP uses TLS; raises TransportError where a file can't be used."""
+        return tls_context(self.certificate, self.client_certificate, self.client_key)
+
 
 def variable(name: str) -> tuple[str, str]:
     """Name and value of the variable that is set, the one for traces first; empty where none is."""
@@ -97,7 +102,9 @@ def resolve(url: str, options: Mapping[str, object]) -> Settings:
         secure=parts.scheme in ("https", "grpcs"),
         **{**usual, **stated, **given, "headers": headers, "profile": profile},
     )
-    _check_certificates(settings)
+    if settings.client_key and not settings.client_certificate:
+        raise TransportError("client_key is given without client_certificate")
+    settings.tls()
     return settings
 
 
@@ -121,21 +128,3 @@ def _from_variables() -> dict[str, Any]:
     kinds = parsers(Settings) | {"headers": escaped_headers}
     stated = {name: variable(name.upper()) for name in _VARIABLES}
     return {name: parse(kinds[name], value, full) for name, (full, value) in stated.items() if full}
-
-
-def _check_certificates(settings: Settings) -> None:
-    """Read the files as TLS will, so that a wrong one is found now."""
-    if settings.client_key and not settings.client_certificate:
-        raise TransportError("client_key is given without client_certificate")
-    context = ssl.create_default_context()
-    try:
-        if settings.certificate:
-            context.load_verify_locations(settings.certificate)
-    except (OSError, ValueError) as error:
-        raise TransportError(f"certificate {settings.certificate} can't be used: {error}") from error
-    try:
-        if settings.client_certificate:
-            context.load_cert_chain(settings.client_certificate, settings.client_key)
-    except (OSError, ValueError) as error:
-        files = " and ".join(filter(None, (settings.client_certificate, settings.client_key)))
-        raise TransportError(f"{files} can't be used as client certificate: {error}") from error

@@ -59,9 +59,6 @@ class OtlpTransport(SpanExporter):
         if "profile" in self._given:
             self._given["profile"] = self.profile
         self._said = ""
-        self._begin()
-
-    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._sender: Sender | None = None
         self._closed = False
@@ -113,9 +110,8 @@ class OtlpTransport(SpanExporter):
         return True
 
     def after_fork(self) -> None:
-        """In a forked child: connect anew; the parent's connection is left alone."""
-        _FOREIGN.append(self._sender)
-        self._begin()
+        """In a forked child: connect anew, as senders do; the lock may be held by a thread of the parent."""
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return self._url
@@ -131,10 +127,6 @@ class OtlpTransport(SpanExporter):
         if message and message != self._said:
             _log.warning("mttp: %s: %s", self._url, message)
         self._said = message
-
-
-_FOREIGN: list[Sender | None] = []
-"""Connections of parent processes: to close them would concern the parent, and threads that aren't here."""
 
 
 def _sender(settings: Settings) -> Sender:
