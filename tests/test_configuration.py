@@ -146,8 +146,34 @@ def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPa
     """
     monkeypatch.setenv("MTTP_TRANSPORT", "nowhere://")
 
-    with pytest.raises(TransportError, match="nowhere"):
+    with pytest.raises(TransportError, match=r"^MTTP_TRANSPORT: transport 'nowhere://': unknown scheme"):
         mttp.configure()
+
+
+@pytest.mark.parametrize(
+    ("stated", "opened"),
+    [(" memory:// ", 1), ("memory:// , memory://\n", 2), ("\tmemory://,memory://", 2)],
+)
+def test_blanks_in_a_variable_mean_nothing(stated: str, opened: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A file of variables may have them around an address, and around the commas between several.
+    """
+    monkeypatch.setenv("MTTP_TRANSPORT", stated)
+    monkeypatch.setenv("MTTP_RUN_ID", "  ")
+
+    with mttp.configure() as session:
+        assert ["memory://"] * opened == [repr(transport) for transport in session.transports]
+        assert session.run_id.strip()
+
+
+def test_a_variable_of_blanks_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The default directory is recorded to.
+    """
+    monkeypatch.setenv("MTTP_TRANSPORT", "  ")
+
+    with mttp.configure() as session:
+        assert "mttp-runs" in repr(session.transport)
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE", " True "])
@@ -391,7 +417,8 @@ def test_where_nothing_can_be_recorded_the_loop_goes_on(
             assert not episode
 
     assert 1 == len(caplog.messages)
-    assert caplog.messages[0].startswith("mttp: nothing is recorded: transport ")
+    named = "" if address is None else "MTTP_TRANSPORT: "
+    assert caplog.messages[0].startswith(f"mttp: nothing is recorded: {named}transport ")
     assert "" == capsys.readouterr().err
 
     with mttp.configure("memory://"):

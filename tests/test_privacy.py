@@ -438,7 +438,7 @@ def test_the_variable_is_what_configure_does_not_say(monkeypatch: pytest.MonkeyP
         assert found == mttp.read(session).episodes[0].inputs
     monkeypatch.setenv("MTTP_CONTENT", "perhaps")
 
-    with pytest.raises(ConfigureError, match="MTTP_CONTENT='perhaps' is neither true nor false"):
+    with pytest.raises(ConfigureError, match="MTTP_CONTENT='perhaps': expected true or false"):
         mttp.configure("memory://")
 
 

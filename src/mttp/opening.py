@@ -16,7 +16,7 @@ from mttp.allocator import keep_freed
 from mttp.apart import Apart
 from mttp.codec.plain import text
 from mttp.codec.withholding import Withholding
-from mttp.errors import ConfigureError
+from mttp.errors import ConfigureError, TransportError
 from mttp.lane import Lane, Transport
 from mttp.recorder.segment import AUTO, MODES
 from mttp.routes import Destination, Route, check
@@ -25,6 +25,7 @@ from mttp.secrets import VARIABLE as SECRETS_VARIABLE
 from mttp.secrets import Secrets
 from mttp.session import Session
 from mttp.transports import environment
+from mttp.transports.options import flag, parse
 
 __all__ = [
     "RUN_ID_VARIABLE",
@@ -46,7 +47,7 @@ TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
 CONTENT_VARIABLE = "MTTP_CONTENT"
 """Whether transports are given content, where `configure` does not say; set for child processes, too."""
 
-_AND_ANOTHER = re.compile(r",\s*(?=[a-z+]+://)")
+_AND_ANOTHER = re.compile(r"\s*,\s*(?=[a-z+]+://)")
 """A comma, where another address follows."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -92,7 +93,12 @@ def open_session(
     content = _content(apart) if content is None else content
     terms = {"content": content, "token_ids": token_ids}
     check(terms, redact, close_timeout)
-    own = _lanes(routes, **terms, redact=redact, close_timeout=close_timeout)
+    try:
+        own = _lanes(routes, **terms, redact=redact, close_timeout=close_timeout)
+    except TransportError as error:
+        if transport is None and _told(TRANSPORT_VARIABLE, apart):
+            raise TransportError(f"{TRANSPORT_VARIABLE}: {error}") from error.__cause__
+        raise
     lanes = own if apart is None else apart.with_others(own)
     keep_freed()
     session = Session(
@@ -204,17 +210,16 @@ def _sampling(given: Sampling | float | None) -> Sampling | None:
 
 
 def _told(variable: str, apart: Apart | None) -> str | None:
-    """What somebody else than we says of it."""
+    """The value of a variable without blanks around it; None where it is empty, or was set by `apart`."""
     value = os.environ.get(variable)
-    return None if apart is not None and value == apart.published.get(variable) else value
+    is_ours = apart is not None and value == apart.published.get(variable)
+    return None if value is None or is_ours else value.strip() or None
 
 
 def _content(apart: Apart | None) -> bool | None:
-    """Whether the variable asks for content; raises ConfigureError where it does not say."""
-    stated = "" if apart is not None else os.environ.get(CONTENT_VARIABLE, "").strip().lower()
-    if stated not in ("", "true", "false"):
-        raise ConfigureError(f"{CONTENT_VARIABLE}={stated!r} is neither true nor false")
-    return None if not stated else stated == "true"
+    """Whether the variable asks for content; raises ConfigureError for another value than true or false."""
+    stated = None if apart is not None else _told(CONTENT_VARIABLE, apart)
+    return None if stated is None else bool(parse(flag, stated, CONTENT_VARIABLE))
 
 
 def _withholds_more(lane: Lane) -> bool:

@@ -45,6 +45,10 @@ FAILED: Final = 1
 """The answer is what went wrong, as text."""
 
 _HEAD = struct.Struct("<BQ")
+MOST_BYTES = 2**31
+"""The longest message: what claims to be longer is none."""
+_AT_ONCE = 2**30
+"""What the system hands over at once, at most."""
 _TICK = 0.5
 """Seconds between two looks at the clock while an answer is awaited, at most."""
 _SLACK = 1e-3
@@ -168,7 +172,7 @@ class Process:
         """
         DONE or FAILED, and the answer, in so many seconds.
 
-        Raises ProcessLostError, after which it is to be closed.
+        Raises ProcessLostError, after which it is to be closed, and ValueError for what is too long to be sent.
 
         `looks` is called several times a second meanwhile, and may raise that, too.
         """
@@ -184,7 +188,10 @@ class Process:
             answer = _received(self._socket, until, looks)
         except TimeoutError as error:
             raise SilentProcessError(_SILENT.format(seconds)) from error
-        except (OSError, EOFError) as error:
+        except ValueError:
+            self._asked = None
+            raise
+        except (OSError, EOFError, MemoryError) as error:
             raise ProcessLostError(self._killed or f"it does not answer: {error}") from error
         self._asked = None
         return answer
@@ -251,6 +258,8 @@ def _path() -> list[str]:
 def _send(
     end: socket.socket, kind: int, data: bytes, until: float = inf, looks: Callable[[], None] | None = None
 ) -> None:
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"a message of {len(data):,} bytes can't travel")
     pieces = [memoryview(_HEAD.pack(kind, len(data))), memoryview(data)]
     while pieces:  # to put them together first would be a copy more
         pieces = _rest(pieces, _tried(partial(end.sendmsg, pieces), until, looks))
@@ -269,13 +278,15 @@ def _received(
     end: socket.socket, until: float = inf, looks: Callable[[], None] | None = None
 ) -> tuple[int, bytes]:
     kind, size = _HEAD.unpack(_exactly(end, _HEAD.size, until, looks))
+    if size > MOST_BYTES:
+        raise OSError(f"a message that claims {size:,} bytes is none")
     return kind, _exactly(end, size, until, looks)
 
 
 def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], None] | None) -> bytes:
     found: list[bytes] = []
     while size:
-        part = _tried(partial(end.recv, size, socket.MSG_WAITALL), until, looks)
+        part = _tried(partial(end.recv, min(size, _AT_ONCE), socket.MSG_WAITALL), until, looks)
         if not part:
             raise EOFError("the other side is gone")
         found.append(part)
@@ -315,7 +326,8 @@ def serve(answer: Callable[[int, bytes], bytes]) -> None:
             status, found = DONE, answer(*requests.get())
         except Exception as error:
             status, found = FAILED, repr(error).encode("utf-8", "backslashreplace")
-        _send(end, status, found)
+        with suppress(OSError):  # nobody is left to answer: the other thread ends the process
+            _send(end, status, found)
 
 
 def _receive(end: socket.socket, requests: SimpleQueue[tuple[int, bytes]]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mttp.errors import ConfigureError
 
-__all__ = ["REDACTED", "USUAL", "VARIABLE", "Secrets"]
+__all__ = ["REDACTED", "USUAL", "VARIABLE", "Secrets", "may_be_secret", "without_secrets"]
 
 REDACTED = "[redacted]"
 """What stands in the place of a secret."""
@@ -61,6 +61,8 @@ _IN_TEXT = (
 """A header, what is assigned to a name, a member of JSON, an option of a command; and a sign of each."""
 _HINTS = ("pass", "pwd", "secret", "cred", "auth", "bearer", "cookie", "jwt", "string", "key", "token", "://")
 """One of these is in every text that holds a secret."""
+_OPTION = re.compile(r"h[a-z]*d[a-z]*r|auth|token|pass|secret|cred|api|=[^&]*=", re.IGNORECASE)
+"""What options of an address look like that may hold credentials, misspelt ones included."""
 _MAX_REMEMBERED = 4096
 _MAX_NAMED = 100
 
@@ -205,6 +207,21 @@ def _without_user(match: re.Match[str]) -> str:
     if ":" not in user and not scheme.lower().startswith("http"):
         return match[0]
     return f"{scheme}://{REDACTED}@"
+
+
+def without_secrets(address: str) -> str:
+    """An address as an error may show it: without credentials, and without options that may hold any."""
+    place, _, query = address.partition("?")
+    scheme, found, rest = place.partition("://") if "://" in place else ("", "", place)
+    user, at, host = rest.rpartition("@")
+    if at and not scheme.endswith("file") and (scheme or ":" in user):
+        place = f"{scheme}{found}{REDACTED}@{host}"
+    return place if not query or _OPTION.search(query) else f"{place}?{query}"
+
+
+def may_be_secret(name: str, value: object) -> bool:
+    """Whether the value of an option of this name may hold a secret, as another option within it may."""
+    return bool(_OPTION.search(name)) or (isinstance(value, str) and ("=" in value or "@" in value))
 
 
 USUAL = Secrets()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qsl
 
 from typing_extensions import Self
 
 from mttp.errors import SendError, TransportError
 from mttp.messages import Message
+from mttp.secrets import without_secrets
 from mttp.transports import native
 from mttp.transports.native import backoff
 from mttp.transports.native.outlets import Outlet
-from mttp.transports.options import without_secrets
+from mttp.transports.options import open_at
 
 __all__ = ["Sender", "dial"]
 
@@ -81,9 +81,4 @@ def dial(url: str, *, patience: float = PATIENCE, **options: Any) -> Sender:
     if not found or scheme not in native.OUTLETS:
         known = ", ".join(f"{name}://" for name in native.OUTLETS)
         raise TransportError(f"can't send messages to {without_secrets(url)!r}; known are {known}")
-    address, _, query = url.partition("?")
-    given = dict(parse_qsl(query, keep_blank_values=True)) | options
-    try:
-        return Sender(native.outlet(address, given), patience=patience)
-    except TransportError as error:
-        raise TransportError(f"sending to {without_secrets(url)!r}: {error}") from error.__cause__
+    return Sender(open_at(url, options, native.outlet, "sending to"), patience=patience)

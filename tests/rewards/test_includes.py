@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -326,6 +327,11 @@ def test_an_installed_spec_that_is_misspelled_names_the_nearest():
         ("1.2.0", ["1.2.0"], ["1.2.1"]),
         ("=1.2", ["1.2.0", "1.2.7"], ["1.3.0"]),
         (">=1.2.0-rc.2", ["1.2.0-rc.10", "1.2.0"], ["1.2.0-rc.1"]),
+        ("^1.2.0-rc.1", ["1.2.0-rc.1", "1.2.0", "1.9.0-rc.1"], ["1.2.0-alpha", "2.0.0-rc.1", "2.0.0"]),
+        ("~1.2.0-rc.1", ["1.2.0-rc.1", "1.2.9"], ["1.3.0-rc.1", "1.3.0"]),
+        (">=1.2.0-rc.1, <2", ["1.2.0-rc.1", "1.99.0"], ["2.0.0-rc.1", "2.0.0"]),
+        ("<=1.2.0-rc.1", ["1.2.0-alpha", "1.1.0"], ["1.2.0"]),
+        ("^0", ["0.0.1", "0.9.0"], ["1.0.0"]),
     ],
 )
 def test_constraints_take_the_versions_they_say(text, takes, refuses):
@@ -336,6 +342,28 @@ def test_constraints_take_the_versions_they_say(text, takes, refuses):
 
     assert [(one, True) for one in takes] == [(one, wanted.takes(one)) for one in takes]
     assert [(one, False) for one in refuses] == [(one, wanted.takes(one)) for one in refuses]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1,", ">=1,,<2", "~>1", "^1.x", "1.2.0-rc.", "1.2.0-a..b", "\uff11.2.0", "v1"]
+)
+def test_what_is_no_constraint_is_refused_with_examples(text):
+    """
+    None of its parts is left out.
+    """
+    with pytest.raises(
+        ValueError, match=re.escape(f"{text!r} is no version, nor such as ^1.2, ~1.2 or >=1.2,<2")
+    ):
+        constraint(text)
+
+
+@pytest.mark.parametrize("text", ["1", "1.2.3.4", "v1.2.0", "1.2-rc", "1.2.0-a..b", "\uff11.2.0", "1.2.0\n"])
+def test_what_is_no_version_is_refused_with_an_example(text):
+    """
+    The digits are ASCII, and no part behind the hyphen is empty.
+    """
+    with pytest.raises(ValueError, match=r"is no version of two or three numbers, such as 1\.2\.0"):
+        version(text)
 
 
 def test_versions_are_ordered_as_semantic_versions_are():

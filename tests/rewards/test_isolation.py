@@ -278,3 +278,41 @@ def test_a_lock_that_does_not_fit_is_said_once(apart, capfd, caplog):
 
     said = [record.getMessage() for record in caplog.records if "than in the lock" in record.getMessage()]
     assert (1, False) == (len(said), "than in the lock" in capfd.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "struct.pack('<BQ', 0, 2**62)",
+        "struct.pack('<BQ', 0, 2**31 - 1)",
+        "b'\\xff' * 9",
+        "struct.pack('<BQ', 0, 4) + b'junk'",
+        "struct.pack('<BQ', 0, len(pickle.dumps(7))) + pickle.dumps(7)",
+    ],
+)
+def test_a_component_that_answers_in_place_of_its_worker_is_invalid(tmp_path: Path, written: str) -> None:
+    """
+    It may find the worker's socket; what it writes there is no answer, and the next sample is scored.
+    """
+    (tmp_path / "graders.py").write_text(
+        f"""
+import os, pickle, stat, struct
+
+def it(completion):
+    for fd in range(3, 64) if completion == "bad" else ():
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, {written})
+        except OSError:
+            pass
+    return 1.0
+"""
+    )
+    (tmp_path / "it.yaml").write_text(SPEC.format(use="it", timeout=5.0, more=""))
+    made = mttp.RewardSpec.load(tmp_path / "it.yaml")
+
+    bad, good = made.score(completion="bad"), made.score(completion="good")
+
+    assert bad.value is None
+    assert str(bad.error).startswith("it: ")
+    assert 1.0 == good.value

@@ -54,6 +54,11 @@ def test_what_is_written_as_json_reads_back(data):
         ("~", None),
         ("True", True),
         ("1_000", "1_000"),
+        ("0b11", "0b11"),
+        ("-0x1f", "-0x1f"),
+        ("2001-12-14 21:59:43.10", "2001-12-14 21:59:43.10"),
+        ("=", "="),
+        ("+.inf", float("inf")),
     ],
 )
 def test_plain_words_are_what_yaml_1_2_says(text, expected):
@@ -79,6 +84,7 @@ def test_plain_words_are_what_yaml_1_2_says(text, expected):
         ("? [1]\n: 2", 1, "no plain word"),
         ("a: b\nc: \x07", 2, "control character"),
         ("a: " + "[" * 100 + "]" * 100, 1, "nested more than"),
+        ("[" * 500_000, 1, "nested more than"),
         ("a:\n  b: " + "9" * 5000, 2, "5,000 digits"),
     ],
     ids=lambda part: str(part)[:20],

@@ -120,6 +120,23 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
         ("file:///", "no path; write"),
         ("file://?fsync=segment", "no path; write"),
         ("file://a.jsonl?max=3", "unknown option 'max'; known are max_bytes, fsync, suffix"),
+        ("file://a.jsonl?max_byte=3", "unknown option 'max_byte'; did you mean 'max_bytes'? known are max_"),
+        ("file://a.jsonl?max_bytes=1&max_bytes=2", "option max_bytes is given 2 times; give it once"),
+        ("file://a.jsonl?fsync", "option fsync='': expected one of never, segment"),
+        ("mttp+stdio://?x=1", "unknown option 'x'; there are none here"),
+        ("htp://h", "unknown scheme 'htp'; did you mean 'http://'? known are memory://"),
+        (
+            "http://h?profile=tmpo",
+            "unknown profile 'tmpo'; did you mean 'tempo'? known are collector, jaeger",
+        ),
+        ("http://h?url=x", "unknown option 'url'"),
+        (
+            "http://h?timeout=1e300",
+            "option timeout='1e300': expected a number of seconds above zero, at most",
+        ),
+        ("http://[::1", "Invalid IPv6 URL; write http://HOST:PORT"),
+        ("grpc://[::1]", "gRPC needs host and port alone; write grpc://[::1]:4317"),
+        ("http://h?certificate=~nobody-at-all/x", "can't read it: Could not determine home directory"),
         ("file://a.jsonl?max_bytes=lots", "option max_bytes='lots': expected a size such as 64MB or 1GiB"),
         ("file://a.jsonl?max_bytes=0", "option max_bytes='0': expected a whole number above zero"),
         ("file://a.jsonl?max_bytes=-5", "option max_bytes='-5': expected a size"),
@@ -195,6 +212,23 @@ def test_traces_go_below_the_base_url_of_a_receiver(url: str, sent_to: str) -> N
     assert sent_to == opened_otlp(url).settings.endpoint
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://h:1?timeout=2.5&compression=gzip", "http://h:1?timeout=%202.5%20&compression=GZIP"],
+)
+def test_an_option_reads_alike_wherever_it_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    In an address, as an argument, in a variable: blanks around it and upper case change nothing.
+    """
+    stated = opened_otlp(url).settings
+    argued = opened_otlp("http://h:1", timeout=" 2.5", compression="Gzip").settings
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", " 2.5 ")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "GZIP")
+    told = opened_otlp("http://h:1").settings
+
+    assert [stated, stated] == [argued, told]
+
+
 def opened_otlp(url: str, **options: object) -> OtlpTransport:
     """The OTLP transport at an address."""
     return cast(OtlpTransport, transports.open(url, **options))
@@ -228,6 +262,15 @@ def test_options_are_values_or_text() -> None:
         ("file://a.jsonl", {"max_bytes": -1}, "option max_bytes=-1: expected a whole number above zero"),
         ("file://a.jsonl", {"fsync": 1}, "option fsync=1: expected one of never, segment"),
         ("memory://", {"max_episodes": 1.0}, "option max_episodes=1.0: expected a whole number above zero"),
+        (
+            "http://h:1",
+            {"timeout": 10**5000},
+            "option timeout=<int>: expected a number of seconds above zero",
+        ),
+        ("memory://", {"max_episodes": 10**5000}, "option max_episodes=<int>: expected a whole number above"),
+        ("http://h:1", {"compression": ["gzip"]}, "option compression=['gzip']: expected one of none, gzip"),
+        ("http://h:1", {"profile": ["tempo"]}, "unknown profile ['tempo']"),
+        ("http://h:1", {"headers": "a=b,c"}, "option headers: expected name=value, separated by commas"),
         ("http://h:1", {"timeout": True}, "option timeout=True: expected a number of seconds above zero"),
         ("http://h:1", {"certificate": 3}, "option certificate=3: expected the path of a file"),
         ("http://h:1", {"headers": ["a"]}, "option headers: expected a mapping of names to values"),
@@ -340,6 +383,10 @@ def test_a_file_transport_knows_an_address_that_holds_anywhere(
         "http://h:4318?headers=authorization hunter2",
         "http://h:4318?header=authorization=hunter2",
         "mttp+http://h?token=hunter2",
+        "http://h?timeout=5;headers=authorization=hunter2",
+        "http://me:hun/ter@hunter2@h?x=1",
+        "file://a.jsonl?token=hunter2",
+        "me:hunter2@h:4318",
     ],
 )
 def test_an_error_repeats_no_secret(url: str) -> None:

@@ -18,6 +18,7 @@ TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
 TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 INSECURE = "OTEL_EXPORTER_OTLP_INSECURE"
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 EXPORTER = "OTEL_TRACES_EXPORTER"
 
 
@@ -112,7 +113,7 @@ def test_other_exporters_are_found_where_they_register(monkeypatch: pytest.Monke
         ({EXPORTER: "otlp,none"}, "OTEL_TRACES_EXPORTER names 'none'; known are"),
         (
             {EXPORTER: "otlp", PROTOCOL: "http/json"},
-            f"{PROTOCOL}='http/json': expected http/protobuf or",
+            f"{PROTOCOL}='http/json': expected one of http/protobuf, grpc",
         ),
         ({ENDPOINT: "host:4318", PROTOCOL: "http/protobuf"}, f"{ENDPOINT}='host:4318': expected http://HOST"),
         ({ENDPOINT: "http://host:no"}, f"{ENDPOINT}='http://host:no': .*; write http://HOST:PORT"),
@@ -128,6 +129,10 @@ def test_other_exporters_are_found_where_they_register(monkeypatch: pytest.Monke
             {EXPORTER: "otlp", "OTEL_EXPORTER_OTLP_COMPRESSION": "zip"},
             "OTEL_EXPORTER_OTLP_COMPRESSION='zip': expected one of none, gzip, deflate",
         ),
+        ({EXPORTER: "otpl"}, "OTEL_TRACES_EXPORTER names 'otpl'; did you mean 'otlp'"),
+        ({ENDPOINT: "http://me:hunter2@h"}, rf"{ENDPOINT}='http://\[redacted\]@h': an address holds no"),
+        ({EXPORTER: "otlp", HEADERS: "a=b,hunter2"}, f"{HEADERS}: expected name=value, separated by commas"),
+        ({EXPORTER: "otlp", HEADERS: "a%20b=hunter2"}, f"{HEADERS}: 'a b' can't be a header's name"),
         (
             {EXPORTER: "otlp", "OTEL_EXPORTER_OTLP_CERTIFICATE": "missing.pem"},
             "OTEL_EXPORTER_OTLP_CERTIFICATE='missing.pem': can't read it: No such file or directory",
@@ -135,15 +140,17 @@ def test_other_exporters_are_found_where_they_register(monkeypatch: pytest.Monke
     ],
 )
 def test_a_wrong_variable_is_named(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], advice: str
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], advice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    With its value, and with what to write.
+    With its value, unless that may hold a secret, and with what to write.
     """
     set_to(monkeypatch, variables)
 
-    with pytest.raises(TransportError, match=f"^(OTEL_EXPORTER_OTLP_ENDPOINT=.*)?{advice}"):
+    with pytest.raises(TransportError, match=f"^(OTEL_EXPORTER_OTLP_ENDPOINT=.*)?{advice}") as caught:
         from_environment()
+
+    assert "hunter2" not in f"{caught.value}{caught.value.__cause__}{caplog.text}"
 
 
 def test_options_that_are_not_given_follow_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +163,7 @@ def test_options_that_are_not_given_follow_the_variables(monkeypatch: pytest.Mon
             "OTEL_EXPORTER_OTLP_TIMEOUT": "3",
             "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "4.5",
             "OTEL_EXPORTER_OTLP_COMPRESSION": " GZIP ",
-            "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20x,tenant=a",
+            HEADERS: "Authorization=Bearer%20x%2C, tenant=a",
         },
     )
 
@@ -167,9 +174,9 @@ def test_options_that_are_not_given_follow_the_variables(monkeypatch: pytest.Mon
     ).settings
 
     assert (4.5, "gzip") == (followed.timeout, followed.compression)
-    assert {"authorization": "Bearer x", "tenant": "a"} == followed.headers
+    assert {"authorization": "Bearer x,", "tenant": "a"} == followed.headers
     assert (1.0, "none") == (given.timeout, given.compression)
-    assert {"authorization": "Bearer x", "tenant": "b"} == given.headers
+    assert {"authorization": "Bearer x,", "tenant": "b"} == given.headers
 
 
 def test_a_url_that_no_address_says_is_not_handed_to_children(monkeypatch: pytest.MonkeyPatch) -> None:

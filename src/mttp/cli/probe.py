@@ -15,7 +15,7 @@ from mttp.errors import ConfigureError
 from mttp.probing import Probe, Report
 from mttp.reading import stores
 from mttp.report.words import count, printed
-from mttp.transports.options import without_secrets
+from mttp.secrets import without_secrets
 
 __all__ = ["probe"]
 

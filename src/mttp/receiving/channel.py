@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from mttp.channels import Exit, leave
 from mttp.errors import TransportError
 from mttp.messages import Line
-from mttp.transports.options import path_of, positive, take
+from mttp.transports.options import Positive, path_of, take
 
 __all__ = ["ChannelOrigin", "open"]
 
@@ -42,4 +42,8 @@ def open(address: str, options: Mapping[str, object]) -> ChannelOrigin:
     name = unquote(path_of(address))
     if not name:
         raise TransportError("no name; write chan://NAME, as at the other end")
-    return ChannelOrigin(address, leave(name, **take(options, capacity=positive)))
+    return ChannelOrigin(address, _end(name, **take(options, _end)))
+
+
+def _end(name: str, *, capacity: Positive | None = None) -> Exit:
+    return leave(name, capacity=capacity)

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from mttp.errors import EnvelopeError, TransportError
 from mttp.messages import MAX_SIZE, Line, as_line
 from mttp.reading.sources import File, find, is_parquet
-from mttp.transports.options import path_of, take
+from mttp.transports.options import Flag, path_of, take
 from mttp.wire.streams import Cut, Skipped, is_compressed, read_lines
 
 __all__ = ["FileOrigin", "FollowedOrigin", "open"]
@@ -120,18 +120,16 @@ def _unread(item: Cut | Skipped, path: Path) -> Line:
     return Line(item.number, size, error=EnvelopeError(item.reason), source=str(path))
 
 
-def _flag(value: object) -> bool:
-    if str(value).lower() not in ("true", "false", "1", "0"):
-        raise ValueError("expected true or false")
-    return str(value).lower() in ("true", "1")
-
-
 def open(address: str, options: Mapping[str, object]) -> FileOrigin | FollowedOrigin:
     """Files as they are, or with `follow` one plain file for as long as it grows."""
     path = unquote(path_of(address))
     if not path.strip("/"):
         raise TransportError("no path; write mttp+file://messages.jsonl")
-    if not take(options, follow=_flag).get("follow"):
+    return _origin(path, **take(options, _origin))
+
+
+def _origin(path: str, *, follow: Flag = False) -> FileOrigin | FollowedOrigin:
+    if not follow:
         return FileOrigin(path)
     place = Path(path).expanduser().absolute()
     if place.is_dir() or (place.is_file() and is_compressed(place)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from io import BytesIO
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from mttp.serving import AppServer  # first: it says which extra is missing
@@ -19,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from mttp.channels import Channel, Entrance, Exit
 from mttp.errors import SendError, TransportError
 from mttp.messages import MAX_SIZE, Line, as_line
-from mttp.transports.options import byte_count, path_of, positive, seconds, take, text
+from mttp.transports.options import ByteCount, Positive, Seconds, path_of, take, text
 
 __all__ = ["ListeningOrigin", "open"]
 
@@ -35,7 +36,23 @@ RETRY_AFTER = 1
 class ListeningOrigin:
     """Listens on a host and port; each POST to /mist is one message."""
 
-    def __init__(self, host: str, port: int, inbox: _Inbox, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        capacity: Positive | None = None,
+        max_bytes: ByteCount = MAX_SIZE,
+        timeout: Seconds = TIMEOUT,
+        max_unfinished_bytes: ByteCount = MAX_UNFINISHED_BYTES,
+        token: Annotated[str, text] | None = None,
+    ) -> None:
+        inbox = _Inbox(
+            capacity=capacity,
+            max_bytes=max_bytes,
+            timeout=timeout,
+            max_unfinished_bytes=max_unfinished_bytes,
+        )
         self._inbox, self.refused = inbox, inbox.refused
         self._server = AppServer(
             inbox,
@@ -76,10 +93,10 @@ class _Inbox:
     def __init__(
         self,
         *,
-        capacity: int | None = None,
-        max_bytes: int = MAX_SIZE,
-        timeout: float = TIMEOUT,
-        max_unfinished_bytes: int = MAX_UNFINISHED_BYTES,
+        capacity: int | None,
+        max_bytes: int,
+        timeout: float,
+        max_unfinished_bytes: int,
     ) -> None:
         if max_unfinished_bytes < max_bytes:
             raise TransportError(
@@ -183,13 +200,4 @@ def open(address: str, options: Mapping[str, object]) -> ListeningOrigin:
         raise TransportError(f"{error}; write mttp+http://127.0.0.1:8700") from error
     if port is None or parts.path.rstrip("/") not in ("", MIST_PATH) or "@" in parts.netloc:
         raise TransportError("it listens on a host and port, at /mist; write mttp+http://127.0.0.1:8700")
-    parsed = take(
-        options,
-        capacity=positive,
-        max_bytes=byte_count,
-        timeout=seconds,
-        max_unfinished_bytes=byte_count,
-        token=text,
-    )
-    token = parsed.pop("token", None)
-    return ListeningOrigin(parts.hostname or "127.0.0.1", port, _Inbox(**parsed), token=token)
+    return ListeningOrigin(parts.hostname or "127.0.0.1", port, **take(options, ListeningOrigin))

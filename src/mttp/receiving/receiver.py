@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qsl
 
 from typing_extensions import Self
 
@@ -18,8 +17,9 @@ from mttp.codec import native
 from mttp.errors import ConfigureError, DecodeError, TransportError
 from mttp.messages import Line, Message
 from mttp.receiving.origins import Origin
+from mttp.secrets import without_secrets
 from mttp.spans import SpanRecord
-from mttp.transports.options import without_secrets
+from mttp.transports.options import open_at
 
 __all__ = ["Receiver", "ReceiverStats", "receive"]
 
@@ -160,10 +160,5 @@ def receive(
     if not found or scheme not in ORIGINS:
         known = ", ".join(f"{name}://" for name in ORIGINS)
         raise TransportError(f"can't receive at {without_secrets(url)!r}; what can be received at is {known}")
-    address, _, query = url.partition("?")
-    given = dict(parse_qsl(query, keep_blank_values=True)) | options
     module = import_module(f"mttp.receiving.{ORIGINS[scheme]}")
-    try:
-        return Receiver(module.open(address, given), on_error=on_error, strict=strict)
-    except TransportError as error:
-        raise TransportError(f"receiving at {without_secrets(url)!r}: {error}") from error.__cause__
+    return Receiver(open_at(url, options, module.open, "receiving at"), on_error=on_error, strict=strict)

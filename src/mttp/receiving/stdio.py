@@ -40,7 +40,7 @@ class StdioOrigin:
 
 def open(address: str, options: Mapping[str, object]) -> StdioOrigin:
     """Standard input as it is now."""
-    take(options)
+    take(options, StdioOrigin)
     if path := path_of(address):
         raise TransportError(f"standard input has no path, not even {path!r}; write mttp+stdio://")
     stream = getattr(sys.stdin, "buffer", None)

@@ -66,13 +66,16 @@ class Workers:
             )
         try:
             worker = self._take()
-            answers = worker.ask(request, timeout)
+            answers = [Answer(*answer) for answer in worker.ask(request, timeout)]
         except _Lost as lost:
             return [failed(str(lost), lost.error_type)] * len(samples)
         except OSError as error:
             return [failed(f"no worker could be started: {error}", type(error).__name__)] * len(samples)
+        except TypeError as error:  # whatever a component wrote in place of its answers
+            worker.end()
+            return [failed(f"the worker's answer can't be read: {error}", "TypeError")] * len(samples)
         self._idle.append(worker)
-        return [Answer(*answer) for answer in answers]
+        return answers
 
     def _take(self) -> _Worker:
         if self._owner != os.getpid():  # after a fork: those are the parent's
@@ -123,9 +126,15 @@ class _Worker:
             code = self._process.exit_code(1.0)
             self.end()
             raise _Lost(_cause(code) if code is not None else str(error)) from None
+        except ValueError as error:
+            raise _Lost(f"the sample can't be sent to a worker: {error}", "ValueError") from None
         if status == FAILED:
-            raise _Lost(f"the worker failed: {answer.decode()}")
-        return pickle.loads(answer)
+            raise _Lost(f"the worker failed: {answer.decode(errors='replace')}")
+        try:
+            return pickle.loads(answer)
+        except Exception as error:  # whatever a component wrote in its place
+            self.end()
+            raise _Lost(f"the worker's answer can't be read: {error!r}") from None
 
     def _look(self) -> None:
         """Look whether it was stopped, which ends it even without a time limit."""

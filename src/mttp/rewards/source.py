@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -60,20 +60,21 @@ class Source:
     """Its plain data: dict, list, str, int, float, bool and None."""
     path: Path | None = None
     """Its file; None where it came from a text, or from Python."""
-    values: Mapping[Place, Mark] = field(default_factory=dict)
+    values: dict[Place, Mark] = field(default_factory=dict)
     """Where each value begins."""
-    keys: Mapping[Place, Mark] = field(default_factory=dict)
+    keys: dict[Place, Mark] = field(default_factory=dict)
     """Where each key is, by the place of its value."""
-    texts: Mapping[Place, str] = field(default_factory=dict)
+    texts: dict[Place, str] = field(default_factory=dict)
     """What was written, for each value that is a number, true, false or null."""
 
     def error(self, reason: str, *at: str | int, key: bool = False) -> SpecError:
         """What is wrong with a value (or its key), to be raised; names the nearest place that is known."""
-        mark = self.mark(*at, key=key)
-        path = str(self.path) if self.path is not None else None
-        if mark is None:
-            return SpecError(reason, path=path)
-        return SpecError(reason, path=path, line=mark.line, column=mark.column)
+        return self.error_at(self.mark(*at, key=key), reason)
+
+    def error_at(self, mark: Mark | None, reason: str) -> SpecError:
+        """What is wrong at a line and column, to be raised."""
+        line, column = (None, None) if mark is None else (mark.line, mark.column)
+        return SpecError(reason, path=str(self.path) if self.path else None, line=line, column=column)
 
     def mark(self, *at: str | int, key: bool = False) -> Mark | None:
         """Where a value (or its key) is, or what it is in."""
@@ -104,33 +105,28 @@ def parse(text: str, *, path: Path | None = None) -> Source:
     YAML as its version 1.2 reads plain words (`yes` and `1:30` are text), without tags or merged keys;
     aliases are repeated. JSON is part of that. Raises SpecError for anything else.
     """
-    reader = _Reader(path)
+    source = Source(data=None, path=path)
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        raise reader.error(f"is larger than {MAX_BYTES:,} bytes, which no reward spec is")
-    text = _as_yaml(text, reader)
+        raise source.error(f"is larger than {MAX_BYTES:,} bytes, which no reward spec is")
+    text = _as_yaml(text, source)
     if found := _UNPRINTABLE.search(text):
-        line, column = _position(text, found.start())
-        raise reader.error(f"has the control character {found[0]!a}", Mark(line, column))
-    return reader.read(text)
+        start = found.start()
+        mark = Mark(text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+        raise source.error_at(mark, f"has the control character {found[0]!a}")
+    return replace(source, data=_Reader(source, _events(text, source)).document())
 
 
-def _position(text: str, index: int) -> tuple[int, int]:
-    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
-
-
-def _as_yaml(text: str, reader: _Reader) -> str:
+def _as_yaml(text: str, source: Source) -> str:
     """JSON as YAML's parsers take it, line for line; other text as it is."""
-    if reader.path is None or reader.path.suffix != ".json":
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            return text
     try:
         json.loads(text)
-    except json.JSONDecodeError as error:
-        raise reader.error(f"is not JSON: {error.msg}", Mark(error.lineno, error.colno)) from error
     except (ValueError, RecursionError) as error:
-        raise reader.error(f"is not JSON that can be read: {error}") from error
+        if source.path is None or source.path.suffix != ".json":
+            return text
+        if isinstance(error, json.JSONDecodeError):
+            mark = Mark(error.lineno, error.colno)
+            raise source.error_at(mark, f"is not JSON: {error.msg}") from error
+        raise source.error(f"is not JSON that can be read: {error}") from error
     text = _ESCAPE.sub(_unescaped, text).replace("\t", " ")
     return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -142,101 +138,102 @@ def _unescaped(found: re.Match[str]) -> str:
     return "/" if found[3] == "/" else found[0]
 
 
+def _events(text: str, source: Source) -> Iterator[Any]:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra(package="pyyaml", extra="spec", purpose="reading a reward spec") from error
+    try:
+        yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        where = error.problem_mark or error.context_mark
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        mark = Mark(where.line + 1, where.column + 1) if where else None
+        raise source.error_at(mark, f"is not YAML: {what}") from error
+    except yaml.YAMLError as error:
+        raise source.error(f"is not YAML: {error}") from error
+
+
 @dataclass
 class _Reader:
-    """Events of a YAML parser, made into plain data."""
+    """
+    Events of a YAML parser, made into plain data.
 
-    path: Path | None
+    Not its tree: the C library overflows the stack on what is nested deeply ahead of any limit of ours.
+    """
+
+    source: Source
+    events: Iterator[Any]
     nodes: int = 0
     anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
-    values: dict[Place, Mark] = field(default_factory=dict)
-    keys: dict[Place, Mark] = field(default_factory=dict)
-    texts: dict[Place, str] = field(default_factory=dict)
 
-    def error(self, reason: str, mark: Mark | None = None) -> SpecError:
-        path = None if self.path is None else str(self.path)
-        if mark is None:
-            return SpecError(reason, path=path)
-        return SpecError(reason, path=path, line=mark.line, column=mark.column)
-
-    def read(self, text: str) -> Source:
+    def document(self) -> Any:
         data = None
-        for kind, event, events in self._documents(text):
-            if kind == "second":
-                raise self.error("holds more than one document; write one file for each", _mark(event))
-            data = self._value(event, events, ())
-        if not self.values:
-            raise self.error("is empty")
-        return Source(data=data, path=self.path, values=self.values, keys=self.keys, texts=self.texts)
-
-    def _documents(self, text: str) -> Iterator[tuple[str, Any, Iterator[Any]]]:
-        """The first event of each document, with those that follow it."""
-        events = self._events(text)
-        for event in events:
+        for event in self.events:
             if type(event).__name__ == "DocumentStartEvent":
-                yield ("second" if self.values else "first"), next(events), events
+                if self.source.values:
+                    reason = "holds more than one document; write one file for each"
+                    raise self.source.error_at(_mark(next(self.events)), reason)
+                data = self._value(next(self.events), ())
+        if not self.source.values:
+            raise self.source.error("is empty")
+        return data
 
-    def _events(self, text: str) -> Iterator[Any]:
-        yaml = _yaml()
-        try:
-            yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except yaml.MarkedYAMLError as error:
-            where = error.problem_mark or error.context_mark
-            what = ", ".join(part for part in (error.context, error.problem) if part)
-            mark = Mark(where.line + 1, where.column + 1) if where else None
-            raise self.error(f"is not YAML: {what}", mark) from error
-        except yaml.YAMLError as error:
-            raise self.error(f"is not YAML: {error}") from error
+    def _until(self, end: str) -> Iterator[Any]:
+        for event in self.events:
+            if type(event).__name__ == end:
+                return
+            yield event
 
-    def _value(self, event: Any, events: Iterator[Any], at: Place) -> Any:
+    def _value(self, event: Any, at: Place) -> Any:
         mark = _mark(event)
-        self._count(1, mark)
-        if len(at) > MAX_DEPTH:
-            raise self.error(f"is nested more than {MAX_DEPTH} deep", mark)
-        self.values[at] = mark
+        self._count(1, len(at), mark)
+        self.source.values[at] = mark
         kind = type(event).__name__
         if kind == "AliasEvent":
             return self._alias(event.anchor, at, mark)
         if event.tag is not None and not (kind == "ScalarEvent" and event.tag == "!"):
-            raise self.error(f"has the tag {event.tag}; a reward spec is plain data, without tags", mark)
+            reason = f"has the tag {event.tag}; a reward spec is plain data, without tags"
+            raise self.source.error_at(mark, reason)
         before = self.nodes
         if kind == "ScalarEvent":
             value = self._scalar(event, at)
         else:
-            value = (self._list if kind == "SequenceStartEvent" else self._mapping)(events, at)
+            value = (self._list if kind == "SequenceStartEvent" else self._mapping)(at)
         if event.anchor is not None:
             self.anchors[event.anchor] = (value, self.nodes - before + 1)
         return value
 
     def _alias(self, anchor: str, at: Place, mark: Mark) -> Any:
         if anchor not in self.anchors:
-            raise self.error(f"*{anchor} is the alias of nothing that stands before it", mark)
+            raise self.source.error_at(mark, f"*{anchor} is the alias of nothing that stands before it")
         value, nodes = self.anchors[anchor]
-        self._count(nodes, mark)
-        if len(at) + _height(value) > MAX_DEPTH:
-            raise self.error(f"is nested more than {MAX_DEPTH} deep", mark)
+        self._count(nodes, len(at) + _height(value), mark)
         return value
 
-    def _count(self, nodes: int, mark: Mark) -> None:
+    def _count(self, nodes: int, depth: int, mark: Mark) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise self.error(f"has more than {MAX_NODES:,} values, counting what aliases repeat", mark)
+            reason = f"has more than {MAX_NODES:,} values, counting what aliases repeat"
+            raise self.source.error_at(mark, reason)
+        if depth > MAX_DEPTH:
+            raise self.source.error_at(mark, f"is nested more than {MAX_DEPTH} deep")
 
     def _scalar(self, event: Any, at: Place) -> Any:
         if not event.implicit[0]:
             return event.value
         value = self._plain(event.value, _mark(event))
         if not isinstance(value, str):
-            self.texts[at] = event.value
+            self.source.texts[at] = event.value
         return value
 
     def _plain(self, text: str, mark: Mark) -> Any:
         """What an unquoted word is."""
         if text in _WORDS:
             return _WORDS[text]
-        if len(text) > _MOST_DIGITS and _INTEGER.fullmatch(text):
-            raise self.error(f"has an integer of {len(text):,} digits", mark)
         if _INTEGER.fullmatch(text):
+            if len(text) > _MOST_DIGITS:
+                raise self.source.error_at(mark, f"has an integer of {len(text):,} digits")
             return int(text)
         if _PREFIXED.fullmatch(text):
             return int(text, 0)
@@ -244,33 +241,27 @@ class _Reader:
             return float(_DOTTED_WORD.sub(r"\1", text))
         return text
 
-    def _list(self, events: Iterator[Any], at: Place) -> list[Any]:
-        found: list[Any] = []
-        for event in events:
-            if type(event).__name__ == "SequenceEndEvent":
-                break
-            found.append(self._value(event, events, (*at, len(found))))
-        return found
+    def _list(self, at: Place) -> list[Any]:
+        items = enumerate(self._until("SequenceEndEvent"))
+        return [self._value(event, (*at, index)) for index, event in items]
 
-    def _mapping(self, events: Iterator[Any], at: Place) -> dict[str, Any]:
+    def _mapping(self, at: Place) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for event in events:
-            if type(event).__name__ == "MappingEndEvent":
-                break
+        for event in self._until("MappingEndEvent"):
             key = self._key(event, found)
-            self.keys[(*at, key)] = _mark(event)
-            found[key] = self._value(next(events), events, (*at, key))
+            self.source.keys[(*at, key)] = _mark(event)
+            found[key] = self._value(next(self.events), (*at, key))
         return found
 
     def _key(self, event: Any, found: Mapping[str, Any]) -> str:
         mark = _mark(event)
         if type(event).__name__ != "ScalarEvent" or event.tag is not None:
-            raise self.error("has a key that is no plain word", mark)
+            raise self.source.error_at(mark, "has a key that is no plain word")
         key = str(event.value)
         if key == "<<" and event.implicit[0]:
-            raise self.error("merges a mapping with <<; write out what it should have", mark)
+            raise self.source.error_at(mark, "merges a mapping with <<; write out what it should have")
         if key in found:
-            raise self.error(f"has the key {key!r} twice", mark)
+            raise self.source.error_at(mark, f"has the key {key!r} twice")
         return key
 
 
@@ -282,11 +273,3 @@ def _height(value: Any) -> int:
 
 def _mark(event: Any) -> Mark:
     return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
-
-
-def _yaml() -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtra(package="pyyaml", extra="spec", purpose="reading a reward spec") from error
-    return yaml

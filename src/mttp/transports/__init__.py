@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from urllib.parse import parse_qsl
 
 from mttp.errors import TransportError
 from mttp.lane import Transport
-from mttp.transports.options import without_secrets
+from mttp.secrets import without_secrets
+from mttp.transports.options import known_are, open_at
 
 __all__ = ["RECEIVERS", "SCHEMES", "open"]
 
@@ -51,18 +51,13 @@ def open(url: str, **options: object) -> Transport:
 
     Raises TransportError when anything of that is wrong or what it names can't be opened.
     """
+    url = "memory://" if url in ("memory", "memory:") else url
     scheme, colon, _ = url.partition("://")
-    if not colon and url in ("memory", "memory:"):
-        scheme = "memory"
-    elif not colon:
-        raise TransportError(f"transport {url!r} has no scheme; for a file write 'file://{url}'")
+    shown = without_secrets(url)
+    if not colon:
+        raise TransportError(f"transport {shown!r} has no scheme; for a file write 'file://{shown}'")
     if scheme not in SCHEMES:
-        known, shown = ", ".join(f"{name}://" for name in SCHEMES), without_secrets(url)
-        raise TransportError(f"transport {shown!r}: unknown scheme {scheme!r}; known are {known}")
-    address, _, query = url.partition("?")
-    given = dict(parse_qsl(query, keep_blank_values=True)) | options
+        known = known_are(scheme, SCHEMES, ending="://")
+        raise TransportError(f"transport {shown!r}: unknown scheme {scheme!r}{known}")
     factory: Callable[..., Transport] = import_module(SCHEMES[scheme]).open
-    try:
-        return factory(address, given)
-    except TransportError as error:
-        raise TransportError(f"transport {without_secrets(url)!r}: {error}") from error.__cause__
+    return open_at(url, options, factory, "transport")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from urllib.parse import urlsplit
 
 from mttp.errors import TransportError
 from mttp.lane import Transport
+from mttp.secrets import without_secrets
+from mttp.transports.options import known_are, one_of, parse
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.settings import TRACES_PATH, variable
 
@@ -18,6 +19,7 @@ __all__ = ["from_environment", "grpc_url", "http_url"]
 EXPORTER_VARIABLE = "OTEL_TRACES_EXPORTER"
 _GROUP = "opentelemetry_traces_exporter"
 _HTTP, _GRPC = "http/protobuf", "grpc"
+_PROTOCOLS = {"otlp": "", "otlp_proto_http": _HTTP, "otlp_proto_grpc": _GRPC}
 
 
 def from_environment(profile: str | None = None) -> list[Transport] | None:
@@ -36,60 +38,48 @@ def from_environment(profile: str | None = None) -> list[Transport] | None:
 
 
 def _opened(name: str, profile: str | None) -> Transport:
-    ours: dict[str, Callable[[], Transport]] = {
-        "otlp": lambda: _otlp(profile=profile),
-        "otlp_proto_http": lambda: _otlp(_HTTP, profile=profile),
-        "otlp_proto_grpc": lambda: _otlp(_GRPC, profile=profile),
-    }
-    try:
-        return ours[name]() if name in ours else _installed(name)
-    except TransportError:
-        raise
-    except Exception as error:  # whatever an exporter of somebody's raises when it is made
-        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}, which can't be made: {error!r}") from error
-
-
-def _installed(name: str) -> Transport:
+    if name in _PROTOCOLS:
+        return _otlp(_PROTOCOLS[name], profile=profile)
     found = list(entry_points(group=_GROUP, name=name))
     if not found:
-        known = ", ".join(sorted({"none", *(point.name for point in entry_points(group=_GROUP))}))
-        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}; known are {known}")
-    exporter: Transport = found[0].load()()
+        known = sorted({"none", *(point.name for point in entry_points(group=_GROUP))})
+        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}{known_are(name, known)}")
+    try:
+        exporter: Transport = found[0].load()()
+    except Exception as error:  # whatever an exporter of somebody's raises when it is made
+        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}, which can't be made: {error!r}") from error
     return exporter
 
 
-def _otlp(protocol: str = "", *, profile: str | None = None) -> OtlpTransport:
+def _otlp(protocol: str = "", *, profile: str | None) -> OtlpTransport:
     full, endpoint = variable("ENDPOINT")
-    protocol = protocol or _protocol(full, endpoint)
-    url = http_url(full, endpoint) if protocol == _HTTP else grpc_url(endpoint)
+    name, stated = variable("PROTOCOL")
+    if name and not protocol:
+        protocol = parse(one_of(_HTTP, _GRPC), stated, name)
+    is_http = protocol == _HTTP if protocol else _looks_like_http(endpoint)
+    url = http_url(full, endpoint) if is_http else grpc_url(endpoint)
     try:
         return OtlpTransport(url, profile=profile)
     except TransportError as error:
-        where = f"{full}={endpoint!r}: " if full else ""
+        where = f"{full}={without_secrets(endpoint)!r}: " if full else ""
         raise TransportError(f"{where}{error}") from error.__cause__
 
 
-def _protocol(full: str, endpoint: str) -> str:
-    """What a variable says, else what the endpoint looks like, else the SDK's default."""
-    name, protocol = variable("PROTOCOL")
-    if name and protocol not in (_HTTP, _GRPC):
-        raise TransportError(f"{name}={protocol!r}: expected {_HTTP} or {_GRPC}")
-    if name:
-        return protocol
+def _looks_like_http(endpoint: str) -> bool:
+    """Whether an endpoint has the port of OTLP over HTTP, or a path; the default is gRPC, as the SDK's."""
     try:
         parts = urlsplit(endpoint)
-        looks_like_http = parts.scheme in ("http", "https") and (parts.port == 4318 or parts.path.strip("/"))
-    except ValueError as error:
-        raise TransportError(f"{full}={endpoint!r}: {error}; write http://HOST:PORT") from error
-    return _HTTP if looks_like_http else _GRPC
+        return parts.scheme in ("http", "https") and (parts.port == 4318 or bool(parts.path.strip("/")))
+    except ValueError:  # a wrong port, which opening it will tell
+        return True
 
 
 def http_url(full: str, endpoint: str) -> str:
     """The URL of an endpoint: that of the variable for traces is whole, the general one is its beginning."""
-    if not endpoint:
-        return f"http://localhost:4318{TRACES_PATH}"
+    endpoint = endpoint or "http://localhost:4318"
     if not endpoint.startswith(("http://", "https://")):
-        raise TransportError(f"{full}={endpoint!r}: expected http://HOST:PORT or https://HOST:PORT")
+        shown = f"{full}={without_secrets(endpoint)!r}"
+        raise TransportError(f"{shown}: expected http://HOST:PORT or https://HOST:PORT")
     return endpoint if "TRACES" in full else endpoint.rstrip("/") + TRACES_PATH
 
 

@@ -17,8 +17,8 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
-from urllib.parse import quote, unquote, urlencode
+from typing import Literal, TypeAlias
+from urllib.parse import quote, unquote
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from mttp.encoding import encoder
 from mttp.errors import MissingExtra, TransportError
 from mttp.refusal import Refused, Rejection
-from mttp.transports.options import byte_count, one_of, path_of, take
+from mttp.transports.options import ByteCount, path_of, take, with_query
 from mttp.transports.shrinking import smaller
 from mttp.wire.otlp_json import encode_records
 from mttp.wire.streams import READABLE_LINE_BYTES, ends_cleanly
@@ -42,7 +42,6 @@ _log = logging.getLogger("mttp")
 
 Buffer: TypeAlias = bytes | bytearray
 
-_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 LOCK_SECONDS = 5.0
 """A file that another process has locked for so long is left for the next part."""
 _UNKNOWN = -1
@@ -93,9 +92,9 @@ class FileTransport(SpanExporter):
         path: str | os.PathLike[str],
         *,
         directory: bool = False,
-        max_bytes: int | None = None,
-        fsync: str = "never",
-        suffix: str = ".jsonl",
+        max_bytes: ByteCount | None = None,
+        fsync: Literal["never", "segment"] = "never",
+        suffix: Literal[".jsonl", ".jsonl.gz", ".jsonl.zst"] = ".jsonl",
         mode: int = 0o644,
     ) -> None:
         self._max_bytes = max_bytes
@@ -121,7 +120,7 @@ class FileTransport(SpanExporter):
         options |= {"fsync": "segment"} if self._fsync else {}
         options |= {"suffix": self._suffix} if self.directory and self._suffix != ".jsonl" else {}
         path = f"file://{quote(str(self.path))}{'/' if self.directory else ''}"
-        return f"{path}?{urlencode(options)}" if options else path
+        return with_query(path, options)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """
@@ -366,6 +365,4 @@ def open(address: str, options: Mapping[str, object], *, mode: int = 0o644) -> F
     path = unquote(path_of(address))
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")
-    parsed = take(options, max_bytes=byte_count, fsync=one_of("never", "segment"), suffix=one_of(*_SUFFIXES))
-    transport = FileTransport(path, directory=path.endswith("/"), mode=mode, **parsed)
-    return transport
+    return FileTransport(path, directory=path.endswith("/"), mode=mode, **take(options, FileTransport))

@@ -17,7 +17,7 @@ from mttp.livespan import LiveSpan
 from mttp.readable import record
 from mttp.semconv import attributes as a
 from mttp.spans import SpanRecord
-from mttp.transports.options import path_of, positive, take
+from mttp.transports.options import Positive, path_of, take, with_query
 
 __all__ = ["MemoryTransport", "open"]
 
@@ -33,7 +33,7 @@ class MemoryTransport(SpanExporter):
 
     name = "memory"
 
-    def __init__(self, *, max_episodes: int | None = None) -> None:
+    def __init__(self, *, max_episodes: Positive | None = None) -> None:
         self.max_episodes = max_episodes
         self.evicted = 0
         self._forget()
@@ -110,7 +110,7 @@ class MemoryTransport(SpanExporter):
         self._forget()
 
     def __repr__(self) -> str:
-        return "memory://" if self.max_episodes is None else f"memory://?max_episodes={self.max_episodes}"
+        return with_query("memory://", {"max_episodes": self.max_episodes} if self.max_episodes else {})
 
 
 def open(address: str, options: Mapping[str, object]) -> MemoryTransport:
@@ -118,4 +118,4 @@ def open(address: str, options: Mapping[str, object]) -> MemoryTransport:
     path = unquote(path_of(address))
     if path:
         raise TransportError(f"memory has no path, not even {path!r}; write memory://")
-    return MemoryTransport(**take(options, max_episodes=positive))
+    return MemoryTransport(**take(options, MemoryTransport))

@@ -1,42 +1,61 @@
-"""Options of a transport, parsed: text as an address has it, or a value of the right type."""
+"""
+Options of transports, parsed alike whether an address's query, an argument or a variable gives them.
+
+The options of a transport are the parameters of its class that are annotated with one of the types here.
+"""
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from mttp import regular_files
 from mttp.errors import TransportError
+from mttp.secrets import may_be_secret, without_secrets
 
 __all__ = [
     "MAX_CERTIFICATE",
+    "ByteCount",
+    "Flag",
+    "Headers",
+    "Positive",
+    "ReadableFile",
+    "Seconds",
     "byte_count",
-    "checked_headers",
-    "headers",
+    "escaped_headers",
+    "flag",
+    "known_are",
     "one_of",
+    "open_at",
+    "parse",
+    "parsers",
     "path_of",
-    "positive",
-    "readable",
-    "seconds",
     "take",
     "text",
-    "without_secrets",
+    "with_query",
 ]
 
 MAX_CERTIFICATE = 16 << 20
 """Largest file of certificates or of a key, in bytes."""
+MAX_SECONDS = 1_000_000
+"""Longest time limit, which is what the timers of operating systems can hold."""
+_MOST_CHARACTERS = 500
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_LOCAL = ("memory", "file", "mttp+file", "mttp+stdio", "chan")
-"""Schemes of addresses that need no credentials."""
-_SECRET = re.compile(r"h[a-z]*d[a-z]*r|auth|token|pass|secret|cred|api|=[^&]*=", re.IGNORECASE)
-"""What options look like that may hold credentials, misspelt ones included."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+
+_T = TypeVar("_T")
+
+
+# Addresses.
 
 
 def path_of(address: str) -> str:
@@ -44,108 +63,175 @@ def path_of(address: str) -> str:
     return address.partition("://")[2]
 
 
-def without_secrets(address: str) -> str:
-    """An address as an error may show it: without credentials, and without options that may hold any."""
-    place, _, query = address.partition("?")
-    scheme, _, rest = place.partition("://")
-    if scheme in _LOCAL:
-        return address
-    authority, slash, path = rest.partition("/")
-    if "@" in authority:
-        place = f"{scheme}://…@{authority.rpartition('@')[2]}{slash}{path}"
-    return place if not query or _SECRET.search(query) else f"{place}?{query}"
+def with_query(place: str, options: Mapping[str, object]) -> str:
+    """The address of a place with options."""
+    return f"{place}?{urlencode(options)}" if options else place
 
 
-def take(options: Mapping[str, object], **known: Callable[[Any], object]) -> dict[str, Any]:
-    """Parsed options by name, None left out; raises TransportError for one that is unknown or unreadable."""
-    parsed: dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in known:
-            raise TransportError(f"unknown option {name!r}; known are {', '.join(known)}")
-        try:
-            parsed |= {} if value is None else {name: known[name](value)}
-        except (ValueError, TypeError) as error:
-            raise TransportError(f"option {name}={value!r}: {error}") from error
-    return parsed
+def open_at(
+    url: str, options: Mapping[str, object], factory: Callable[[str, Mapping[str, object]], _T], doing: str
+) -> _T:
+    """
+    What `factory` makes of an address without its query, and of the options of both; arguments come first.
+
+    Raises TransportError that begins with `doing` and the address, without secrets.
+    """
+    address, _, query = url.partition("?")
+    stated = parse_qsl(query, keep_blank_values=True)
+    try:
+        for name, count in Counter(name for name, _ in stated).items():
+            if count > 1:
+                raise TransportError(f"option {name} is given {count} times; give it once")
+        return factory(address, {**dict(stated), **options})
+    except TransportError as error:
+        raise TransportError(f"{doing} {without_secrets(url)!r}: {error}") from error.__cause__
 
 
-def positive(value: object) -> int:
-    """A whole number above zero."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not re.fullmatch(r"0*[1-9][0-9]{0,17}", value.strip()):
-        raise ValueError("expected a whole number above zero")
-    return int(value)
+# Options.
 
 
-def byte_count(value: object) -> int:
-    """A number of bytes, or a size such as 64MB or 1GiB."""
-    if isinstance(value, int):
-        return positive(value)
-    match = re.fullmatch(r"([0-9]+)\s*([A-Za-z]*)", value.strip()) if isinstance(value, str) else None
-    if match is None or match[2].upper() not in _UNITS:
-        raise ValueError("expected a size such as 64MB or 1GiB")
-    return positive(match[1]) * _UNITS[match[2].upper()]
+def take(options: Mapping[str, object], model: Callable[..., object]) -> dict[str, Any]:
+    """
+    The options parsed as the parameters of `model` are annotated; None is left out.
+
+    Raises TransportError for an option that is unknown or has a wrong value.
+    """
+    kinds = parsers(model)
+    for name in options:
+        if name not in kinds:
+            known = known_are(name, kinds) if kinds else "; there are none here"
+            raise TransportError(f"unknown option {name!r}{known}")
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: parse(kinds[name], value, f"option {name}") for name, value in given.items()}
 
 
-def one_of(*choices: str) -> Callable[[object], str]:
-    """One of these words."""
-
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"expected one of {', '.join(choices)}")
-        return value
-
-    return parse
-
-
-def seconds(value: object) -> float:
-    """A number of seconds above zero."""
-    found = math.nan
-    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-        with suppress(ValueError):
-            found = float(value)
-    if not 0 < found < math.inf:
-        raise ValueError("expected a number of seconds above zero")
+def parsers(model: Callable[..., object]) -> dict[str, Callable[[Any], object]]:
+    """What parses each option of a class or a function, by name."""
+    found: dict[str, Callable[[Any], object]] = {}
+    function = model.__init__ if isinstance(model, type) else model  # type: ignore[misc]
+    hints = get_type_hints(function, include_extras=True)
+    for name, hint in hints.items():
+        for kind in (hint, *get_args(hint)):
+            if get_origin(kind) is Literal:
+                found[name] = one_of(*get_args(kind))
+            elif get_origin(kind) is Annotated:
+                found[name] = kind.__metadata__[0]
     return found
 
 
+def parse(parser: Callable[[Any], object], value: object, source: str) -> Any:
+    """A parsed value; raises TransportError that names its source."""
+    try:
+        return parser(value.strip() if isinstance(value, str) else value)
+    except (ValueError, TypeError) as error:
+        shown = source if may_be_secret(source, value) else f"{source}={_shown(value)}"
+        raise TransportError(f"{shown}: {error}") from error
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:_MOST_CHARACTERS]
+    except Exception:  # an integer of many digits, or an object of anybody's
+        return f"<{type(value).__name__}>"
+
+
+def known_are(word: str, known: Iterable[str], *, ending: str = "") -> str:
+    """The rest of a sentence about an unknown word: the known one that is nearest, and all of them."""
+    from difflib import get_close_matches
+
+    choices = list(known)
+    nearest = get_close_matches(word, choices, n=1)
+    meant = f"; did you mean {nearest[0] + ending!r}?" if nearest and word not in choices else ";"
+    return f"{meant} known are {', '.join(f'{choice}{ending}' for choice in choices)}"
+
+
+# What values are parsed with.
+
+
+def one_of(*choices: str) -> Callable[[object], str]:
+    """A function that parses one of these words in lower case."""
+
+    def word(value: object) -> str:
+        if not isinstance(value, str) or value.lower() not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}")
+        return value.lower()
+
+    return word
+
+
+def _positive(value: object) -> int:
+    with suppress(ValueError, TypeError):
+        found = int(value) if isinstance(value, str) else index(value)  # type: ignore[arg-type]
+        if not isinstance(value, bool) and 0 < found < 10**18:
+            return found
+    raise ValueError("expected a whole number above zero")
+
+
+def byte_count(value: object) -> int:
+    """A number of bytes, or a size such as 64MB or 1GiB; raises ValueError."""
+    match = re.fullmatch(r"([0-9]+)\s*([A-Za-z]*)", value) if isinstance(value, str) else None
+    if match is not None and match[2].upper() in _UNITS:
+        return _positive(match[1]) * _UNITS[match[2].upper()]
+    if not isinstance(value, int):
+        raise ValueError("expected a size such as 64MB or 1GiB")
+    return _positive(value)
+
+
+def _seconds(value: object) -> float:
+    with suppress(ValueError, TypeError, OverflowError):
+        if not isinstance(value, bool) and 0 < float(value) <= MAX_SECONDS:  # type: ignore[arg-type]
+            return float(value)  # type: ignore[arg-type]
+    raise ValueError(f"expected a number of seconds above zero, at most {MAX_SECONDS:,}")
+
+
 def text(value: object) -> str:
-    """Some text."""
+    """Some text; raises ValueError."""
     if not isinstance(value, str) or not value:
         raise ValueError("expected text")
     return value
 
 
-def readable(value: object) -> str:
+def flag(value: object) -> bool:
+    """True or false; raises ValueError."""
+    if str(value).lower() not in ("true", "false", "1", "0"):
+        raise ValueError("expected true or false")
+    return str(value).lower() in ("true", "1")
+
+
+def _readable(value: object) -> str:
     """The absolute path of a file that can be read."""
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise ValueError("expected the path of a file")
-    path = Path(value).expanduser().absolute()
     try:
+        path = Path(value).expanduser().absolute()
         regular_files.read(path, MAX_CERTIFICATE)
-    except OSError as error:
-        raise ValueError(f"can't read it: {error.strerror}") from error
+    except (OSError, RuntimeError) as error:  # the second where nobody knows the home
+        raise ValueError(f"can't read it: {getattr(error, 'strerror', error)}") from error
     return str(path)
 
 
-def headers(given: object) -> dict[str, str]:
-    """Headers by lower-case name, of `name=value,name=value` or a mapping; raises TransportError."""
+def _headers(given: object, decode: Callable[[str], str] = str) -> dict[str, str]:
+    """By lower-case name; errors don't repeat values, which are often secret."""
     if isinstance(given, str):
         pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
         if any(not equals for _, equals, _ in pairs):
-            raise TransportError("option headers: expected name=value, separated by commas")
-        given = {name.strip(): value.strip() for name, _, value in pairs}
-    if given is not None and not isinstance(given, Mapping):
-        raise TransportError("option headers: expected a mapping of names to values")
-    return checked_headers(given or {}, "option headers")
-
-
-def checked_headers(given: Mapping[Any, Any], source: str) -> dict[str, str]:
-    """The headers by lower-case name; errors don't repeat values, which are often secret."""
+            raise ValueError("expected name=value, separated by commas")
+        given = {decode(name.strip()): decode(value.strip()) for name, _, value in pairs}
+    if not isinstance(given, Mapping):
+        raise ValueError("expected a mapping of names to values")
     for name, value in given.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise TransportError(f"{source}: {name!r} can't be a header's name")
+            raise ValueError(f"{name!r} can't be a header's name")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            raise TransportError(f"{source}: the value of {name} can't be a header's")
+            raise ValueError(f"the value of {name} can't be a header's")
     return {name.lower(): value for name, value in given.items()}
+
+
+escaped_headers = partial(_headers, decode=unquote)
+"""Headers whose names and values have %-escapes, as in OpenTelemetry's variables."""
+Positive: TypeAlias = Annotated[int, _positive]
+ByteCount: TypeAlias = Annotated[int, byte_count]
+Seconds: TypeAlias = Annotated[float, _seconds]
+Flag: TypeAlias = Annotated[bool, flag]
+ReadableFile: TypeAlias = Annotated[str, _readable]
+Headers: TypeAlias = Annotated[Mapping[str, str], _headers]

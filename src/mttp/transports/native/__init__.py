@@ -15,7 +15,7 @@ from typing import Any
 
 from mttp.transports.native.outlets import Outlet
 from mttp.transports.native.transport import NativeTransport, RemoteTransport
-from mttp.transports.options import path_of, take, text
+from mttp.transports.options import parse, path_of, text
 
 __all__ = ["OUTLETS", "NativeTransport", "open", "outlet"]
 
@@ -31,8 +31,9 @@ OUTLETS: Mapping[str, str] = {
 
 def open(address: str, options: Mapping[str, Any]) -> NativeTransport:
     """A transport; `source` is the program that its messages name."""
-    source = take({"source": options.get("source")}, source=text).get("source", "")
-    rest = {name: value for name, value in options.items() if name != "source"}
+    rest = dict(options)
+    named = rest.pop("source", None)
+    source = "" if named is None else parse(text, named, "option source")
     opened = outlet(address, rest)
     return (RemoteTransport if opened.is_remote else NativeTransport)(opened, source=source)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 from urllib.parse import unquote
 
 from mttp.channels import enter
 from mttp.errors import TransportError
 from mttp.messages import Message
-from mttp.transports.options import one_of, path_of, positive, take
+from mttp.transports.options import Positive, path_of, take
 
 __all__ = ["ChannelOutlet", "open"]
 
@@ -26,7 +26,9 @@ class ChannelOutlet:
     address: ClassVar[str | None] = None
     """In another process nobody is at the other end."""
 
-    def __init__(self, name: str, *, capacity: int | None = None, full: str = "block") -> None:
+    def __init__(
+        self, name: str, *, capacity: Positive | None = None, full: Literal["block", "refuse"] = "block"
+    ) -> None:
         self._name, self._capacity, self._full = name, capacity, full
         self.after_fork()
 
@@ -52,4 +54,4 @@ def open(address: str, options: Mapping[str, object]) -> ChannelOutlet:
     name = unquote(path_of(address))
     if not name:
         raise TransportError("no name; write chan://NAME, as at the other end")
-    return ChannelOutlet(name, **take(options, capacity=positive, full=one_of("block", "refuse")))
+    return ChannelOutlet(name, **take(options, ChannelOutlet))

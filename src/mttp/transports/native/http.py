@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from mttp.errors import SendError, TransportError
 from mttp.messages import Message
-from mttp.transports.options import byte_count, headers, readable, seconds, take
+from mttp.transports.options import ByteCount, Headers, ReadableFile, Seconds, take, with_query
 from mttp.wire.http import Client, NoReply, Reply
 from mttp.wire.replies import ADVICE, seconds_to_wait
 from mttp.wire.tls import tls_context
@@ -56,10 +56,10 @@ class HttpOutlet:
         self,
         url: str,
         *,
-        timeout: float = TIMEOUT,
-        max_bytes: int = MAX_BYTES,
-        headers: Mapping[str, str] | None = None,
-        certificate: str | None = None,
+        timeout: Seconds = TIMEOUT,
+        max_bytes: ByteCount = MAX_BYTES,
+        headers: Headers | None = None,
+        certificate: ReadableFile | None = None,
     ) -> None:
         parts = _checked(url)
         self.url = url if parts.path else f"{url}{MIST_PATH}"
@@ -77,7 +77,7 @@ class HttpOutlet:
         options: dict[str, object] = {} if self._timeout == TIMEOUT else {"timeout": self._timeout}
         options |= {} if self.max_bytes == MAX_BYTES else {"max_bytes": self.max_bytes}
         options |= {"certificate": self._certificate} if self._certificate else {}
-        return f"mttp+{self.url}?{urlencode(options)}" if options else f"mttp+{self.url}"
+        return with_query(f"mttp+{self.url}", options)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Post them one after another, up to the first that is not taken."""
@@ -148,8 +148,6 @@ def _checked(url: str) -> SplitResult:
 
 def open(address: str, options: Mapping[str, object]) -> HttpOutlet:
     """A receiver; where its address has no path, messages go to /mist."""
-    given = {name: value for name, value in options.items() if name != "headers"}
-    parsed = take(given, timeout=seconds, max_bytes=byte_count, certificate=readable)
     url = address.removeprefix("mttp+")
     url = url if urlsplit(url).path.strip("/") else url.rstrip("/")
-    return HttpOutlet(url, headers=headers(options.get("headers")), **parsed)
+    return HttpOutlet(url, **take(options, HttpOutlet))

@@ -52,7 +52,7 @@ class StdioOutlet:
 
 def open(address: str, options: Mapping[str, object]) -> StdioOutlet:
     """Standard output as it is now."""
-    take(options)
+    take(options, StdioOutlet)
     if path := path_of(address):
         raise TransportError(f"standard output has no path, not even {path!r}; write mttp+stdio://")
     stream = getattr(sys.stdout, "buffer", None)

@@ -9,29 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mttp.errors import TransportError
 from mttp.transports.otlp.settings import TRACES_PATH
 from mttp.transports.otlp.transport import OtlpTransport
 
 __all__ = ["OtlpTransport", "open"]
 
-_OPTIONS = (
-    "headers",
-    "compression",
-    "timeout",
-    "certificate",
-    "client_key",
-    "client_certificate",
-    "max_bytes",
-    "profile",
-)
-
 
 def open(address: str, options: Mapping[str, Any]) -> OtlpTransport:
     """A receiver; where its address is a base URL, traces go to /v1/traces below it."""
-    for name in options:
-        if name not in _OPTIONS:
-            raise TransportError(f"unknown option {name!r}; known are {', '.join(_OPTIONS)}")
     url = address.rstrip("/")
     if url.startswith("http") and not url.endswith(TRACES_PATH):
         url += TRACES_PATH

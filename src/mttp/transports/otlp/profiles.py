@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from mttp.codec.withholding import Withholding
 from mttp.errors import TransportError
+from mttp.transports.options import known_are
 
 __all__ = ["PROFILES", "Profile", "guessed", "named"]
 
@@ -98,7 +99,7 @@ _VICTORIA_TRACES: Final = "/insert/opentelemetry"
 def named(name: object) -> Profile:
     """The profile of a name; raises TransportError where there is none."""
     if not isinstance(name, str) or name not in PROFILES:
-        raise TransportError(f"unknown profile {name!r}; known are {', '.join(PROFILES)}")
+        raise TransportError(f"unknown profile {name!r}{known_are(str(name), PROFILES)}")
     return PROFILES[name]
 
 

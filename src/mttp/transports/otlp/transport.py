@@ -6,13 +6,13 @@ import logging
 import threading
 from collections.abc import Sequence
 from typing import ClassVar
-from urllib.parse import urlencode
 
 from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.refusal import Refused
+from mttp.transports.options import with_query
 from mttp.transports.otlp import profiles
 from mttp.transports.otlp.answers import Sender
 from mttp.transports.otlp.batches import Export
@@ -47,37 +47,17 @@ class OtlpTransport(SpanExporter):
     withholding = profiles.named("collector").withholding
     """What is kept back of every span, as the profile has it."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: object = None,
-        compression: object = None,
-        timeout: object = None,
-        certificate: object = None,
-        client_key: object = None,
-        client_certificate: object = None,
-        max_bytes: object = None,
-        profile: object = None,
-    ) -> None:
-        options = {
-            "compression": compression,
-            "timeout": timeout,
-            "certificate": certificate,
-            "client_key": client_key,
-            "client_certificate": client_certificate,
-            "max_bytes": max_bytes,
-        }
-        self.settings = resolve(url, options | {"headers": headers, "profile": profile})
+    def __init__(self, url: str, /, **options: object) -> None:
+        """`options` are those of `Settings`, parsed or not."""
+        self.settings = resolve(url, options)
         """What the options and the variables come to."""
         self.withholding = self.settings.profile.withholding
         self.close_timeout = self.settings.profile.close_seconds
         self._url = url
-        self._given = {
-            name: getattr(self.settings, name) for name, value in options.items() if value is not None
-        }
-        if profile is not None:
-            self._given["profile"] = self.settings.profile.name
+        stated = [name for name, value in options.items() if value is not None and name != "headers"]
+        self._given = {name: getattr(self.settings, name) for name in stated}
+        if "profile" in self._given:
+            self._given["profile"] = self.profile
         self._said = ""
         self._lock = threading.Lock()
         self._sender: Sender | None = None
@@ -93,7 +73,7 @@ class OtlpTransport(SpanExporter):
         """Where another process finds the same receiver, without headers; None where no address says it."""
         if self.settings.protocol == "http" and not self._url.endswith(TRACES_PATH):
             return None
-        return f"{self._url}?{urlencode(self._given)}" if self._given else self._url
+        return with_query(self._url, self._given)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send the spans; raises Refused where not all of them were taken."""
