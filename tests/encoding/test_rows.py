@@ -52,9 +52,9 @@ def check(spans: Sequence[ReadableSpan]) -> None:
     whole = [record(span, full) for span in spans]
     alone = [b"".join(encode_records([record(span, packed)])) for span in spans]
 
-    assert here == works.WORKS[works.LINES](sent)
+    assert here == works.answer(works.LINES, sent)
     assert decoded(b"".join(alone)) == decoded(here)
-    messages = marshal.loads(works.WORKS[works.MESSAGES](sent))
+    messages = marshal.loads(works.answer(works.MESSAGES, sent))
     assert list(map(encode_span, whole)) == messages
     for one, found in zip(whole, map(rows._record, rows._delivered(rows.unpack(sent), full)), strict=True):
         assert same(asdict(replace(one, events=list(one.events), links=list(one.links))), asdict(found))
@@ -272,7 +272,7 @@ def test_lines_stay_short() -> None:
         for _ in range(300):
             with episode.step() as step:
                 step.tokens(ids=np.arange(1000), logprobs=np.zeros(1000, np.float32))
-    lines = works.WORKS[works.LINES](parcel(keeping.spans)).splitlines(keepends=True)
+    lines = works.answer(works.LINES, parcel(keeping.spans)).splitlines(keepends=True)
 
     assert len(lines) > 2
     assert [] == [len(line) for line in lines if len(line) > otlp_json.MAX_LINE_BYTES]
@@ -304,7 +304,7 @@ def test_a_start_at_the_epoch_reads_as_it_was() -> None:
     keeping = Spans()
     with mttp.configure(keeping), mttp.episode(start_time=0) as episode, episode.step(start_time=0) as step:
         step.reward(1.0)
-    (line,) = decode_line(works.WORKS[works.LINES](parcel(keeping.spans[:1])))
+    (line,) = decode_line(works.answer(works.LINES, parcel(keeping.spans[:1])))
 
     assert same(line.attributes, record(keeping.spans[0], packed).attributes)
     assert 0 == line.start_time
