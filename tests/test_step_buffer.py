@@ -22,6 +22,7 @@ from mttp.recorder.step_batch import StepBatch
 from mttp.recorder.step_buffer import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.testing import assert_same
+from mttp.transports.file import FileTransport
 
 AT = 1_700_000_000_000_000_000
 FORM = Form(np.dtype(np.float32), (2,), 1 << 16)
@@ -236,3 +237,27 @@ def test_what_raises_as_it_is_looked_at_costs_its_steps_alone(session: mttp.Sess
 
     assert "completed" == mttp.read(session).episodes[0].status
     assert session.stats.faults
+
+
+def test_steps_that_were_written_in_both_forms_are_read_once(tmp_path: Path) -> None:
+    """
+    A file has columns and another transport spans: who reads both gets each step once, with its span's id.
+    """
+
+    class Spans(FileTransport):
+        takes_columns = False
+
+    with mttp.configure(tmp_path / "a.jsonl", exporters=[Spans(tmp_path / "b.jsonl")]), mttp.episode() as ep:
+        buffer = ep.buffer(Form(np.dtype(np.float32), (1,), None), 1)
+        assert buffer is not None
+        buffer.rows += [(np.float32([at]).tobytes(), at, 1.0, False, False, None, 2 + at) for at in range(5)]
+        buffer.gathers()
+        with ep.step() as step:
+            step.reward(2.0)
+
+    for paths in (["a", "b"], ["b", "a"]):
+        recording = mttp.read([tmp_path / f"{name}.jsonl" for name in paths])
+        (episode,) = recording.episodes
+        assert ([], True, 7.0) == (recording.problems, episode.complete, episode.return_)
+        assert list(range(6)) == [one.index for one in episode.steps]
+        assert all(one.span_id for one in episode.steps)

@@ -172,7 +172,7 @@ class Process:
         """
         DONE or FAILED, and the answer, in so many seconds.
 
-        Raises ProcessLostError, after which it is to be closed, and ValueError for what is too long to be sent.
+        Raises ValueError for a request that is too long, and ProcessLostError: then it is to be closed.
 
         `looks` is called several times a second meanwhile, and may raise that, too.
         """

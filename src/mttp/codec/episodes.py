@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -38,7 +37,6 @@ __all__ = [
     "outcome",
     "seed",
     "span_name",
-    "total",
 ]
 
 _Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
@@ -166,14 +164,6 @@ def outcome(given: object, faults: Faults) -> str:
     if given is not None and found not in OUTCOMES:
         faults.append(f"outcome_invalid: {scalar_text(given):.80} is none of {', '.join(OUTCOMES)}")
     return found or "unknown"
-
-
-def total(step_rewards: Sequence[float]) -> float | None:
-    """Sum of step rewards; None where there are none, or it is beyond a float."""
-    try:
-        return math.fsum(step_rewards) if step_rewards else None
-    except OverflowError:  # finite numbers whose sum is not
-        return None
 
 
 def is_episode(records: Iterable[SpanRecord]) -> bool:
@@ -321,9 +311,14 @@ def _is_reward(record: SpanRecord) -> bool:
 
 def _steps(types: _Types, children: outline.Children) -> Iterator[tuple[str, Step]]:
     """The steps, and in whose part each was recorded."""
+    spans = types.get(names.STEP, ())
+    known = {_key(segments.segment(record), record.attributes) for record in spans}
     for record in types.get(names.STEPS, ()):
-        yield from ((segments.segment(record), step) for step in blocks.decode(record))
-    for record in types.get(names.STEP, ()):
+        part = segments.segment(record)
+        for step in blocks.decode(record):
+            if (part, step.agent, step.index) not in known:  # else another transport wrote a span of it
+                yield part, step
+    for record in spans:
         mine = children.get(record.span_id, [])
         step = steps.decode(
             record,
@@ -331,6 +326,11 @@ def _steps(types: _Types, children: outline.Children) -> Iterator[tuple[str, Ste
             calls=[calls.decode(call) for call in calls.below(record.span_id, children)],
         )
         yield segments.segment(record), step
+
+
+def _key(part: str, step: Mapping[str, Any]) -> tuple[str, Any, Any]:
+    """What tells a step from all others of its episode."""
+    return part, step.get(a.AGENT_ID), step.get(a.STEP_INDEX, 0)
 
 
 def _scorings(children: outline.Children, span_id: str) -> list[segments.Scoring]:

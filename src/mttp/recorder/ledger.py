@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mttp.codec.episodes import total
-from mttp.codec.segments import states_total
+from mttp.codec.segments import states_total, total
 from mttp.episodes import Reward
 
 __all__ = ["Ledger"]
