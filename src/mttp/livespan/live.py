@@ -583,7 +583,7 @@ class LiveSpan(Span, Ended):
         start_time: int,
         end_time: int,
     ) -> Self:
-        """A span that is over, which nobody has to be told of."""
+        """An ended span, which is neither shown to observers nor handed on."""
         span = cls.__new__(cls)
         span._name, span.encoded, span._trace, span._parent = name, attributes, trace, parent
         span._span_id = span_id or ids.span_id()

@@ -55,8 +55,14 @@ class OpenPart(Remote, OpenEpisode):
             return
         self._segment_id = f"{ids.span_id():016x}"
         identity = segments.identity(where.run_id, where.episode_id, self._segment_id)
-        segment = Segment(host, where.root.trace_id, where.episode_id, identity, steps=host.steps)
-        segment.flags = where.root.trace_flags
+        segment = Segment(
+            host,
+            where.root.trace_id,
+            where.episode_id,
+            identity,
+            steps=host.steps,
+            flags=where.root.trace_flags,
+        )
         Trajectory.__init__(self, segment)
         self._span = self.segment.span(names.SEGMENT, where.root, place={})
         self._take_over(where)
@@ -67,7 +73,7 @@ class OpenPart(Remote, OpenEpisode):
     def _take_over(self, where: Whereabouts) -> None:
         """Go on at the step, and with the agent, that were current."""
         if where.agent is None:
-            self._start_at(where.next_index)
+            self._next_index = where.next_index  # the steps before are another process's
         else:
             self._agent = RemoteAgent(self, where.agent, where.next_index)
             self._agents = {where.agent.id: self._agent}

@@ -116,7 +116,7 @@ class RemoteAgent(Remote, OpenAgent):
         self._episode = part
         self._id = agent.id
         self._at = agent.span
-        self._start_at(next_index)
+        self._next_index = next_index
 
     @property
     def span_id(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
@@ -39,17 +38,20 @@ class Segment(Trace):
         identity: Mapping[str, Any] | None = None,
         *,
         steps: str = SPANS,
+        flags: TraceFlags | None = None,
     ) -> None:
         """
         Of an episode whose own id is by default that of its trace; `identity` is what all its spans say.
 
         `steps` is how its steps are written: spans, packed or auto.
+        `flags` are by default what the session's sampling says.
         """
         self.offset = offset()
         self.host = host
         self.origin = host.origin
         self.trace_id = trace_id
         self.steps = steps
+        self._flags = flags
         self.spans = 0
         """How many have ended, each step that is in columns one of them."""
         self.of_environment = False
@@ -59,10 +61,14 @@ class Segment(Trace):
         self.episode_id = episode_id or f"{trace_id:032x}"
         self.identity = identity or {a.RUN_ID: host.run_id, a.EPISODE_ID: self.episode_id}
 
-    @cached_property
+    @property
     def flags(self) -> TraceFlags:  # type: ignore[override]  # others are given theirs
         """Whether collectors get the episode."""
-        return SAMPLED if self.host.samples(self.trace_id, self.group) else _UNSAMPLED
+        # Not a cached property: before Python 3.12 it has a lock, which a fork may find held.
+        if self._flags is None:
+            is_sampled = self.host.samples(self.trace_id, self.group)
+            self._flags = SAMPLED if is_sampled else _UNSAMPLED
+        return self._flags
 
     def span(
         self,

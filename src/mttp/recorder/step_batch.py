@@ -58,7 +58,7 @@ class StepBatch(LiveSpan):
         self._columns: Mapping[str, Column] | None = None
 
     def _show_start(self, observers: Observers, above: Span | None) -> None:
-        """Nobody is shown what is over by the time that it is made."""
+        """Observers are not shown a batch: its steps have ended when it is made."""
 
     def paid(self) -> tuple[Sequence[float], int]:
         """What was paid by the steps that state a number, and how many paid something that is none."""

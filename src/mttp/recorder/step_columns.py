@@ -57,7 +57,7 @@ def packed(spans: list[Ended], *, takes_columns: bool) -> list[Ended]:
         else:
             others.append(span)
     columns = [_in_columns(run) for steps in runs.values() for run in _runs(sorted(steps, key=_index))]
-    return [*columns, *others]  # the root stays the last
+    return [*columns, *others]  # readers are quicker where the root is the last
 
 
 def _index(span: LiveSpan) -> int:

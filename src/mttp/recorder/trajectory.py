@@ -17,7 +17,6 @@ from mttp.codec.transitions import Form
 from mttp.episodes import Call, Reward, Spec
 from mttp.guarding import quiet
 from mttp.livespan import LiveSpan
-from mttp.numbering import given, numbers
 from mttp.recorder.handle import (
     SPAN_KEY,
     STEP_KEY,
@@ -70,8 +69,7 @@ class Trajectory(Measured):
         self._lock = threading.RLock()
         self.open_steps: set[OpenStep] = set()
         self._step_rewards: list[float] = []
-        self._indices = None if segment is None else numbers()
-        self._following = self._begun = 0
+        self._next_index = self._steps = 0
         self._closing = False
 
     @property
@@ -111,30 +109,9 @@ class Trajectory(Measured):
         self.inside = None  # which holds the episode, and episodes are not to wait for the garbage collector
         super().__exit__(kind, error, trace)
 
-    # Its steps are counted by taking their indices, which needs no lock, as long as each is the next one.
-
-    @property
-    def _next_index(self) -> int:
-        return self._following if self._indices is None else given(self._indices)
-
-    @property
-    def _steps(self) -> int:
-        return self._begun if self._indices is None else given(self._indices)
-
-    def _count_one_by_one(self) -> None:
-        """Have steps counted under the lock, which is held now, from here on."""
-        indices, self._indices = self._indices, None
-        if indices is not None:
-            self._following = self._begun = given(indices)
-
-    def _start_at(self, index: int) -> None:
-        """Begin with that step: the ones before are another process's."""
-        self._indices, self._following = None, index
-
     def _close(self) -> None:
         """Take no more steps; the lock is held."""
         self._closing = True
-        self._count_one_by_one()
 
     @property
     def _ledger(self) -> Ledger:
@@ -199,18 +176,34 @@ class Trajectory(Measured):
         `start_time` is in nanoseconds since the Unix epoch, by default now.
         `index` is by default one after the last, as it is where it is no whole number from 0 to 2**63 - 1.
         """
-        indices, span = self._indices, self._span
         try:
-            if indices is None or index is not None or span._end_time is not None:  # type: ignore[union-attr]
-                return self._looked_at(start_time, index) or OpenStep(self, self._host, None)
-            step = self._begin(next(indices), start_time)
-            self.open_steps.add(step)
-            if self._closing and step in self.open_steps:  # another thread closed it just now
-                step._finish()
-            return step
+            step = self._next(start_time, index) if self._takes("step") else None
+            if step is not None:
+                self.open_steps.add(step)
+                if self._closing and step in self.open_steps:  # another thread closed it just now
+                    step._finish()
+                return step
         except Exception as error:
             self._failed("step", error)
         return OpenStep(self, self._host, None)
+
+    def _next(self, start_time: int | None, index: int | None) -> OpenStep | None:
+        """The next step; None where there is to be none."""
+        if self._buffer is not None:
+            self._buffer.write()
+        asked = None if index is None else count(index)
+        with self._lock:
+            if self._closing:
+                return None
+            position = self._next_index if asked is None else asked
+            # Without a call in between, so that a signal's handler sees both or neither.
+            self._next_index = position + 1 if position >= self._next_index else self._next_index
+            self._steps += 1
+        step = self._begin(position, start_time)
+        if asked is None and index is not None:
+            said = f"{scalar_text(index):.80}; the step is number {position}"
+            cast(LiveSpan, step._span).fault("index_invalid", said)
+        return step
 
     def _begin(self, index: int, start_time: int | None) -> OpenStep:
         segment, base = self.segment, self._base
@@ -223,27 +216,6 @@ class Trajectory(Measured):
             names.STEP, said, segment, self.at, span_id=next_id(), start_time=start_time, above=self._span
         )
         return OpenStep(self, segment.host, span, index)
-
-    def _looked_at(self, start_time: int | None, index: int | None) -> OpenStep | None:
-        """The next step where more has to be looked at; None where there is to be none."""
-        if not self._takes("step"):
-            return None
-        if self._buffer is not None:
-            self._buffer.write()
-        asked = count(index)
-        with self._lock:
-            if self._closing:
-                return None
-            self._count_one_by_one()
-            position = self._following if asked is None else asked
-            self._following = max(self._following, position + 1)
-            self._begun += 1
-            step = self._begin(position, start_time)
-            self.open_steps.add(step)
-        if asked is None and index is not None:
-            said = f"{scalar_text(index):.80}; the step is number {position}"
-            cast(LiveSpan, step._span).fault("index_invalid", said)
-        return step
 
     @quiet
     def reward(
@@ -344,18 +316,15 @@ class Trajectory(Measured):
         if segment.steps == SPANS or segment.origin.observers is not None:
             return None
         self._entered()
-        with self._lock:
-            self._count_one_by_one()
         self._buffer = StepBuffer(self, form, start_time)
         return self._buffer
 
     def took(self, count: int, paid: Sequence[float], invalid: int, flags: Mapping[str, bool]) -> int:
         """Enter steps that had no handles; the index of the first."""
         with self._lock:
-            self._count_one_by_one()
-            first = self._following
-            self._following += count
-            self._begun += count
+            first = self._next_index
+            self._next_index += count
+            self._steps += count
             self._ledger.steps(paid, invalid=invalid)
             self._stated = {**self._stated, **flags}
         self.segment.host.packed(count)
