@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from opentelemetry.trace import Span, SpanContext
+from opentelemetry.trace import SpanContext
 
-from mttp.codec import blocks
+from mttp import ids
+from mttp.codec import blocks, transitions
 from mttp.codec.blocks import Column
 from mttp.codec.pending import TRANSITIONS, Pending
 from mttp.codec.transitions import Form, Row
-from mttp.livespan import SPAN_BYTES, LiveSpan, Observers, weight
+from mttp.livespan import SPAN_BYTES, LiveSpan, weight
 from mttp.recorder.segment import AUTO, Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -39,26 +40,27 @@ class StepBatch(LiveSpan):
         place: Mapping[str, object],
         rows: Sequence[Row],
         form: Form,
-        numbers: Sequence[float] | None,
         start_time: int,
     ) -> None:
         """
         Steps of which the first began at `start_time`, and each of the others as the one before it ended.
 
-        `place` says whose they are, and `numbers` what they paid where all state finite numbers.
+        `place` says whose they are. Their spans have ended: observers are not shown them.
         """
-        super().__init__(names.STEPS, {**segment.identity, **place}, segment, parent, start_time=start_time)
+        self._name = names.STEPS
+        self.encoded = {**segment.identity, **place}
+        self._trace, self._parent, self._span_id = segment, parent, ids.span_id()
+        self._start_time, self._end_time = start_time, rows[-1][-1]
         self._rows: Sequence[Row] | None = rows
+        self._form = form
+        self._columns: Mapping[str, Column] | None = None
+        self._numbers = transitions.paid([row[2] for row in rows])
         self.count = len(rows)
+        self.size = SPAN_BYTES + self._row_bytes(rows)
+        self.first_index = 0
+        """The index of the first."""
         self.is_spread = segment.steps == AUTO
         """Whether a transport that does not take columns has a span for each step."""
-        self._form = form
-        self._numbers = numbers
-        self.first_index = 0
-        self._columns: Mapping[str, Column] | None = None
-
-    def _show_start(self, observers: Observers, above: Span | None) -> None:
-        """Observers are not shown a batch: its steps have ended when it is made."""
 
     def paid(self) -> tuple[Sequence[float], int]:
         """What was paid by the steps that state a number, and how many paid something that is none."""
@@ -66,15 +68,6 @@ class StepBatch(LiveSpan):
             return self._numbers, 0
         columns, count = self.columns, self.count
         return blocks.entries(columns, a.STEP_REWARD, count), blocks.unpaid(columns, count)
-
-    def end_from(self, first_index: int) -> None:
-        """End it; the first of its steps has that index."""
-        assert self._rows is not None
-        self.first_index = first_index
-        del self._is_open
-        self._end_time = self._rows[-1][-1]
-        self.size = SPAN_BYTES + self._row_bytes(self._rows)
-        self._trace.ended(self)
 
     @staticmethod
     def _row_bytes(rows: Sequence[Row]) -> int:

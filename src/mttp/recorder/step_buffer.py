@@ -8,7 +8,7 @@ from typing import Protocol
 
 from opentelemetry.trace import SpanContext
 
-from mttp.codec import blocks, transitions
+from mttp.codec import blocks
 from mttp.codec.transitions import Form, Row
 from mttp.recorder.segment import Segment
 from mttp.recorder.step_batch import StepBatch
@@ -81,8 +81,8 @@ class StepBuffer:
         self._owner = None
 
     def _hand_on(self, owner: Owner, rows: Sequence[Row], start_time: int) -> None:
-        numbers = transitions.paid([row[2] for row in rows])
-        batch = StepBatch(owner.segment, owner.at, owner.place, rows, self.form, numbers, start_time)
+        batch = StepBatch(owner.segment, owner.at, owner.place, rows, self.form, start_time)
         terminated, truncated = rows[-1][3:5]
         flags = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        batch.end_from(owner.took(len(rows), *batch.paid(), flags))
+        batch.first_index = owner.took(len(rows), *batch.paid(), flags)
+        owner.segment.ended(batch)

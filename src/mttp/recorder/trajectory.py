@@ -340,5 +340,6 @@ class Trajectory(Measured):
             self._buffer.close()
         for name, stated in (("terminated", terminated), ("truncated", truncated)):
             if stated is not None:
-                said = cast(LiveSpan, self._span).checked(flag, name, stated)
+                is_flag = type(stated) is bool
+                said = stated if is_flag else cast(LiveSpan, self._span).checked(flag, name, stated)
                 self._stated = self._stated if said is None else {**self._stated, name: said}
