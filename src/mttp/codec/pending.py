@@ -63,8 +63,11 @@ def names_of(pending: Pending) -> Iterator[str]:
 
 def weight(pending: Pending) -> int:
     """Roughly what a step's take in a file, in bytes."""
-    weighed = (given for key, given in pending.items() if key in _WEIGHED)
-    return sum(len(given) if type(given) is bytes else given[2] for given in weighed)
+    size = 0
+    for key, given in pending.items():
+        if key in _WEIGHED:
+            size += len(given) if type(given) is bytes else given[2]
+    return size
 
 
 _WEIGHED = frozenset({TOKENS, a.OBSERVATION_VALUE, a.ACTION_VALUE})

@@ -103,7 +103,7 @@ def assess(value: object) -> tuple[float | None, str, str | None]:
     """
     if value is None:
         return None, "missing", None
-    found = number(value)
+    found = value if type(value) is float else number(value)
     if found is None and is_masked(value):
         return None, "missing", None
     if found is None:

@@ -138,7 +138,7 @@ class OpenStep(Measured):
         if not self._takes("tokens"):
             return
         span = cast(LiveSpan, self._span)
-        if span.has(TOKENS) or span.has(a.TOKEN_ENCODING):
+        if a.TOKEN_ENCODING in span.encoded or (span.pending is not None and span.has(TOKENS)):
             span.fault("tokens_replaced", "a step has one token block")
             span.forget(tokens.KEYS)
         block = tokens.snapshot(ids, logprobs, facts)
@@ -163,7 +163,8 @@ class OpenStep(Measured):
         if not self._takes("reward"):
             return
         span = cast(LiveSpan, self._span)
-        if scoring or value is rewards.COMPUTED or rewards.stated(value) is not None:
+        is_number = type(value) is float  # nearly always
+        if scoring or value is rewards.COMPUTED or not (is_number or rewards.stated(value) is None):
             faults: Faults = []
             made = self.latest(rewards.make(value, faults, **scoring))
             self._score(made, faults, document_of(value))
