@@ -43,7 +43,7 @@ def main() -> int:
     if options.json:
         report = {"machine": before, "about": about, "rows": rows, "rounds": found, "failures": failures}
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
+        options.json.write_text(json.dumps(report, indent=2, default=str) + "\n")
     failed = [str(one) for one in failures.values() if not isinstance(one, Absent)]
     if options.docs and not failed and not (options.quick or options.rows or options.case):
         written(options.docs, documented(rows, realistic, about))
