@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
     """Whether a value has more than `limit` lists and mappings within each other; it uses no recursion."""
     level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(limit):
-        level = [item for one in level for item in _items(one) if isinstance(item, _CONTAINERS)]
+        level = [item for one in level for item in _containers(_items(one))]
         if not level:
             return False
     return bool(level)
@@ -59,5 +59,12 @@ def _cut(value: Any, left: int) -> Any:
     return value
 
 
-def _items(container: Any) -> Iterable[Any]:
+def _containers(items: Collection[Any]) -> Iterable[Any]:
+    # Few different types are asked about, instead of each of a long list's numbers.
+    if any(issubclass(kind, _CONTAINERS) for kind in set(map(type, items))):
+        return [item for item in items if isinstance(item, _CONTAINERS)]
+    return ()
+
+
+def _items(container: Any) -> Collection[Any]:
     return container.values() if isinstance(container, Mapping) else container
