@@ -78,7 +78,7 @@ def _official() -> Callable[[list[Any]], bytes]:
 
 
 def _own() -> Callable[[list[Any]], bytes]:
-    from mttp.wire.otlp_proto import encode_spans
+    from mttp.otlp.protobuf import encode_spans
 
     return encode_spans
 

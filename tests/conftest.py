@@ -13,7 +13,7 @@ from hypothesis import settings
 from opentelemetry import context as otel_context
 
 import mttp
-from mttp import configuration
+from mttp.recording import configuration
 
 os.environ.setdefault("HYPOTHESIS_NO_NPM", "1")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))

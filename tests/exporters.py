@@ -13,14 +13,14 @@ from opentelemetry.trace import SpanContext
 
 import mttp
 from mttp.codec.profiles import full
-from mttp.livespan import Ended
-from mttp.readable import record
-from mttp.spans import SpanRecord
+from mttp.model.spans import SpanRecord
+from mttp.otlp.spans import EndedSpan
+from mttp.otlp.spans.span_records import record
 
 
-def taken(session: mttp.Session) -> list[Ended]:
+def taken(session: mttp.Session) -> list[EndedSpan]:
     """What the session is given from here on, span by span; it goes nowhere else."""
-    spans: list[Ended] = []
+    spans: list[EndedSpan] = []
     session._share.take = spans.append
     return spans
 

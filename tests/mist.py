@@ -11,9 +11,9 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from mttp.codec import native
-from mttp.messages import TraceSpan
-from mttp.spans import SpanRecord
+from mttp.mist import span_messages
+from mttp.mist.messages import TraceSpan
+from mttp.model.spans import SpanRecord
 
 Answer = Callable[[Any], None]
 """Does something with the connection of a request whose body was read, instead of a good answer."""
@@ -77,7 +77,7 @@ class Mist:
 
     def records(self) -> Iterator[SpanRecord]:
         """The spans, for `mttp.read`."""
-        return iter([native.decode(TraceSpan(**span)) for span in self.spans])
+        return iter([span_messages.decode(TraceSpan(**span)) for span in self.spans])
 
     def stats(self) -> dict[str, Any]:
         """What the tool says of all spans so far."""

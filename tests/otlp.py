@@ -13,10 +13,11 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
 import mttp
-from mttp import configuration, transports
-from mttp.refusal import Refused, Rejection
+from mttp import transports
+from mttp.recording import configuration
 from mttp.testing import OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
+from mttp.transports.partial_export import PartialExport, RejectedSpans
 
 PROTOCOLS = ("http", "grpc")
 RESOURCE = Resource({"service.name": "test"})
@@ -64,7 +65,7 @@ class Outcome:
 
     delivered: bool
     kept: int = 0
-    rejections: tuple[Rejection, ...] = ()
+    rejections: tuple[RejectedSpans, ...] = ()
     retry_after: float | None = None
     message: str = ""
 
@@ -76,7 +77,7 @@ def outcome(opened: OtlpTransport, spans: Sequence[ReadableSpan], *, message: bo
     """The outcome of one export; the message, which is in words, where it is asked for."""
     try:
         opened.export(spans)
-    except Refused as refused:
+    except PartialExport as refused:
         found = Outcome(False, len(refused.kept), refused.rejections, refused.retry_after, str(refused))
         return found if message else replace(found, message="")
     return DELIVERED

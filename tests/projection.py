@@ -15,9 +15,9 @@ from mttp.codec.redaction import OFF, is_content
 from mttp.codec.structures import flatten
 from mttp.codec.tokens import ARRAY_KEYS
 from mttp.codec.withholding import Withholding
-from mttp.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens
+from mttp.model.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens
+from mttp.model.values import same
 from mttp.semconv import attributes as a
-from mttp.values import same
 
 __all__ = ["project"]
 

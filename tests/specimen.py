@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mttp import Agent, Call, Episode, Grade, Reward, Spec, Step, Tokens
-from mttp.keys import name_key
+from mttp.model.keys import name_key
 
 START = 1_750_000_000_000_000_000
 END = START + 5_000_000_000

@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_proto import encode_span
-from mttp.wire.otlp_proto_decode import decode_message
+from mttp.model.spans import SpanRecord
+from mttp.otlp.json import encode_records
+from mttp.otlp.protobuf import encode_span
+from mttp.otlp.protobuf_decode import decode_message
 
 
 @dataclass(frozen=True)

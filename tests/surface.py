@@ -11,7 +11,7 @@ import numpy as np
 from opentelemetry.trace import Span, SpanContext, Status, StatusCode
 
 import mttp
-from mttp.recorder.open_call import OpenCall
+from mttp.recording.open_call import OpenCall
 
 __all__ = ["BLOCKING", "CALLS", "Scene", "calls"]
 

@@ -11,10 +11,11 @@ from polling import eventually
 from programs import told
 
 import mttp
-from mttp import channels, transports
+from mttp import transports
 from mttp.errors import SendError, TransportError
-from mttp.messages import HealthPing, Message, TraceSpan
-from mttp.refusal import Rejection
+from mttp.mist import channels
+from mttp.mist.messages import HealthPing, Message, TraceSpan
+from mttp.transports.partial_export import RejectedSpans
 
 
 def ping(number: int = 0) -> Message:
@@ -107,7 +108,7 @@ def test_a_full_channel_may_turn_messages_down() -> None:
         left = numbers(receiver)
 
     assert ("channel_full", False) == (refused.value.cause, refused.value.may_pass)
-    assert Outcome(False, rejections=(Rejection("channel_full", 2, 2),)) == found
+    assert Outcome(False, rejections=(RejectedSpans("channel_full", 2, 2),)) == found
     assert [0, 1] == left
 
 

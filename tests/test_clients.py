@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import mttp
-from mttp.spans import SpanRecord
+from mttp.model.spans import SpanRecord
 
 openai = pytest.importorskip("openai")
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mttp.clock import Clock
+from mttp.model.clock import Clock
 
 
 def test_it_tells_the_wall_clock() -> None:

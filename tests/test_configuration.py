@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from polling import eventually
 
 import mttp
-from mttp import configuration
 from mttp.errors import ConfigureError, TransportError
+from mttp.recording import configuration
 
 
 def python(code: str, *, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -431,7 +431,7 @@ def test_any_failure_to_start_by_itself_is_quiet(
     """
     Even one that nobody thought of.
     """
-    monkeypatch.setattr("mttp.routes.transports.open", lambda url, **options: 1 / 0)
+    monkeypatch.setattr("mttp.transports.routes.transports.open", lambda url, **options: 1 / 0)
 
     assert not mttp.episode()
     assert ["mttp: nothing is recorded: division by zero"] == caplog.messages

@@ -27,8 +27,8 @@ from reading.traces import write
 from requests.structures import CaseInsensitiveDict
 
 import mttp
-from mttp import carriers
-from mttp.spans import SpanRecord
+from mttp.model.spans import SpanRecord
+from mttp.recording import propagation
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -65,7 +65,7 @@ def test_a_carrier_is_traceparent_and_baggage(session: mttp.Session) -> None:
         "next_index": "1",
         "step_index": "0",
         "step": step.span_id,
-    } == {name: entries[key] for name, key in carriers.KEYS.items() if key in entries}
+    } == {name: entries[key] for name, key in propagation.KEYS.items() if key in entries}
 
 
 def test_where_nothing_is_current_nothing_is_written(session: mttp.Session) -> None:
@@ -227,7 +227,7 @@ GOOD = {
 
 
 def baggage_of(entries: dict[str, str]) -> str:
-    return ",".join(f"{carriers.KEYS[name]}={value}" for name, value in entries.items())
+    return ",".join(f"{propagation.KEYS[name]}={value}" for name, value in entries.items())
 
 
 BROKEN = [
@@ -305,7 +305,7 @@ def test_a_carrier_starts_a_session_like_an_episode_does() -> None:
     """
     with mttp.configure(transport="file://runs/"), mttp.episode():
         carrier = mttp.inject()
-    mttp.configuration.forget()
+    mttp.recording.configuration.forget()
     assert not mttp.extract({"traceparent": PARENT})
     assert mttp.current_session() is None
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from mttp.estimates import (
+from mttp.model.estimates import (
     pass_at_k,
     pass_estimates,
     pass_hat_k,

@@ -25,7 +25,7 @@ import mttp
 from mttp import Evaluation, Reward, Spec, TaskResult
 from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError
-from mttp.evaluating.bar import bar
+from mttp.rewards.evaluating.bar import bar
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 

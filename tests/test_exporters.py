@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as official
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OfficialGrpcExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import GrpcSpanExporter as OfficialGrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as service
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -26,10 +26,10 @@ from programs import told
 
 import mttp
 from mttp.errors import TransportError
-from mttp.exporters.file import FileSpanExporter
-from mttp.exporters.grpc import OTLPSpanExporter as GrpcExporter
-from mttp.exporters.http import OTLPSpanExporter as HttpExporter
 from mttp.testing import Behaviour, OtlpReceiver
+from mttp.transports.exporters.file import FileSpanExporter
+from mttp.transports.exporters.grpc import GrpcSpanExporter as GrpcExporter
+from mttp.transports.exporters.http import GrpcSpanExporter as HttpExporter
 
 
 @pytest.fixture
@@ -112,7 +112,9 @@ def test_http_encodes_directly(monkeypatch: pytest.MonkeyPatch, http: Endpoint, 
     It is our encoder that is asked.
     """
     asked: list[Any] = []
-    monkeypatch.setattr("mttp.exporters.retrying.encode_spans", lambda given: asked.append(given) or b"bytes")
+    monkeypatch.setattr(
+        "mttp.transports.exporters.retrying.encode_spans", lambda given: asked.append(given) or b"bytes"
+    )
     exporter = HttpExporter(endpoint=http.address)
 
     exporter.export(spans)
@@ -364,7 +366,7 @@ def test_a_forked_child_exports_over_connections_of_its_own(make: Any, receiver:
     found = told(
         f"""
         import json, os, warnings
-        from mttp.exporters.{kind} import OTLPSpanExporter
+        from mttp.transports.exporters.{kind} import OTLPSpanExporter
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         warnings.simplefilter("ignore")

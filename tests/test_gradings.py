@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mttp.gradings import MAX_GRADERS, MAX_NAMES, OTHER, GraderHealth, GraderTally, Grading, gradings
-from mttp.scorings import INVALID_VALUE, OUT_OF_RANGE, Grade, Reward, Spec
+from mttp.model.gradings import MAX_GRADERS, MAX_NAMES, OTHER, GraderHealth, GraderTally, Grading, gradings
+from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE, Grade, Reward, Spec
 
 
 def health(*found: Grading) -> dict[str, GraderHealth]:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mttp import ids
+from mttp.model import ids
 
 
 def test_ids_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:

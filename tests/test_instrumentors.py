@@ -15,7 +15,7 @@ from mttp import integrations
 pytest.importorskip("opentelemetry.instrumentation")
 gymnasium = pytest.importorskip("gymnasium")
 
-from mttp.instrumentors import GymnasiumInstrumentor, LibraryInstrumentor  # noqa: E402 - once it can be
+from mttp.integrations.instrumentors import GymnasiumInstrumentor, LibraryInstrumentor  # noqa: E402 - once it can be
 
 TRAINING = """
 import gymnasium

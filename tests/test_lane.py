@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from opentelemetry import trace
 
 import mttp
-from mttp import configuration
-from mttp.codec.transitions import Form
-from mttp.recorder import OpenEpisode
+from mttp.codec.transitions import RowSchema
+from mttp.model.values import same
+from mttp.recording import OpenEpisode, configuration
 from mttp.testing import OtlpReceiver
-from mttp.values import same
 
 LOOKS = ("nothing", "attributes", "span_id", "child", "event", "values", "marker")
 CONTENT = (
@@ -108,7 +107,7 @@ def play(session: mttp.Session, told: Told) -> None:
 
 def take_rows(episode: OpenEpisode, rows: Rows) -> None:
     """Record steps without handles as environments' integrations do; as others where spans are wanted."""
-    buffer = episode.buffer(Form(np.dtype(np.float32), (1,), None), 1)
+    buffer = episode.buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
     for at, (observed, paid) in enumerate(rows.values):
         shown = np.array([observed], np.float32)
         if buffer is None:

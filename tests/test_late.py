@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from specimen import finite, int64s, names, optional, plain, texts
 
 import mttp
-from mttp import Annotation, Reward, configuration
+from mttp import Annotation, Reward
 from mttp.codec.plain import name_key
-from mttp.values import differences
+from mttp.model.values import differences
+from mttp.recording import configuration
 
 TRACE, OTHER = "ab" * 16, "cd" * 16
 SPAN = "12" * 8

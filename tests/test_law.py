@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from specimen import EVERYTHING, episodes
 
 import mttp
-from mttp import configuration
+from mttp.model.values import same
+from mttp.recording import configuration
 from mttp.testing import assert_same
-from mttp.values import same
 
 
 def stated(value: mttp.Episode, flag: str) -> bool | None:

@@ -318,7 +318,7 @@ def test_a_helper_starts_without_opentelemetry() -> None:
     """
     unneeded = HEAVY | {"opentelemetry", "pydantic", "wrapt"}
 
-    assert set() == loaded_by("import mttp.encoding.works") & unneeded
+    assert set() == loaded_by("import mttp.otlp.encoding.tasks") & unneeded
 
 
 def test_recording_loads_nothing_that_reads() -> None:
@@ -329,7 +329,7 @@ def test_recording_loads_nothing_that_reads() -> None:
     script += "print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    reading = ("mttp.reading", "mttp.checking", "mttp.report", "mttp.cli")
+    reading = ("mttp.reading", "mttp.reading.checking", "mttp.report", "mttp.cli")
     assert [] == [name for name in done.stdout.split() if name.startswith(reading)]
 
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from specimen import int64s, names, optional, plain, texts
 
 import mttp
-from mttp import configuration, learning
-from mttp.spans import SpanRecord
-from mttp.values import differences
+from mttp.model.spans import SpanRecord
+from mttp.model.values import differences
+from mttp.recording import configuration, training
 
 TRACES = [f"{number:032x}" for number in range(1, 9)]
 trace_ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
@@ -636,4 +636,4 @@ def test_indices_go_on_in_a_run_that_goes_on():
     for expected in (0, 1):
         with mttp.configure("memory://", run_id="one-and-the-same"):
             assert expected == mttp.update().index
-    learning._last.clear()
+    training._last.clear()

@@ -23,10 +23,10 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 import mttp
 from mttp.codec.profiles import full, packed
-from mttp.livespan import MAX_USER_ATTRIBUTES, LiveSpan, Origin, Trace
-from mttp.readable import record
+from mttp.otlp.json import encode_records
+from mttp.otlp.spans import MAX_USER_ATTRIBUTES, RecordingSpan, SpanOrigin, Trace
+from mttp.otlp.spans.span_records import record
 from mttp.semconv import attributes as a
-from mttp.wire.otlp_json import encode_records
 
 TIME = 1_750_000_000_000_000_000
 
@@ -35,10 +35,10 @@ class Sink:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        self.spans: list[LiveSpan] = []
+        self.spans: list[RecordingSpan] = []
         self.faults: list[tuple[str, str]] = []
 
-    def ended(self, span: LiveSpan) -> None:
+    def ended(self, span: RecordingSpan) -> None:
         self.spans.append(span)
 
     def fault(self, kind: str, detail: str = "") -> None:
@@ -61,13 +61,13 @@ def context(number: int, *, remote: bool = False) -> SpanContext:
     return SpanContext(1, number, is_remote=remote, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
-def start(sink: Sink, **options: Any) -> LiveSpan:
+def start(sink: Sink, **options: Any) -> RecordingSpan:
     """A span that has begun."""
-    origin = Origin(Resource({"service.name": "test"}), InstrumentationScope("lib", "1", "https://s"))
+    origin = SpanOrigin(Resource({"service.name": "test"}), InstrumentationScope("lib", "1", "https://s"))
     given: dict[str, Any] = {"origin": origin, "values": {}, "parent": context(1), "start_time": TIME}
     given |= options
     own = Trace(1, given.pop("origin"), sink)
-    return LiveSpan("name", given.pop("values"), own, given.pop("parent"), span_id=2, **given)
+    return RecordingSpan("name", given.pop("values"), own, given.pop("parent"), span_id=2, **given)
 
 
 # Being read.
@@ -501,7 +501,7 @@ def test_of_threads_that_end_it_together_one_does(sink: Sink) -> None:
         span = start(sink)
         barrier = threading.Barrier(4)
 
-        def end(span: LiveSpan = span, barrier: threading.Barrier = barrier) -> None:
+        def end(span: RecordingSpan = span, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
             span.end()
 

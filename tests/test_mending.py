@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
 import mttp
-from mttp import configuration
+from mttp.recording import configuration
 from mttp.testing import OtlpReceiver
 
 DESTINATIONS = ("memory", "file", "otlp")

@@ -7,7 +7,7 @@ import threading
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
-from mttp.numbering import given, numbers, take
+from mttp.model.counters import given, numbers, take
 
 
 @examples(st.integers(0, 1 << 62), st.integers(0, 50))

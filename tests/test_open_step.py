@@ -20,10 +20,10 @@ from opentelemetry.trace import Status, StatusCode
 from polling import eventually
 
 import mttp
-from mttp import clock
 from mttp.codec.pending import encoded
-from mttp.livespan import LiveSpan
-from mttp.recorder.trajectory import Trajectory
+from mttp.model import clock
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
 IDS, LOGPROBS = list(range(5)), [-0.5, -1.0, -1.5, -2.0, -2.5]
@@ -221,7 +221,7 @@ def test_nothing_unusual_is_overlooked(unusual: Any) -> None:
         (record,) = [one for one in session.records() if one.name == "step"]
 
     shown = step.span
-    assert isinstance(shown, LiveSpan)
+    assert isinstance(shown, RecordingSpan)
     there = shown.as_record(dict)
     assert repr(comparable(there.attributes)) == repr(comparable(record.attributes))
     assert (list(there.events), list(there.links)) == (list(record.events), list(record.links))
@@ -234,7 +234,7 @@ def test_a_step_ends_though_another_thread_looks_at_it_just_now() -> None:
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
         step.tokens(ids=IDS)
-        span = cast(LiveSpan, step.span)
+        span = cast(RecordingSpan, step.span)
         assert span.pending is not None
         span.encoded.update(encoded(span.pending))  # as half way through `values`
 
@@ -243,7 +243,7 @@ def test_a_step_ends_though_another_thread_looks_at_it_just_now() -> None:
     assert IDS == found.tokens.ids.tolist()
 
 
-class Looking(LiveSpan):
+class Looking(RecordingSpan):
     """A span that another thread looks at after each time that somebody asks what is pending."""
 
     _left: Any = None
@@ -268,7 +268,7 @@ def test_what_is_told_is_kept_though_another_thread_looks_at_each_moment(*, by_b
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode:
         step = episode.step()
-        cast(LiveSpan, step.span).__class__ = Looking
+        cast(RecordingSpan, step.span).__class__ = Looking
         for value in ([1], [2]):
             step.observation(value)
             step.action({"n": value})
@@ -305,7 +305,7 @@ def test_a_step_may_be_told_more_while_another_thread_looks_at_it() -> None:
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
         step.observation(1)
-        span = cast(LiveSpan, step.span)
+        span = cast(RecordingSpan, step.span)
         span.encoded = Growing(span.encoded)
         shown = span.attributes
 
@@ -335,7 +335,7 @@ def test_a_copy_with_other_attributes_leaves_the_step_alone() -> None:
     with mttp.configure("memory://"), mttp.episode() as episode, episode.step() as step:
         fast(step)
     span = step.span
-    assert isinstance(span, LiveSpan)
+    assert isinstance(span, RecordingSpan)
     shown = copy.copy(span).with_values({"a": 1})
 
     assert {"a": 1} == shown.values

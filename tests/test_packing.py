@@ -23,12 +23,12 @@ from polling import eventually
 from specimen import EVERYTHING, episodes
 
 import mttp
-from mttp import configuration
-from mttp.checking import check
-from mttp.recorder import step_columns
+from mttp.otlp import step_columns
+from mttp.otlp.json_decode import decode_line
+from mttp.reading.checking import check
+from mttp.recording import configuration
 from mttp.semconv import attributes as a
 from mttp.testing import assert_same
-from mttp.wire.otlp_json_decode import decode_line
 
 OTHERWISE = ["trace_id", "id"]
 """What differs between two recordings of the same."""

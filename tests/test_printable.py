@@ -12,8 +12,8 @@ import pytest
 
 import mttp
 from mttp.errors import ReadError, SendError
-from mttp.messages import HealthPing, Message
-from mttp.printable import visible, visible_json
+from mttp.mist.messages import HealthPing, Message
+from mttp.model.printable import visible, visible_json
 
 EVIL = "a\x1b[31mb\nc\x9bd\u202ee\u061cf\u2028g\x07"
 

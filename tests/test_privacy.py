@@ -25,9 +25,9 @@ from opentelemetry.trace import StatusCode
 
 import mttp
 from mttp.codec.profiles import unpacked
+from mttp.codec.secrets import Secrets
 from mttp.errors import ConfigureError
 from mttp.reading.scanning import Scan
-from mttp.secrets import Secrets
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 

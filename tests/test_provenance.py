@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import mttp
-from mttp import provenance
 from mttp.codec.plain import Faults
+from mttp.recording import provenance
 
 
 def git(directory: Path, *arguments: str) -> str:
@@ -73,7 +73,7 @@ def test_packages_that_are_imported_later_are_known_in_the_end(monkeypatch: pyte
     A trainer imports as it goes.
     """
     with mttp.configure("memory://") as session:
-        monkeypatch.setattr("mttp.provenance.packages", lambda: {"late": "1.0"})
+        monkeypatch.setattr("mttp.recording.provenance.packages", lambda: {"late": "1.0"})
 
     (found,) = mttp.read(session).runs
     assert {"late": "1.0"} == found.packages
@@ -219,7 +219,7 @@ def test_packages_that_can_not_be_listed_at_the_end_are_a_fault(monkeypatch: pyt
     The run still has its end.
     """
     with mttp.configure("memory://") as session:
-        monkeypatch.setattr("mttp.provenance.packages", lambda: 1 / 0)
+        monkeypatch.setattr("mttp.recording.provenance.packages", lambda: 1 / 0)
 
     (found,) = mttp.read(session).runs
     assert "completed" == found.status
@@ -317,7 +317,7 @@ def test_detection_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Mon
     """
     go = threading.Event()
     monkeypatch.setattr(provenance, "DETECTORS", (lambda directory: go.wait(60) and {},))
-    monkeypatch.setattr("mttp.share._DETECTION_SECONDS", 0.05)
+    monkeypatch.setattr("mttp.recording.run_recorder._DETECTION_SECONDS", 0.05)
 
     found = run()
     go.set()

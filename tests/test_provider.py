@@ -30,10 +30,10 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from programs import told
 
 import mttp
-from mttp import provider
 from mttp.errors import ConfigureError
-from mttp.provider import DelegatingProvider, Mirror
-from mttp.spans import SpanRecord
+from mttp.model.spans import SpanRecord
+from mttp.recording import provider
+from mttp.recording.provider import DelegatingProvider, Mirror
 from mttp.transports.memory import MemoryTransport
 
 tracer = trace.get_tracer("library", "1.2", None, "https://library.example/schemas/1", {"build": "fast"})

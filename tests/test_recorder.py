@@ -14,7 +14,7 @@ import pytest
 from opentelemetry import trace
 
 import mttp
-from mttp import configuration
+from mttp.recording import configuration
 
 
 def only(session: mttp.Session) -> mttp.Episode:
@@ -546,7 +546,7 @@ def test_observations_of_any_library_are_taken(session: mttp.Session, given: obj
     with mttp.episode() as episode, episode.step() as step:
         step.observation(given)
 
-    from mttp.values import same
+    from mttp.model.values import same
 
     assert same(read_as, only(session).steps[0].observation)
 

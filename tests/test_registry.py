@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mttp.registry import fits, type_of
+from mttp.semconv.registry import fits, type_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mttp import regular_files
+from mttp.otlp import regular_files
 
 
 def test_a_file_is_read_in_pieces() -> None:

@@ -17,9 +17,9 @@ from polling import eventually
 
 import mttp
 from mttp.errors import ConfigureError, ReadError, TransportError
-from mttp.pipeline import Pipeline
-from mttp.spans import SpanRecord
-from mttp.stats import TransportStats
+from mttp.model.spans import SpanRecord
+from mttp.transports.pipeline import Pipeline
+from mttp.transports.stats import TransportStats
 
 DOWN = OSError("down")
 

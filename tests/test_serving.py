@@ -17,8 +17,8 @@ from polling import eventually
 
 import mttp
 from mttp.errors import TransportError
-from mttp.messages import Message
-from mttp.serving import HEAD_BYTES, AppServer
+from mttp.mist.messages import Message
+from mttp.otlp.app_server import HEAD_BYTES, AppServer
 
 PING = LINES["health_ping"]
 REQUEST = b"POST /mist HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(PING), PING)

@@ -17,16 +17,16 @@ from opentelemetry.sdk.trace import SpanProcessor
 from polling import eventually
 
 import mttp
-from mttp.codec.transitions import Form
-from mttp.recorder.step_batch import StepBatch
-from mttp.recorder.step_buffer import StepBuffer
+from mttp.codec.transitions import RowSchema
+from mttp.otlp.step_batch import StepBatch
+from mttp.recording.step_buffer import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.testing import assert_same
 from mttp.transports.file import FileTransport
 
 AT = 1_700_000_000_000_000_000
-FORM = Form(np.dtype(np.float32), (2,), 1 << 16)
-OTHER = Form(np.dtype(np.float64), (2,), 1 << 16)
+FORM = RowSchema(np.dtype(np.float32), (2,), 1 << 16)
+OTHER = RowSchema(np.dtype(np.float64), (2,), 1 << 16)
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def session() -> Iterator[mttp.Session]:
         yield opened
 
 
-def gathering(episode: mttp.OpenEpisode, at: int = AT, form: Form = FORM) -> StepBuffer:
+def gathering(episode: mttp.OpenEpisode, at: int = AT, form: RowSchema = FORM) -> StepBuffer:
     """The buffer for the episode's steps from here on."""
     buffer = episode.buffer(form, at)
     assert buffer is not None
     return buffer
 
 
-def go_on(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form: Form = FORM) -> int:
+def go_on(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form: RowSchema = FORM) -> int:
     """Take so many steps; when the last of them ended."""
     at = buffer.start_time if not buffer.rows else buffer.rows[-1][-1]
     for number in range(1, count + 1):
@@ -169,7 +169,7 @@ def test_what_is_shown_counts_as_what_waits(session: mttp.Session) -> None:
     for shape in (0, 100_000):
         spans = taken(session)
         with mttp.episode() as episode:
-            buffer = gathering(episode, form=Form(np.dtype(np.uint8), (shape,), None))
+            buffer = gathering(episode, form=RowSchema(np.dtype(np.uint8), (shape,), None))
             buffer.rows.append((bytes(shape), 1, 0.5, True, False, None, AT + 1))
         sizes.append(sum(span.size for span in spans))
 
@@ -248,7 +248,7 @@ def test_steps_that_were_written_in_both_forms_are_read_once(tmp_path: Path) -> 
         takes_columns = False
 
     with mttp.configure(tmp_path / "a.jsonl", exporters=[Spans(tmp_path / "b.jsonl")]), mttp.episode() as ep:
-        buffer = ep.buffer(Form(np.dtype(np.float32), (1,), None), 1)
+        buffer = ep.buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
         assert buffer is not None
         buffer.rows += [(np.float32([at]).tobytes(), at, 1.0, False, False, None, 2 + at) for at in range(5)]
         buffer.gathers()

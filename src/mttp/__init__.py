@@ -10,14 +10,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import mttp.printable  # noqa: F401 - what mttp logs passes its filter
+import mttp.model.printable  # noqa: F401 - what mttp logs passes its filter
 
 if TYPE_CHECKING:
-    from mttp import errors, messages
-    from mttp.carriers import carry, extract, inject
+    from mttp import errors
     from mttp.checks import check
-    from mttp.configuration import configure, current_session, episode, step
-    from mttp.episodes import (
+    from mttp.integrations.instrumentation import instrument, wrap
+    from mttp.mist import messages
+    from mttp.mist.receiving import Receiver, receive
+    from mttp.mist.sending import Sender, dial
+    from mttp.model.episodes import (
         Agent,
         Annotation,
         Call,
@@ -31,23 +33,22 @@ if TYPE_CHECKING:
         Tokens,
         Update,
     )
-    from mttp.evaluating import OpenEvaluation, eval_run
-    from mttp.evaluations import Evaluation, TaskResult
-    from mttp.instrumentation import instrument, wrap
-    from mttp.late import annotate, prefer, score
-    from mttp.learning import group, update
+    from mttp.model.evaluations import Evaluation, TaskResult
     from mttp.reading import Recording, read, scan, summarize
-    from mttp.receiving import Receiver, receive
-    from mttp.recorder import OpenAgent, OpenEpisode, OpenPart, OpenStep, current_episode, current_step
-    from mttp.recorder.open_group import OpenGroup
+    from mttp.recording import OpenAgent, OpenEpisode, OpenStep, RemoteEpisode, current_episode, current_step
+    from mttp.recording.configuration import configure, current_session, episode, step
+    from mttp.recording.feedback import annotate, prefer, score
+    from mttp.recording.open_group import OpenGroup
+    from mttp.recording.propagation import carry, extract, inject
+    from mttp.recording.session import Session
+    from mttp.recording.training import group, update
     from mttp.rewards.components import judge, penalty, rubric, shaping, verifier
+    from mttp.rewards.evaluating import OpenEvaluation, eval_run
     from mttp.rewards.results import RewardResult
     from mttp.rewards.scores import Score
     from mttp.rewards.spec import RewardSpec
-    from mttp.routes import Route
-    from mttp.sampling import Sampling
-    from mttp.sending import Sender, dial
-    from mttp.session import Session
+    from mttp.transports.routes import Route
+    from mttp.transports.sampling import Sampling
 
 __version__ = "0.1.0"
 
@@ -72,7 +73,7 @@ __all__ = [
     "inject",
     "extract",
     "carry",
-    "OpenPart",
+    "RemoteEpisode",
     # learn, and state later
     "group",
     "OpenGroup",
@@ -138,7 +139,7 @@ _HOMES = {
     "OpenEpisode": "recorder",
     "OpenAgent": "recorder",
     "OpenStep": "recorder",
-    "OpenPart": "recorder",
+    "RemoteEpisode": "recorder",
     "inject": "carriers",
     "extract": "carriers",
     "carry": "carriers",

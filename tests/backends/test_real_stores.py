@@ -11,10 +11,11 @@ import pytest
 from specimen import EVERYTHING
 
 import mttp
-from mttp import configuration, ids
 from mttp.errors import ReadError
-from mttp.probing import Probe, Report
+from mttp.model import ids
 from mttp.reading import stores
+from mttp.reading.probing import Probe, ProbeReport
+from mttp.recording import configuration
 from mttp.testing import OtlpReceiver, assert_same
 from mttp.transports.otlp import OtlpTransport
 
@@ -107,7 +108,7 @@ LOST = {
 """What each was seen to lose although it had answered 200."""
 
 
-def probed(store: Real) -> Report:
+def probed(store: Real) -> ProbeReport:
     """The report of a probe."""
     transport = OtlpTransport(f"{store.url}/v1/traces", profile=store.name)
     return Probe(transport=transport, store=stores.open(store.query), quiet=60).run()

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
-from mttp.spans import Scope, SpanRecord
 
 RESOLVED = json.loads((Path(__file__).parents[2] / "semconv" / "resolved.json").read_text())
 SPANS: dict[str, dict[str, Any]] = {span["type"]: span for span in RESOLVED["registry"]["spans"]}

@@ -11,9 +11,9 @@ from typing import Any, get_args
 import pytest
 
 import mttp
-from mttp.checking import LEVELS, attributes
-from mttp.checking.findings import Id
-from mttp.report.findings import document
+from mttp.cli.report.findings import document
+from mttp.reading.checking import LEVELS, attributes
+from mttp.reading.checking.findings import Id
 
 HERE = Path(__file__).parent
 CASES = sorted(path for path in (HERE / "cases").iterdir() if path.is_dir())

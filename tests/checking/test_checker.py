@@ -11,8 +11,8 @@ from reading.traces import foreign, write, write_bytes
 
 import mttp
 from mttp.errors import ReadError
+from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import SCHEMA_URL
-from mttp.spans import Scope, SpanRecord
 
 SCHEMAS = SCHEMA_URL.rpartition("/")[0]
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from specimen import EVERYTHING, episodes
 
 import mttp
-from mttp import configuration
-from mttp.checking import Finding, Findings
+from mttp.reading.checking import Finding, Findings
+from mttp.recording import configuration
 
 ROOT = Path(__file__).parents[2]
 SHOWN = {"graded.py", "grpo.py", "own_grpo.py"}
@@ -31,7 +31,7 @@ def unstated(findings: Findings) -> list[Finding]:
     return [one for one in findings if one.id not in STATED]
 
 
-def recorded(transport: str, value: mttp.Episode) -> mttp.checking.Findings:
+def recorded(transport: str, value: mttp.Episode) -> mttp.reading.checking.Findings:
     """What a check finds in the value after recording."""
     with mttp.configure(transport=transport, run="checked", seed=1, config={"lr": 0.1}) as session:
         session.record(value)

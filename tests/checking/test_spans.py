@@ -9,7 +9,7 @@ import pytest
 from checking.good import OF_ANOTHER, SPANS, Spans, entries, is_template, span, value_type
 
 import mttp
-from mttp.spans import Link, SpanEvent, SpanRecord
+from mttp.model.spans import Link, SpanEvent, SpanRecord
 
 ATTRIBUTES = [(type_, entry) for type_ in SPANS for entry in entries(type_).values()]
 REQUIRED = [(type_, entry["key"]) for type_, entry in ATTRIBUTES if entry["requirement_level"] == "required"]

@@ -17,7 +17,7 @@ import pytest
 import mttp
 from mttp import cli
 from mttp.cli.app import COMMANDS
-from mttp.messages import HealthPing, Message
+from mttp.mist.messages import HealthPing, Message
 from mttp.testing import Behaviour, OtlpReceiver
 
 EVIL = "a\x1b[31mb\x1b]0;title\x07\nc\rd\x08e\x7ff\x9b31mg\x85h\u2028i\u202ej\u2066k\u061cl|`m`<b>n</b>[red]o"

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
-from mttp.messages import PAYLOADS, Message, TraceSpan
-from mttp.messages.schemas import schema
+from mttp.mist.messages import PAYLOADS, Message, TraceSpan
+from mttp.mist.messages.schemas import schema
 
 GOOD = b"".join(line + b"\n" for line in LINES.values())
 BAD = (

@@ -15,10 +15,10 @@ from stores import TAKEN, Answer, Asked, Backend, JaegerServer, TempoServer, ans
 from typer.testing import CliRunner
 
 from mttp.cli.app import app
-from mttp.probing import Probe
-from mttp.probing.cases import _VALUES, KEY, every_case
-from mttp.probing.findings import compared
-from mttp.spans import SpanRecord
+from mttp.model.spans import SpanRecord
+from mttp.reading.probing import Probe
+from mttp.reading.probing.cases import _VALUES, KEY, every_case
+from mttp.reading.probing.findings import compared
 from mttp.testing import OtlpReceiver
 from mttp.transports.otlp.profiles import PROFILES, Profile
 
@@ -27,9 +27,9 @@ from mttp.transports.otlp.profiles import PROFILES, Profile
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers here have everything at once: who waits longer waits for nothing."""
     monkeypatch.setattr("mttp.cli.probe.Probe", partial(Probe, quiet=0.0, first=0.0))
-    monkeypatch.setattr("mttp.probing.probe.PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr("mttp.probing.cases.MANY_SPANS", 50)
-    monkeypatch.setattr("mttp.probing.cases.LARGE_DOUBLES", 1000)
+    monkeypatch.setattr("mttp.reading.probing.probe.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("mttp.reading.probing.cases.MANY_SPANS", 50)
+    monkeypatch.setattr("mttp.reading.probing.cases.LARGE_DOUBLES", 1000)
     monkeypatch.delitem(_VALUES, "100,000 integers")
     monkeypatch.setitem(_VALUES, "10,000 integers", np.arange(2000))
 

@@ -16,12 +16,12 @@ from stores import TempoServer, serving
 from typer.testing import CliRunner
 
 import mttp
-from mttp import configuration
 from mttp.cli.app import app
 from mttp.codec.profiles import arrays, full, packed, unpacked
+from mttp.model.values import same
+from mttp.recording import configuration
 from mttp.semconv import attributes as a
 from mttp.testing import Behaviour, OtlpReceiver, assert_same
-from mttp.values import same
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_push_that_breaks_off_goes_on_where_it_stopped(
     """
     What was delivered is not sent again, and then nothing of it is remembered.
     """
-    monkeypatch.setattr("mttp.pushing.BATCH_SPANS", 5)
+    monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(), Behaviour(), Behaviour(status=503), forever=True)
     arguments = (recording, "--to", receiver.http_address, "--content", "--patience", "0")
 
@@ -202,7 +202,7 @@ def test_what_was_turned_down_before_a_break_counts(
     """
     The exit code is that of the whole push.
     """
-    monkeypatch.setattr("mttp.pushing.BATCH_SPANS", 5)
+    monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(rejected=2, message="too old"), Behaviour(status=503), forever=True)
     arguments = (recording, "--to", receiver.http_address, "--content", "--patience", "0", "--json")
     push(*arguments, code=2)
@@ -256,7 +256,7 @@ def test_what_is_the_trouble_is_told_once(
     However often it is tried again, and not at once again where a receiver asks for that.
     """
     slept: list[float] = []
-    monkeypatch.setattr("mttp.pushing.sleep", slept.append)
+    monkeypatch.setattr("mttp.transports.pushing.sleep", slept.append)
     receiver.behave(*[Behaviour(status=429, retry_after=0)] * 5)
 
     said = push(recording, "--to", receiver.http_address).stderr
@@ -321,7 +321,7 @@ def test_an_interrupted_push_says_how_far_it_came(
         if seconds:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("mttp.pushing.sleep", interrupt)
+    monkeypatch.setattr("mttp.transports.pushing.sleep", interrupt)
     arguments = (recording, "--to", receiver.http_address, "--content")
 
     said = push(*arguments, "--rate", "5", code=130).stderr
@@ -418,8 +418,8 @@ def test_a_rate_slows_it_down(
     It sends what a second may have, and waits for what is due before the next.
     """
     slept: list[float] = []
-    monkeypatch.setattr("mttp.pushing.sleep", slept.append)
-    monkeypatch.setattr("mttp.pushing.monotonic", lambda: 0.0)
+    monkeypatch.setattr("mttp.transports.pushing.sleep", slept.append)
+    monkeypatch.setattr("mttp.transports.pushing.monotonic", lambda: 0.0)
 
     document = json.loads(push(recording, "--to", receiver.http_address, "--rate", "10", "--json").stdout)
 

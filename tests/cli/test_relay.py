@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
-from mttp.messages import MAX_SIZE, Message
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json import encode_records
+from mttp.mist.messages import MAX_SIZE, Message
+from mttp.model.spans import SpanRecord
+from mttp.otlp.json import encode_records
 
 GOOD = b"".join(line + b"\n" for line in LINES.values())
 FORMATS = {"otlp": "out.jsonl", "messages": "out.mttp.jsonl", "parquet": "out.parquet"}

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
+from mttp.cli.report.episodes import SORTS
 from mttp.cli.show import Sort
-from mttp.report.episodes import SORTS
 
 ASKS = {
     "role": "assistant",

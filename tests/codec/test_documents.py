@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 import mttp
 from mttp.codec import content, documents
 from mttp.codec.documents import sealed
-from mttp.values import same
+from mttp.model.values import same
 
 MESSAGES = [{"role": "user", "content": "grüß dich"}, {"role": "assistant", "content": None, "n": 1.5}]
 

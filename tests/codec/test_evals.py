@@ -14,12 +14,13 @@ from specimen import finite, int64s, optional, texts
 
 import mttp
 from mttp import Evaluation, Spec, TaskResult
-from mttp.codec import eval_messages, evals, native
+from mttp.codec import evals
 from mttp.errors import PayloadError
-from mttp.evaluations import OUTCOMES
-from mttp.messages import EvalResult, EvalRun, Message, Payload, TraceSpan
+from mttp.mist import eval_messages, span_messages
+from mttp.mist.messages import EvalResult, EvalRun, Message, Payload, TraceSpan
+from mttp.model.evaluations import OUTCOMES
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 TRACE, ROOT = "ab" * 16, "12" * 8
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -140,7 +141,7 @@ def lines(session: mttp.Session) -> list[Message]:
     """What a session would say in messages, as somebody else receives it."""
     sent: list[tuple[Payload, str | None]] = []
     for span in mttp.scan(session, arrays=True):
-        sent += [(native.encode(span), None), *eval_messages.messages(span)]
+        sent += [(span_messages.encode(span), None), *eval_messages.messages(span)]
     made = (Message.new("trainer", payload, id=id, checksum=True) for payload, id in sent)
     return [Message.from_bytes(message.to_bytes()) for message in made]
 
@@ -150,7 +151,9 @@ def received(messages: Iterable[Message]) -> mttp.Recording:
     found = []
     for message in messages:
         payload = message.decode()
-        record = native.decode(payload) if isinstance(payload, TraceSpan) else eval_messages.decode(message)
+        record = (
+            span_messages.decode(payload) if isinstance(payload, TraceSpan) else eval_messages.decode(message)
+        )
         found += [] if record is None else [record]
     return mttp.read(Records(found))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mttp.codec.generators import State, sha256
+from mttp.codec.generators import GeneratorState, sha256
 from mttp.integrations.gymnasium.randomness import digest
 
 
@@ -33,7 +33,7 @@ def test_a_state_of_integers_is_kept_and_digested_late(kind: Any) -> None:
     found = digest(base)
     base._np_random.random(1000)
 
-    assert isinstance(found, State)
+    assert isinstance(found, GeneratorState)
     assert expected == str(found)
     assert expected == sha256(found.parts)
 

@@ -13,11 +13,12 @@ from messages.vectors import LINES
 from specimen import END, EVERYTHING, START
 
 import mttp
-from mttp.codec import native, profiles
+from mttp.codec import profiles
 from mttp.errors import PayloadError
-from mttp.messages import Message, TraceSpan
+from mttp.mist import span_messages
+from mttp.mist.messages import Message, TraceSpan
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.testing.comparison import where_different
 
 SPAN = SpanRecord(trace_id="1f" * 16, span_id="2e" * 8, name="step", start_time=5, end_time=7)
@@ -25,13 +26,13 @@ SPAN = SpanRecord(trace_id="1f" * 16, span_id="2e" * 8, name="step", start_time=
 
 def through(span: SpanRecord) -> SpanRecord:
     """The span after its message was written and read."""
-    message = Message.from_bytes(Message.new("us", native.encode(span)).to_bytes())
-    return native.decode(message.decode(), source=message.source)
+    message = Message.from_bytes(Message.new("us", span_messages.encode(span)).to_bytes())
+    return span_messages.decode(message.decode(), source=message.source)
 
 
 def attrs(span: SpanRecord) -> dict[str, Any]:
     """What a message says of a span."""
-    return native.encode(span).attrs
+    return span_messages.encode(span).attrs
 
 
 def test_every_span_of_everything_is_the_same():
@@ -190,7 +191,7 @@ def test_a_model_call_says_what_the_stack_adds_up():
     assert ("tiny", 3, 5, "stop", "too slow") == tuple(
         found[name] for name in ("model", "tokens_in", "tokens_out", "finish_reason", "error")
     )
-    assert "error" == native.encode(call).status
+    assert "error" == span_messages.encode(call).status
     assert call.attributes == through(call).attributes
 
 
@@ -202,7 +203,7 @@ def test_a_span_of_another_tool_is_the_same_afterwards(name: str):
     message = Message.from_bytes(LINES[name])
     sent = message.decode()
     assert isinstance(sent, TraceSpan)
-    again = native.encode(native.decode(sent, source=message.source))
+    again = span_messages.encode(span_messages.decode(sent, source=message.source))
     rest = {"scope": {"resource": {"service.name": "trainer"}}}
 
     assert sent.model_copy(update={"attrs": sent.attrs | {a.MESSAGE_REST: rest}}) == again
@@ -213,7 +214,7 @@ def test_parents_are_found_though_their_ids_are_longer():
     A span id of 32 digits becomes its last 16, in the span and in those below it.
     """
     root, child = (
-        native.decode(Message.from_bytes(LINES[name]).decode())
+        span_messages.decode(Message.from_bytes(LINES[name]).decode())
         for name in ("trace_span_root", "trace_span_child")
     )
 
@@ -227,15 +228,15 @@ def test_ids_of_any_sort_become_ids(given: str):
     """
     The same each time, and the sender's own comes back.
     """
-    span = native.decode(TraceSpan(trace_id=given, span_id=given, parent_id=given))
+    span = span_messages.decode(TraceSpan(trace_id=given, span_id=given, parent_id=given))
 
     assert 32 == len(span.trace_id.strip("ghijklmnopqrstuvwxyz"))
     assert 16 == len(span.span_id)
     assert span.parent_id == (span.span_id if given else "")
     assert (given, given, given) == (
-        native.encode(span).trace_id,
-        native.encode(span).span_id,
-        native.encode(span).parent_id,
+        span_messages.encode(span).trace_id,
+        span_messages.encode(span).span_id,
+        span_messages.encode(span).parent_id,
     )
 
 
@@ -246,10 +247,10 @@ def test_a_status_comes_back_as_it_was_said(status: str, code: int):
     """
     Only `ok` and `error`, exactly, mean something.
     """
-    span = native.decode(TraceSpan(trace_id="1f" * 16, span_id="2e" * 8, status=status))
+    span = span_messages.decode(TraceSpan(trace_id="1f" * 16, span_id="2e" * 8, status=status))
 
     assert code == span.status_code
-    assert status == native.encode(span).status
+    assert status == span_messages.encode(span).status
 
 
 @pytest.mark.parametrize(
@@ -272,7 +273,7 @@ def test_a_rest_that_is_none_is_refused(rest: object):
     As any payload that is not what its type says.
     """
     with pytest.raises(PayloadError, match=r"attrs\.mttp\.message\.rest"):
-        native.decode(TraceSpan(attrs={"x": 1, a.MESSAGE_REST: rest}))
+        span_messages.decode(TraceSpan(attrs={"x": 1, a.MESSAGE_REST: rest}))
 
 
 @pytest.mark.parametrize("field", ["start_ns", "end_ns"])
@@ -281,7 +282,7 @@ def test_times_before_1970_are_refused(field: str):
     OpenTelemetry has none.
     """
     with pytest.raises(PayloadError, match="-1"):
-        native.decode(TraceSpan(**{field: -1}))
+        span_messages.decode(TraceSpan(**{field: -1}))
 
 
 def test_episodes_written_as_messages_read_as_episodes():
@@ -317,7 +318,9 @@ def test_episodes_written_as_messages_read_as_episodes():
         attrs=run | {a.STEP_INDEX: 0, a.STEP_REWARD: 1, a.ACTION_VALUE: "4"},
     )
     lines = [Message.new("agent", span).to_bytes() for span in (step, root)]
-    found = written([native.decode(Message.from_bytes(line).decode(), source="agent") for line in lines])
+    found = written(
+        [span_messages.decode(Message.from_bytes(line).decode(), source="agent") for line in lines]
+    )
 
     assert ([], 1) == (found.problems, len(found.episodes))
     assert ("success", 1.0, "4", 1.0) == (
@@ -344,7 +347,7 @@ def written(spans: list[SpanRecord]) -> mttp.Recording:
     """A recording of these spans."""
     from pathlib import Path
 
-    from mttp.wire.otlp_json import encode_records
+    from mttp.otlp.json import encode_records
 
     Path("spans.jsonl").write_bytes(b"".join(encode_records(spans)))
     return mttp.read("spans.jsonl")

@@ -15,11 +15,11 @@ from mttp import Step
 from mttp.codec import blocks, content, profiles, steps, templates
 from mttp.codec.rewards import assess
 from mttp.codec.withholding import Withholding
+from mttp.model.spans import SpanRecord
+from mttp.model.values import same
+from mttp.otlp.json import encode_records
+from mttp.otlp.json_decode import decode_line
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
-from mttp.values import same
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import decode_line
 
 TIME = 1_750_000_000_000_000_000
 PROFILES = (profiles.full, profiles.arrays, profiles.packed)

@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 import mttp
 from mttp.codec import content
 from mttp.codec.structures import Flattened, flatten, rebuild
+from mttp.model.values import same
 from mttp.testing import OtlpReceiver
-from mttp.values import same
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32", "float64"]
 ARRAYS = st.sampled_from(DTYPES).flatmap(

@@ -14,7 +14,7 @@ import mttp
 from mttp.codec import tokens
 from mttp.codec.plain import Faults
 from mttp.codec.withholding import Withholding
-from mttp.values import same
+from mttp.model.values import same
 
 INTEGERS = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
 FLOATS = ("float64", "float32", "float16")

@@ -12,8 +12,8 @@ from specimen import arrays, contents
 
 from mttp.codec import blocks, content, steps, transitions
 from mttp.codec.rewards import assess
+from mttp.model.values import same
 from mttp.semconv import attributes as a
-from mttp.values import same
 
 numpy_scalars = st.sampled_from(
     [np.float32(0.1), np.float64(2.5), np.int64(-3), np.uint64(7), np.bool_(True), np.longdouble(1.5)]

@@ -14,13 +14,13 @@ from projection import project
 from specimen import EVERYTHING, episodes
 
 import mttp
-from mttp import configuration
 from mttp.codec import episodes as codec
 from mttp.codec import kinds, runs
 from mttp.codec.withholding import Withholding, degraded
+from mttp.model.spans import SpanRecord
+from mttp.model.values import differences
+from mttp.recording import configuration
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
-from mttp.values import differences
 
 OTLP = Withholding(content=False, max_elements=4096, max_episode_bytes=1 << 20)
 TOKEN_IDS = replace(OTLP, token_ids=True)

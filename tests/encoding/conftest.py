@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from polling import eventually
 
-from mttp.encoding import encoder
+from mttp.otlp.encoding import encoder
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ from programs import told
 
 import mttp
 from mttp.codec.profiles import full, packed
-from mttp.encoding import encoder
-from mttp.processes import FAILED, Process, ProcessLostError, can_start
-from mttp.readable import record
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_proto import encode_span
+from mttp.otlp.encoding import encoder
+from mttp.otlp.json import encode_records
+from mttp.otlp.processes import FAILED, Process, ProcessLostError, can_start
+from mttp.otlp.protobuf import encode_span
+from mttp.otlp.spans.span_records import record
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
@@ -119,7 +119,7 @@ def test_an_answer_that_nobody_waited_for_is_no_other_answer(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("mttp.processes._received", interrupted)
+        patched.setattr("mttp.otlp.processes._received", interrupted)
         with pytest.raises(KeyboardInterrupt):
             encoder.lines(before)
 
@@ -194,7 +194,7 @@ def test_files_where_the_process_works_are_no_modules_of_the_helper(
     for name in ("mttp", "numpy", "runpy", "struct"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path)
-    helper = Process("mttp.encoding")
+    helper = Process("mttp.otlp.encoding")
 
     assert eventually(lambda: helper.is_ready)
     helper.close()
@@ -210,7 +210,7 @@ def test_many_open_files_are_no_obstacle() -> None:
     taken: list[int] = []
     try:
         taken += [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-        helper = Process("mttp.encoding")
+        helper = Process("mttp.otlp.encoding")
         assert eventually(lambda: helper.is_ready)
         helper.close()
     finally:
@@ -238,7 +238,7 @@ import os, sys, time
 print("started", flush=True)
 import numpy as np
 import mttp
-from mttp.encoding import encoder
+from mttp.otlp.encoding import encoder
 encoder.WORTH_SECONDS = 0.0
 with mttp.configure("file://runs/a.jsonl") as session:
     for number in range(40):
@@ -320,7 +320,7 @@ def test_a_helper_records_nothing_itself() -> None:
         import json, os
         os.environ["OTEL_TRACES_EXPORTER"] = "console"
         os.environ["MTTP_TRANSPORT"] = "file://nowhere.jsonl"
-        from mttp.processes import own_environment
+        from mttp.otlp.processes import own_environment
         kept = own_environment()
         others = [name for name in kept if name.startswith("MTTP_")]
         print(json.dumps({"sdk": kept["OTEL_SDK_DISABLED"], "others": others}))
@@ -334,7 +334,7 @@ def test_quiet_helpers_are_lost_in_time(caplog: pytest.LogCaptureFixture) -> Non
     """
     One that is stopped answers nothing; its socket gives up, not whoever waits.
     """
-    helper = Process("mttp.encoding")
+    helper = Process("mttp.otlp.encoding")
     assert eventually(lambda: helper.is_ready)
     os.kill(helper.pid, signal.SIGKILL)
 

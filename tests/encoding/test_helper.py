@@ -15,8 +15,8 @@ from polling import eventually
 from programs import told
 
 import mttp
-from mttp.encoding import encoder
-from mttp.processes import Process, can_start
+from mttp.otlp.encoding import encoder
+from mttp.otlp.processes import Process, can_start
 from mttp.testing import OtlpReceiver
 from mttp.transports.file import FileTransport
 
@@ -39,8 +39,8 @@ def play(episodes: int, *, steps: int = 500, tokens: int = 4) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A helper that does not answer is lost soon."""
-    monkeypatch.setattr("mttp.encoding.encoder.PATIENCE", 0.5)
-    monkeypatch.setattr("mttp.pipeline.thread.HELPER_SECONDS", 0.5)
+    monkeypatch.setattr("mttp.otlp.encoding.encoder.PATIENCE", 0.5)
+    monkeypatch.setattr("mttp.transports.pipeline.pipeline.HELPER_SECONDS", 0.5)
 
 
 def stop(helped: encoder._Encoding) -> int:
@@ -167,7 +167,7 @@ def test_helpers_that_stop_again_and_again_are_given_up(
     After the second one this process goes on alone.
     """
     monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr("mttp.encoding.encoder.PATIENCE", 0.5)
+    monkeypatch.setattr("mttp.otlp.encoding.encoder.PATIENCE", 0.5)
     with mttp.configure(FILE) as session:
         for _ in range(2):
             assert eventually(lambda: helped._helper is not None and helped._helper.is_ready)
@@ -185,7 +185,7 @@ def test_helpers_that_stop_again_and_again_are_given_up(
 FOREIGN = """
 import os, signal, struct, time
 from mttp import processes
-from mttp.encoding import works
+from mttp.otlp.encoding import works
 
 def half(end, kind, data, *_):
     if not data:
@@ -267,8 +267,8 @@ def test_a_killed_helper_loses_nothing(helped: encoder._Encoding) -> None:
 PROGRAM = """
 import json, os, signal, sys, time
 import mttp
-from mttp.encoding import encoder
-from mttp.pipeline import thread
+from mttp.otlp.encoding import encoder
+from mttp.transports.pipeline import thread
 
 def play():
     with mttp.episode(env="a") as episode:

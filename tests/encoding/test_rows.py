@@ -20,23 +20,23 @@ from otlp import Spans
 from specimen import EVERYTHING, episodes
 
 import mttp
-from mttp.codec.generators import State
+from mttp.codec.generators import GeneratorState
 from mttp.codec.profiles import full, packed
-from mttp.codec.transitions import Form
-from mttp.encoding import encoder, rows, works
-from mttp.livespan import LiveSpan
-from mttp.readable import record
-from mttp.recorder.step_batch import StepBatch
-from mttp.values import same
-from mttp.wire import otlp_json
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import decode_line
-from mttp.wire.otlp_proto import encode_span
+from mttp.codec.transitions import RowSchema
+from mttp.model.values import same
+from mttp.otlp import json as otlp_json
+from mttp.otlp.encoding import encoder, rows, tasks
+from mttp.otlp.json import encode_records
+from mttp.otlp.json_decode import decode_line
+from mttp.otlp.protobuf import encode_span
+from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.span_records import record
+from mttp.otlp.step_batch import StepBatch
 
 AT = 1_700_000_000_000_000_000
 LIMIT = 1 << 16
-FLOAT32 = Form(np.dtype(np.float32), (2,), LIMIT)
-SCALARS = Form(None, (), LIMIT)
+FLOAT32 = RowSchema(np.dtype(np.float32), (2,), LIMIT)
+SCALARS = RowSchema(None, (), LIMIT)
 SHOWN = np.float32([0.5, -1]).tobytes()
 
 
@@ -52,9 +52,9 @@ def check(spans: Sequence[ReadableSpan]) -> None:
     whole = [record(span, full) for span in spans]
     alone = [b"".join(encode_records([record(span, packed)])) for span in spans]
 
-    assert here == works.answer(works.LINES, sent)
+    assert here == tasks.answer(tasks.LINES, sent)
     assert decoded(b"".join(alone)) == decoded(here)
-    messages = marshal.loads(works.answer(works.MESSAGES, sent))
+    messages = marshal.loads(tasks.answer(tasks.MESSAGES, sent))
     assert list(map(encode_span, whole)) == messages
     for one, found in zip(whole, map(rows._record, rows._delivered(rows.unpack(sent), full)), strict=True):
         assert same(asdict(replace(one, events=list(one.events), links=list(one.links))), asdict(found))
@@ -121,7 +121,7 @@ def test_what_bytes_can_not_say_is_refused() -> None:
     And what would arrive as something else, as numpy's numbers do.
     """
     span = recorded(mttp.Episode())[0]
-    assert isinstance(span, LiveSpan)
+    assert isinstance(span, RecordingSpan)
     for odd, name in ((multiprocessing, "module"), (np.float64(1), "float64"), ([np.str_("x")], "str_")):
         span.values["odd"] = odd
         with pytest.raises(ValueError, match=f"a {name} can't travel"):
@@ -134,15 +134,15 @@ def test_a_block_is_encoded_though_another_transport_looks_at_it_meanwhile(
     """
     Either as it was handed over or as what was made of it.
     """
-    keeping, facts = Spans(), LiveSpan.facts
+    keeping, facts = Spans(), RecordingSpan.facts
     with mttp.configure(keeping), mttp.episode() as episode, episode.step() as step:
         step.tokens(ids=[1, 2, 3])
 
-    def looked_at(span: LiveSpan) -> Any:
+    def looked_at(span: RecordingSpan) -> Any:
         _ = span.values
         return facts(span)
 
-    monkeypatch.setattr(LiveSpan, "facts", looked_at)
+    monkeypatch.setattr(RecordingSpan, "facts", looked_at)
     check(keeping.spans)
 
 
@@ -272,7 +272,7 @@ def test_lines_stay_short() -> None:
         for _ in range(300):
             with episode.step() as step:
                 step.tokens(ids=np.arange(1000), logprobs=np.zeros(1000, np.float32))
-    lines = works.answer(works.LINES, parcel(keeping.spans)).splitlines(keepends=True)
+    lines = tasks.answer(tasks.LINES, parcel(keeping.spans)).splitlines(keepends=True)
 
     assert len(lines) > 2
     assert [] == [len(line) for line in lines if len(line) > otlp_json.MAX_LINE_BYTES]
@@ -304,7 +304,7 @@ def test_a_start_at_the_epoch_reads_as_it_was() -> None:
     keeping = Spans()
     with mttp.configure(keeping), mttp.episode(start_time=0) as episode, episode.step(start_time=0) as step:
         step.reward(1.0)
-    (line,) = decode_line(works.answer(works.LINES, parcel(keeping.spans[:1])))
+    (line,) = decode_line(tasks.answer(tasks.LINES, parcel(keeping.spans[:1])))
 
     assert same(line.attributes, record(keeping.spans[0], packed).attributes)
     assert 0 == line.start_time
@@ -320,12 +320,12 @@ class Played(NamedTuple):
     """Observation, action and reward of each step."""
     final: Any = None
     seed: int | None = None
-    generator: State | str | None = None
+    generator: GeneratorState | str | None = None
     outcome: str | None = None
     ends: tuple[bool, bool] = (True, False)
 
 
-def spans_of(episodes: Sequence[Played], form: Form = FLOAT32, **facts: Any) -> list[Any]:
+def spans_of(episodes: Sequence[Played], form: RowSchema = FLOAT32, **facts: Any) -> list[Any]:
     """Their spans, two each."""
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
         spans = taken(session)
@@ -346,12 +346,12 @@ def spans_of(episodes: Sequence[Played], form: Form = FLOAT32, **facts: Any) -> 
         return list(spans)
 
 
-def shown(form: Form, value: Any) -> Any:
+def shown(form: RowSchema, value: Any) -> Any:
     """An observation as the environment showed it."""
     return value if form.dtype is None else np.frombuffer(value, form.dtype).reshape(form.shape)
 
 
-def steps_of(given: Sequence[tuple[Any, ...]], form: Form = FLOAT32) -> list[StepBatch]:
+def steps_of(given: Sequence[tuple[Any, ...]], form: RowSchema = FLOAT32) -> list[StepBatch]:
     """The span of these steps of an episode."""
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
         spans = taken(session)
@@ -366,8 +366,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1,
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 DTYPES = st.sampled_from(["f4", "f8", "f2", "i1", "i8", "u1", "u2", "u8", "?"]).map(np.dtype)
 SHAPES = st.sampled_from([(1,), (2,), (4,), (2, 3), (0,), (1, 0, 2), (2, 2, 2)])
-FORMS = st.builds(Form, DTYPES, SHAPES, st.just(LIMIT)) | st.sampled_from(
-    [SCALARS, Form(None, (), 8), Form(None, (), 0)]
+FORMS = st.builds(RowSchema, DTYPES, SHAPES, st.just(LIMIT)) | st.sampled_from(
+    [SCALARS, RowSchema(None, (), 8), RowSchema(None, (), 0)]
 )
 KINDS: list[st.SearchStrategy[Any]] = [
     st.none(),
@@ -407,13 +407,13 @@ FINALS = st.none() | INT64 | st.booleans() | st.floats()
 GENERATORS = (
     st.none()
     | st.text("0123456789abcdef", min_size=64, max_size=64)
-    | st.integers(0, 2**16).map(lambda seed: State(dict(np.random.PCG64(seed).state)))
+    | st.integers(0, 2**16).map(lambda seed: GeneratorState(dict(np.random.PCG64(seed).state)))
 )
 NAMES = st.text(max_size=8) | st.sampled_from(["Größe-v1", "50%d-v0", "%s", "\x00", '"', "日本/☃", "%(a)d"])
 
 
 @st.composite
-def plays(draw: st.DrawFn) -> tuple[Form, list[Played]]:
+def plays(draw: st.DrawFn) -> tuple[RowSchema, list[Played]]:
     """Episodes of one environment, most of whose values are of one kind."""
     form = draw(FORMS)
     done = draw(st.sampled_from(3 * KINDS + ODD))
@@ -443,7 +443,7 @@ def plays(draw: st.DrawFn) -> tuple[Form, list[Played]]:
 @given(plays(), NAMES, st.none() | NAMES, st.none() | NAMES)
 @settings(deadline=None)
 def test_any_episodes_of_an_environment_are_encoded(
-    played: tuple[Form, list[Played]], env: str, policy: str | None, group: str | None
+    played: tuple[RowSchema, list[Played]], env: str, policy: str | None, group: str | None
 ) -> None:
     """
     Whatever was shown, done and paid, and whatever the environment, the policy and the group are called.
@@ -489,14 +489,14 @@ def test_columns_of_what_environments_do_most_are_left_to_the_encoder() -> None:
 @pytest.mark.parametrize(
     ("form", "action", "reward"),
     [
-        (Form(None, (), None), 1, 1.0),
+        (RowSchema(None, (), None), 1, 1.0),
         (FLOAT32, 1, float("nan")),
         (FLOAT32, 1, 10**400),
         (FLOAT32, 2**63, 1.0),
         (FLOAT32, np.zeros(2), 1.0),
     ],
 )
-def test_what_may_be_wrong_is_laid_out_where_it_is_counted(form: Form, action: Any, reward: Any) -> None:
+def test_what_may_be_wrong_is_laid_out_where_it_is_counted(form: RowSchema, action: Any, reward: Any) -> None:
     """
     In the process that recorded it.
     """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mttp import instrumentation
+from mttp.integrations import instrumentation
 
 
 @pytest.fixture(autouse=True)

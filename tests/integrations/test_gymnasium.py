@@ -18,8 +18,8 @@ from integrations.specimen import PLAYS, Play, Turn, only, told
 from integrations.toys import DictEnv, Nested, Scripted, act_out
 
 import mttp
-from mttp import configuration
 from mttp.integrations.gymnasium.randomness import digest
+from mttp.recording import configuration
 from mttp.testing import OtlpReceiver
 
 

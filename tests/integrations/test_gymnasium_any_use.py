@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mttp
-from mttp import configuration
+from mttp.recording import configuration
 from mttp.testing import assert_same
 
 gymnasium = pytest.importorskip("gymnasium")

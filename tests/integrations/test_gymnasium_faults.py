@@ -17,12 +17,11 @@ from integrations.specimen import PLAYS, Play, Turn, only, told
 from integrations.toys import Scripted, act_out
 
 import mttp
-from mttp import configuration
 from mttp.errors import InstrumentError
-from mttp.integrations.gymnasium.lane import Lane
-from mttp.recorder import OpenEpisode, OpenStep
-from mttp.recorder.step_buffer import StepBuffer
-from mttp.session import Session
+from mttp.integrations.gymnasium.env_steps import EnvSteps
+from mttp.recording import OpenEpisode, OpenStep, configuration
+from mttp.recording.session import Session
+from mttp.recording.step_buffer import StepBuffer
 
 
 class Failing(Scripted):
@@ -294,8 +293,8 @@ BREAKABLE = [
     (Session, "episode_like"),
     (OpenEpisode, "buffer"),
     (StepBuffer, "gathers"),
-    (Lane, "begin"),
-    (Lane, "_take"),
+    (EnvSteps, "begin"),
+    (EnvSteps, "_take"),
     (OpenEpisode, "step"),
     (OpenEpisode, "end"),
     (OpenEpisode, "final_observation"),

@@ -13,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 
 import mttp
-from mttp import configuration
+from mttp.recording import configuration
 from mttp.semconv import attributes as a
 from mttp.testing import assert_same
 

@@ -23,16 +23,16 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from polling import eventually
 
 import mttp
-from mttp import configuration
 from mttp.codec.blocks import MAX_STEPS
-from mttp.livespan import LiveSpan
-from mttp.recorder.step_batch import StepBatch
+from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.step_batch import StepBatch
+from mttp.recording import configuration
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver, assert_same
 
 gymnasium = pytest.importorskip("gymnasium")
 
-from mttp.integrations.gymnasium.track import Track  # noqa: E402 - it needs the library
+from mttp.integrations.gymnasium.env_episodes import EnvEpisodes  # noqa: E402 - it needs the library
 
 spaces = gymnasium.spaces
 
@@ -334,7 +334,7 @@ def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
     """
     is_opening, never = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
-    enter = Track.enter
+    enter = EnvEpisodes.enter
 
     def slowly(*args: Any, **facts: Any) -> Any:
         is_opening.set()
@@ -348,7 +348,7 @@ def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
             threads[0].start()
             is_opening.wait()
 
-    monkeypatch.setattr(Track, "enter", slowly)
+    monkeypatch.setattr(EnvEpisodes, "enter", slowly)
     play(mttp.wrap(Doing(Scripted(), ask)))
     threads[0].join()
 
@@ -705,7 +705,7 @@ def test_steps_that_nobody_asks_for_have_no_spans(make: Callable[[], Any], optio
         play(env, episodes=3)
         env.close()
 
-    assert [StepBatch, LiveSpan] * 3 == list(map(type, spans))
+    assert [StepBatch, RecordingSpan] * 3 == list(map(type, spans))
 
 
 def test_a_policy_is_named_as_it_is_called_when_an_episode_begins() -> None:

@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 import pytest
 
-from mttp.integrations import seams
-from mttp.integrations.seams import Handle, Seam
+from mttp.integrations import patching
+from mttp.integrations.patching import PatchedFunction, Patches
 
 
 class Trainer:
@@ -52,7 +52,7 @@ def doubled(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> None:
-    seams._warn.cache_clear()
+    patching._warn.cache_clear()
 
 
 def test_a_class_is_surrounded_for_all_its_instances() -> None:
@@ -60,7 +60,7 @@ def test_a_class_is_surrounded_for_all_its_instances() -> None:
     Also for those of a subclass that calls it, and for those that were made before.
     """
     before, mine = Trainer(), Mine()
-    handle = Handle(lambda: None)
+    handle = Patches(lambda: None)
 
     handle.expect("gymnasium", [("train", Trainer, "train", doubled)])
 
@@ -74,7 +74,7 @@ def test_a_class_is_left_as_it_was() -> None:
     The very function is back, static methods stay static, and what was inherited is inherited again.
     """
     train, name = vars(Trainer)["train"], vars(Trainer)["name"]
-    handle = Handle(lambda: None)
+    handle = Patches(lambda: None)
     handle.expect(
         "gymnasium",
         [
@@ -97,7 +97,7 @@ def test_pickling_gives_what_is_surrounded(target: Any) -> None:
     """
     A partial or a method with what it is bound to, a function by its name.
     """
-    seam = Seam(target, doubled, Handle(lambda: None))
+    seam = PatchedFunction(target, doubled, Patches(lambda: None))
 
     found = pickle.loads(pickle.dumps(seam))
 
@@ -113,7 +113,7 @@ def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixtur
 
     with caplog.at_level(logging.WARNING, "mttp"):
         for _ in range(2):
-            handle = Handle(lambda: None)
+            handle = Patches(lambda: None)
             handle.expect(
                 "gymnasium", [("train", library, "train", doubled), ("gone", library, "gone", doubled)]
             )
@@ -127,9 +127,9 @@ def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixtur
     )
 
 
-def held(trainer: Any, around: Any = doubled) -> Handle:
+def held(trainer: Any, around: Any = doubled) -> Patches:
     """A handle with a seam over the trainer's `train`."""
-    handle = Handle(lambda: None)
+    handle = Patches(lambda: None)
     handle.install(trainer, [("train", "train", around)])
     return handle
 
@@ -236,7 +236,7 @@ def test_a_class_seam_that_is_put_back_after_the_end_only_calls() -> None:
         def train(self, steps: int) -> int:
             return steps
 
-    handle = Handle(lambda: None)
+    handle = Patches(lambda: None)
     handle.expect("gymnasium", [("train", Patched, "train", doubled)])
     with patch.object(Patched, "train", return_value=5):
         handle.detach()
@@ -249,7 +249,7 @@ def test_seams_are_taken_off_in_any_order() -> None:
     The class's and the object's, each of which only takes off what it put on.
     """
     for first, second in ((0, 1), (1, 0)):
-        trainer, over_class = Trainer(), Handle(lambda: None)
+        trainer, over_class = Trainer(), Patches(lambda: None)
         over_class.expect("gymnasium", [("train", Trainer, "train", doubled)])
         handles = [held(trainer), over_class]
         assert 12 == trainer.train(3)

@@ -41,7 +41,7 @@ from stable_baselines3.common.vec_env import (  # noqa: E402
 
 import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
-from mttp.integrations.stable_baselines3.player import Player  # noqa: E402
+from mttp.integrations.stable_baselines3.player import ModelRecorder  # noqa: E402
 
 SEAMS = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
 ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
@@ -476,7 +476,7 @@ def test_a_hook_that_raises_costs_only_the_recording(
 
     bare = trained()
     for name in ("begins", "collects", "steps", "collected", "ends"):
-        monkeypatch.setattr(Player, name, _fails)
+        monkeypatch.setattr(ModelRecorder, name, _fails)
     with caplog.at_level(logging.WARNING, "mttp"), mttp.instrument():
         watched = trained()
 

@@ -28,7 +28,7 @@ from integrations.specimen import COMPLETIONS, completed, pay  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer  # noqa: E402
 
 import mttp  # noqa: E402
-from mttp import instrumentation  # noqa: E402
+from mttp.integrations import instrumentation  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and transformers deprecate each other's arguments
 
@@ -304,7 +304,7 @@ def test_groups_say_how_advantages_came_about(
 
 
 def _by_formula(group: mttp.Group) -> list[float]:
-    from mttp import baselines
+    from mttp.model import baselines
 
     how = group.normalization
     return list(baselines.advantages(group.rewards, how, mean=group.reward_mean, std=group.reward_std))
@@ -833,13 +833,13 @@ def test_a_hook_that_raises_changes_nothing(
     """
     The same weights, one line in the log, and a count.
     """
-    from mttp.integrations.trl.recorder import Recorder
+    from mttp.integrations.trl.recorder import TrainerRecorder
 
     def raising(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a bug of ours")
 
     plain = weights(model, instrumented=False)
-    monkeypatch.setattr(Recorder, "_generated", raising)
+    monkeypatch.setattr(TrainerRecorder, "_generated", raising)
     with caplog.at_level(logging.WARNING, "mttp"):
         recorded = weights(model, instrumented=True)
 

@@ -22,7 +22,7 @@ from opentelemetry import context as otel_context
 
 import mttp
 from mttp.errors import InstrumentError
-from mttp.integrations import seams
+from mttp.integrations import patching
 from mttp.integrations.trl import completions, library, recorder
 
 ROWS = [{"prompt": "2+2=", "answer": "4"}] * 2 + [{"prompt": "3+3=", "answer": "6"}] * 2
@@ -590,9 +590,9 @@ def weight(instrumented: bool) -> float:
 @pytest.mark.parametrize(
     ("where", "name"),
     [
-        (recorder.Recorder, "_begin"),
-        (recorder.Recorder, "_generated"),
-        (recorder.Recorder, "_scored"),
+        (recorder.TrainerRecorder, "_begin"),
+        (recorder.TrainerRecorder, "_generated"),
+        (recorder.TrainerRecorder, "_scored"),
         (recorder, "_values"),
         (completions.Completions, "episodes"),
     ],
@@ -722,7 +722,7 @@ def test_a_method_of_another_name_is_warned_of(
             self._calculate_rewards = functools.partial(Trainer._calculate_rewards, self)  # type: ignore[method-assign]
             return super()._generate_and_score_completions(inputs)
 
-    seams._warn.cache_clear()
+    patching._warn.cache_clear()
     teacher = Renamed([correct, short], SCRIPT, ROWS)
     with caplog.at_level(logging.WARNING, "mttp"):
         handle = mttp.instrument(teacher)
@@ -750,7 +750,7 @@ def test_without_the_batch_there_are_rewards_still(session: mttp.Session) -> Non
         def _prepare_inputs(self, inputs: Any) -> Any:
             return GRPOTrainer._generate_and_score_completions(self, inputs)
 
-    seams._warn.cache_clear()
+    patching._warn.cache_clear()
     teacher = Renamed([correct], SCRIPT, ROWS)
     mttp.instrument(teacher)
 
@@ -769,9 +769,9 @@ def test_trainers_that_are_elsewhere_by_now_are_warned_of(
     A TRL whose trainers are not where they were is said to have none.
     """
     monkeypatch.setattr(library.trainers, "FAMILIES", {"GRPOTrainer": "gone", "RLOOTrainer": "gone"})
-    seams._warn.cache_clear()
+    patching._warn.cache_clear()
     with caplog.at_level(logging.WARNING, "mttp"):
-        handle = library.Library({})
+        handle = library.TrlLibrary({})
 
     assert {"GRPOTrainer": False, "RLOOTrainer": False} == handle.status()
     assert "has no GRPOTrainer" in caplog.text

@@ -10,7 +10,7 @@ from hypothesis import given
 from messages.vectors import anything
 
 from mttp.errors import EncodeError
-from mttp.messages.canonical import compact, encode
+from mttp.mist.messages.canonical import compact, encode
 
 
 @pytest.mark.parametrize(

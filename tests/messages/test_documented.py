@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mttp.messages import PAYLOADS, Message
+from mttp.mist.messages import PAYLOADS, Message
 from mttp.semconv.types import ATTRIBUTE_TYPES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()

@@ -12,7 +12,7 @@ from messages.vectors import LINES, REFERENCE, messages
 
 import mttp
 from mttp.errors import ChecksumError, DecodeError, EncodeError, EnvelopeError, MttpError, PayloadError
-from mttp.messages import MAX_SIZE, EvalRun, HealthPing, Message, TraceSpan
+from mttp.mist.messages import MAX_SIZE, EvalRun, HealthPing, Message, TraceSpan
 
 PING = HealthPing(from_="here")
 
@@ -368,4 +368,4 @@ def test_messages_are_part_of_the_package():
     """
     They load when they are used.
     """
-    assert mttp.messages.EvalRun is EvalRun
+    assert mttp.mist.messages.EvalRun is EvalRun

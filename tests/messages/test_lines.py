@@ -8,12 +8,12 @@ import pytest
 from messages.vectors import LINES
 
 from mttp.errors import ChecksumError, EnvelopeError, VersionError
-from mttp.messages import MAX_SIZE, Line, Message, read_lines, received
+from mttp.mist.messages import MAX_SIZE, Message, MessageLine, read_lines, received
 
 PING = LINES["health_ping"]
 
 
-def lines(stream: bytes) -> list[Line]:
+def lines(stream: bytes) -> list[MessageLine]:
     """The lines of a stream."""
     return list(read_lines(io.BytesIO(stream)))
 

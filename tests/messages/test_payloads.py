@@ -10,7 +10,7 @@ from messages.vectors import ZEROS, payloads
 from pydantic import ValidationError
 
 from mttp.errors import PayloadError
-from mttp.messages import (
+from mttp.mist.messages import (
     PAYLOADS,
     ChatMessage,
     DataEntities,

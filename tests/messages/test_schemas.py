@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from messages.vectors import LINES, ZEROS
 
-from mttp.messages.schemas import schema
+from mttp.mist.messages.schemas import schema
 
 
 def valid(document: object, type: str | None = None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mttp.errors import VersionError
-from mttp.messages import check_version, negotiate_version
+from mttp.mist.messages import check_version, negotiate_version
 
 
 @pytest.mark.parametrize("text", ["1", " 1 ", "+1", "01", "\u00a01", "\t1\n"])

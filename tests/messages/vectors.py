@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mttp.messages import PAYLOADS, ChatMessage, Message, SchemaField
+from mttp.mist.messages import PAYLOADS, ChatMessage, Message, SchemaField
 
 DATA = Path(__file__).parent / "data"
 LINES = {

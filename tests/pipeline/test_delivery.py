@@ -16,13 +16,13 @@ from polling import eventually
 import mttp
 from mttp.codec.redaction import ContentRule
 from mttp.codec.withholding import Kept, Withholding
-from mttp.lane import Lane
-from mttp.livespan import LiveSpan
-from mttp.pipeline import delivery, losses, thread, veil
-from mttp.pipeline.veil import Veil
-from mttp.refusal import Refused, Rejection
+from mttp.otlp.spans import RecordingSpan
 from mttp.semconv import attributes as a
-from mttp.stats import TransportStats
+from mttp.transports.export_target import ExportTarget
+from mttp.transports.partial_export import PartialExport, RejectedSpans
+from mttp.transports.pipeline import content_filter, export_retry, losses, pipeline
+from mttp.transports.pipeline.content_filter import ContentFilter
+from mttp.transports.stats import TransportStats
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused is offered again soon, at the end as well."""
-    monkeypatch.setattr(thread, "INTERVAL", 0.02)
-    monkeypatch.setattr(thread, "RESTS", (0.02, 0.04, 0.08))
+    monkeypatch.setattr(pipeline, "INTERVAL", 0.02)
+    monkeypatch.setattr(pipeline, "RESTS", (0.02, 0.04, 0.08))
 
 
 def play(**facts: Any) -> None:
@@ -69,7 +69,7 @@ def rejecting(cause: str = "http_400") -> Callable[[Sequence[ReadableSpan]], Non
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
         traces = {span.context.trace_id for span in spans if span.context is not None}
-        raise Refused("bad request", rejections=[Rejection(cause, len(spans), len(traces))])
+        raise PartialExport("bad request", rejections=[RejectedSpans(cause, len(spans), len(traces))])
 
     return answer
 
@@ -84,7 +84,7 @@ def test_what_is_kept_is_offered_again_and_the_rest_is_not(receiver: Receiver) -
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
         if len(receiver.offered) == 1:
-            raise Refused("busy", kept=steps(spans))
+            raise PartialExport("busy", kept=steps(spans))
 
     with mttp.configure(receiver) as session:
         receiver.answer = answer
@@ -107,7 +107,7 @@ def test_what_is_kept_for_ever_is_never_given_up_before_the_end(receiver: Receiv
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
         if any(span.name == "episode kept" for span in spans):
-            raise Refused("busy", kept=spans)
+            raise PartialExport("busy", kept=spans)
 
     with mttp.configure(receiver) as session:
         receiver.answer = answer
@@ -128,7 +128,7 @@ def test_what_is_kept_at_the_end_is_lost_and_counted(receiver: Receiver) -> None
     """
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
-        raise Refused("busy", kept=spans)
+        raise PartialExport("busy", kept=spans)
 
     receiver.answer = answer
     session = mttp.configure(receiver)
@@ -150,11 +150,11 @@ def test_a_receiver_that_asks_for_time_is_given_it(
     Nothing is offered before, not even by a flush, which says that it could not.
     """
     now = 1000.0
-    monkeypatch.setattr(delivery, "time", Clock(lambda: now))
+    monkeypatch.setattr(export_retry, "time", Clock(lambda: now))
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
         if now < 1060.0:
-            raise Refused("too many requests", kept=spans, retry_after=60.0)
+            raise PartialExport("too many requests", kept=spans, retry_after=60.0)
 
     with mttp.configure(receiver) as session:
         receiver.answer = answer
@@ -185,7 +185,7 @@ def test_the_end_does_not_wait_for_a_receiver_that_asks_for_time(receiver: Recei
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
         if len(receiver.offered) == 1:
-            raise Refused("too many requests", kept=spans, retry_after=3600.0)
+            raise PartialExport("too many requests", kept=spans, retry_after=3600.0)
 
     with mttp.configure(receiver) as session:
         receiver.answer = answer
@@ -206,7 +206,7 @@ def test_what_is_rejected_is_lost_by_its_cause(receiver: Receiver) -> None:
     def answer(spans: Sequence[ReadableSpan]) -> None:
         found = steps(spans)
         if found:
-            raise Refused("too large", rejections=[Rejection("too_large", len(found), 1)])
+            raise PartialExport("too large", rejections=[RejectedSpans("too_large", len(found), 1)])
 
     with mttp.configure(receiver) as session:
         receiver.answer = answer
@@ -226,8 +226,10 @@ def test_one_offer_may_be_delivered_kept_and_rejected_in_parts(receiver: Receive
     def answer(spans: Sequence[ReadableSpan]) -> None:
         found = steps(spans)
         if len(found) == 3:
-            raise Refused(
-                "some", kept=found[:1], rejections=[Rejection("http_400", 1, 1), Rejection("http_413", 1, 1)]
+            raise PartialExport(
+                "some",
+                kept=found[:1],
+                rejections=[RejectedSpans("http_400", 1, 1), RejectedSpans("http_413", 1, 1)],
             )
 
     monitored = mttp.configure(receiver)
@@ -253,7 +255,9 @@ def test_a_receiver_that_miscounts_can_not_upset_the_sums(claimed: int, receiver
     """
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
-        raise Refused("?", kept=spans[:1], rejections=[Rejection("partial_success", claimed, claimed)])
+        raise PartialExport(
+            "?", kept=spans[:1], rejections=[RejectedSpans("partial_success", claimed, claimed)]
+        )
 
     with mttp.configure(receiver) as session:
         receiver.answer = answer
@@ -276,7 +280,7 @@ def test_what_was_not_offered_can_not_be_kept(receiver: Receiver) -> None:
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
         if len(receiver.offered) == 1:
-            raise Refused("?", kept=[ReadableSpan("stranger"), *steps(spans), *steps(spans)])
+            raise PartialExport("?", kept=[ReadableSpan("stranger"), *steps(spans), *steps(spans)])
 
     with mttp.configure(receiver) as session:
         receiver.answer = answer
@@ -317,9 +321,9 @@ def test_a_gap_that_is_rejected_is_counted_and_not_told_again_and_again(receiver
         gaps = sum(span.name == "gap" for span in spans)
         if gaps:
             rejected += 1
-            raise Refused("no", rejections=[Rejection("http_403", gaps, 0)])
+            raise PartialExport("no", rejections=[RejectedSpans("http_403", gaps, 0)])
         if steps(spans):
-            raise Refused("no", rejections=[Rejection("http_400", 1, 1)])
+            raise PartialExport("no", rejections=[RejectedSpans("http_400", 1, 1)])
 
     with mttp.configure(receiver) as session:
         settle(session)
@@ -352,7 +356,7 @@ def test_a_gap_says_how_many_spans_and_episodes_were_lost_and_by_which_transport
             cause, count = next(causes, ("", 0))
             if not cause:
                 return super().export(spans)
-            raise Refused("no", rejections=[Rejection(cause, count, 1)])
+            raise PartialExport("no", rejections=[RejectedSpans(cause, count, 1)])
 
     picky = Picky()
     with mttp.configure([picky, exporter]) as session:
@@ -382,7 +386,7 @@ def test_a_transport_that_keeps_failing_is_mentioned_once_a_minute(
     However often it is asked; and once when it works again.
     """
     now = 1000.0
-    monkeypatch.setattr(delivery, "time", Clock(lambda: now))
+    monkeypatch.setattr(export_retry, "time", Clock(lambda: now))
     with caplog.at_level(logging.WARNING), mttp.configure(receiver) as session:
         receiver.answer = raising(OSError("no route"))  # type: ignore[assignment]
         play()
@@ -428,7 +432,7 @@ def test_losses_by_one_cause_are_mentioned_once_a_minute(
     kept = losses.Losses(stats)
     with caplog.at_level(logging.WARNING):
         for number in range(100):
-            kept.reject(Rejection("http_400", 1, 1), [])
+            kept.reject(RejectedSpans("http_400", 1, 1), [])
             kept.log()
             stats.delivered += 1
             assert 1 == len(kept.tell())
@@ -487,15 +491,15 @@ class Hiding:
 
 def hiding(exporter: Exporter, monkeypatch: pytest.MonkeyPatch, hides: Hiding) -> None:
     """Have one exporter see spans through `hides` only."""
-    of = Lane.of.__func__  # type: ignore[attr-defined]
+    of = ExportTarget.of.__func__  # type: ignore[attr-defined]
 
-    def veiled(cls: type[Lane], transport: Any, **options: Any) -> Lane:
+    def veiled(cls: type[ExportTarget], transport: Any, **options: Any) -> ExportTarget:
         lane = of(cls, transport, **options)
         if transport is exporter:
             object.__setattr__(lane, "withholding", hides)
         return lane  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(Lane, "of", classmethod(veiled))
+    monkeypatch.setattr(ExportTarget, "of", classmethod(veiled))
 
 
 def shown(exporter: Exporter) -> list[str]:
@@ -557,15 +561,17 @@ def test_a_limit_holds_though_another_transport_looks_just_now(monkeypatch: pyte
     with mttp.configure(Exporter()), mttp.episode() as episode, episode.step() as step:
         step.tokens(ids=[1, 2, 3], logprobs=[0.0, 0.0, 0.0])
 
-    only_tokens = veil._only_tokens
+    only_tokens = content_filter._only_tokens
 
-    def looked_at(span: LiveSpan) -> Any:
+    def looked_at(span: RecordingSpan) -> Any:
         found = only_tokens(span)
         assert span.values
         return found
 
-    monkeypatch.setattr(veil, "_only_tokens", looked_at)
-    shown = Veil(Withholding(max_elements=2), lambda kind, detail: None)(cast(LiveSpan, step.span))
+    monkeypatch.setattr(content_filter, "_only_tokens", looked_at)
+    shown = ContentFilter(Withholding(max_elements=2), lambda kind, detail: None)(
+        cast(RecordingSpan, step.span)
+    )
 
     assert a.TOKEN_IDS not in shown.values
 

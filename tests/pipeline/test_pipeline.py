@@ -26,12 +26,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from polling import eventually
 
 import mttp
-from mttp.livespan import Ended, LiveSpan
-from mttp.pipeline import thread
-from mttp.pipeline.backlog import Backlog
+from mttp.model.spans import SpanRecord
+from mttp.otlp.spans import EndedSpan, RecordingSpan
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
-from mttp.stats import Stats
+from mttp.transports.pipeline import pipeline as thread
+from mttp.transports.pipeline.span_queue import SpanQueue
+from mttp.transports.stats import Stats
 
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
 
@@ -113,18 +113,18 @@ def test_a_flush_while_spans_are_sorted_loses_none(
     A signal's handler may ask for it at any time.
     """
     monkeypatch.setattr(thread, "INTERVAL", 3600.0)
-    asked: list[LiveSpan] = []
+    asked: list[RecordingSpan] = []
     with mttp.configure(exporter) as session:
         play(5)
         (pipeline,) = session._share.pipelines
 
-        def interrupted(step: LiveSpan) -> int:
+        def interrupted(step: RecordingSpan) -> int:
             if not asked:
                 asked.append(step)
                 session.flush()
             return 100
 
-        monkeypatch.setattr(LiveSpan, "size", property(interrupted, lambda *_: None))
+        monkeypatch.setattr(RecordingSpan, "size", property(interrupted, lambda *_: None))
         with pipeline._lock:
             pipeline._gather()
 
@@ -250,7 +250,9 @@ def test_a_slow_look_at_the_machine_holds_up_nothing(
     git on a slow disk delays what the run's marker says of it, and no episode.
     """
     go = threading.Event()
-    monkeypatch.setattr("mttp.provenance.DETECTORS", (lambda directory: go.wait(30) and {"revision": "abc"},))
+    monkeypatch.setattr(
+        "mttp.recording.provenance.DETECTORS", (lambda directory: go.wait(30) and {"revision": "abc"},)
+    )
     with mttp.configure(exporter) as session:
         play()
         assert session.flush(30.0)
@@ -829,7 +831,7 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     """
     A transport that was down for a while does not slow down what comes after: quadratic work takes minutes.
     """
-    backlog = Backlog()
+    backlog = SpanQueue()
     started = time.monotonic()
     for number in range(100_000):
         backlog.add(ended_span(number // 5))
@@ -842,9 +844,9 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     assert time.monotonic() - started < 30
 
 
-def ended_span(trace_id: int) -> Ended:
+def ended_span(trace_id: int) -> EndedSpan:
     """As much of a span as a queue looks at."""
-    span = Ended.__new__(Ended)
+    span = EndedSpan.__new__(EndedSpan)
     span.trace_id, span.size = trace_id, 400
     return span
 

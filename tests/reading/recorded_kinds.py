@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 import mttp
+from mttp.model.spans import SpanRecord
 from mttp.reading.scanning import Scan
-from mttp.spans import SpanRecord
 from tests.specimen import EVERYTHING
 
 __all__ = ["every_kind"]

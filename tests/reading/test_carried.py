@@ -12,15 +12,15 @@ from messages.vectors import LINES
 from reading.traces import episode, run
 
 import mttp
-from mttp.codec import native
+from mttp.cli.report.summary import document
 from mttp.errors import ReadError
-from mttp.messages import Message, TraceSpan
-from mttp.report.summary import document
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json import encode_records
+from mttp.mist import span_messages
+from mttp.mist.messages import Message, TraceSpan
+from mttp.model.spans import SpanRecord
+from mttp.otlp.json import encode_records
 
 SPANS = [*run(), *episode(0), *episode(1)]
-ENCODED = [message.to_bytes() for span in SPANS for message in native.envelop(span)]
+ENCODED = [message.to_bytes() for span in SPANS for message in span_messages.envelop(span)]
 OTHER = {
     "trace_id": "0af7651916cd43dd8448eb211c80319c" * 2,
     "span_id": "00000000000000001111111111111111",
@@ -174,9 +174,9 @@ def test_a_span_says_the_same_id_each_time() -> None:
     """
     And another than any other span, so that whoever gets a message twice can tell.
     """
-    ids = [id for span in SPANS for _, id in native.messages(span)]
+    ids = [id for span in SPANS for _, id in span_messages.messages(span)]
 
-    assert ids == [id for span in SPANS for _, id in native.messages(span)]
+    assert ids == [id for span in SPANS for _, id in span_messages.messages(span)]
     assert len(SPANS) == len(set(ids))
     assert {32} == {len(id or "") for id in ids}
 
@@ -185,9 +185,9 @@ def test_the_source_is_the_service() -> None:
     """
     Unless another is given; without either it is this package.
     """
-    (of_service,) = native.envelop(SPANS[0])
-    (given,) = native.envelop(SPANS[0], source="trainer", timestamp_ns=5)
-    (of_nobody,) = native.envelop(SpanRecord(trace_id="1" * 32, span_id="1" * 16, name="x"))
+    (of_service,) = span_messages.envelop(SPANS[0])
+    (given,) = span_messages.envelop(SPANS[0], source="trainer", timestamp_ns=5)
+    (of_nobody,) = span_messages.envelop(SpanRecord(trace_id="1" * 32, span_id="1" * 16, name="x"))
 
     assert ["test", "trainer", "mttp"] == [each.source for each in (of_service, given, of_nobody)]
     assert 5 == given.timestamp_ns
@@ -197,5 +197,5 @@ def test_only_some_messages_say_spans() -> None:
     """
     The others say none, which is another thing than no span.
     """
-    assert SPANS[:1] == native.records(native.envelop(SPANS[0])[0])
-    assert None is native.records(Message.from_bytes(LINES["health_ping"]))
+    assert SPANS[:1] == span_messages.records(span_messages.envelop(SPANS[0])[0])
+    assert None is span_messages.records(Message.from_bytes(LINES["health_ping"]))

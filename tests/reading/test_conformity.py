@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
-from mttp.nesting import MAX_DEPTH
+from mttp.model.nesting import MAX_DEPTH
+from mttp.model.spans import SpanRecord
 from mttp.reading import parquet
-from mttp.registry import fits, wanted
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
+from mttp.semconv.registry import fits, wanted
 from tests.reading.recorded_kinds import every_kind
 from tests.reading.traces import episode, lines, trace_id, write, write_bytes
 
@@ -278,7 +278,7 @@ def test_a_deep_value_in_an_event_and_in_the_resource_is_left_out() -> None:
     """
     first, *rest = episode(0)
     scope = replace(first.scope, resource={**first.scope.resource, "r": nested(40)})
-    event = mttp.spans.SpanEvent("happened", 1, {"e": nested(40), "kept": 1})
+    event = mttp.model.spans.SpanEvent("happened", 1, {"e": nested(40), "kept": 1})
     path = write("a.jsonl", [replace(first, scope=scope, events=(event,)), *rest])
     found = mttp.scan(path, arrays=True)
     (part,) = next(iter(found)).events
@@ -293,12 +293,12 @@ def posted(receiver: Any, value: Any) -> int:
     """The listener's answer to a span whose attribute is that value."""
     import urllib.request
 
-    from mttp.codec import native
+    from mttp.mist import span_messages
 
     spans = with_value(f"{a.METADATA}.x", "DEEP")
     status = 0
     for one in spans:
-        (message,) = native.envelop(one)
+        (message,) = span_messages.envelop(one)
         body = message.to_bytes().replace(b'"DEEP"', json.dumps(value).encode())
         document = json.loads(body)
         document.pop("checksum", None)

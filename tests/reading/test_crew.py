@@ -14,33 +14,33 @@ import pytest
 from reading.traces import SCOPE, episode, foreign, of_version, run, write
 
 import mttp
-from mttp import processes
 from mttp.errors import ReadError
-from mttp.reading import crew, scanning
+from mttp.model.spans import SpanRecord
+from mttp.otlp import processes
+from mttp.reading import decoder_pool, scanning
 from mttp.reading.scanning import Scan
 from mttp.reading.summary import Labels
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 BROKEN = b'{"resourceSpans": nonsense}\n'
 BAD_SPAN = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1"}]}]}]}\n'
 
 
 @pytest.fixture
-def hired(monkeypatch: pytest.MonkeyPatch) -> list[crew.Crew]:
+def hired(monkeypatch: pytest.MonkeyPatch) -> list[decoder_pool.DecoderPool]:
     """Two processes from the first byte on, and shares of some lines; who was hired."""
-    found: list[crew.Crew] = []
+    found: list[decoder_pool.DecoderPool] = []
 
-    def note(*args: object, **kwargs: object) -> crew.Crew | None:
+    def note(*args: object, **kwargs: object) -> decoder_pool.DecoderPool | None:
         made = original(*args, **kwargs)
         found.extend([made] if made is not None else [])
         return made
 
-    original = crew.hire
+    original = decoder_pool.hire
     monkeypatch.setattr(scanning, "_LARGE", 1)
-    monkeypatch.setattr(crew, "_SHARE", 5_000)
-    monkeypatch.setattr(crew, "_cores", lambda: 2)
-    monkeypatch.setattr(crew, "hire", note)
+    monkeypatch.setattr(decoder_pool, "_SHARE", 5_000)
+    monkeypatch.setattr(decoder_pool, "_cores", lambda: 2)
+    monkeypatch.setattr(decoder_pool, "hire", note)
     return found
 
 
@@ -75,7 +75,9 @@ def together(source: object, *, arrays: bool) -> tuple[list[object], list[object
 
 
 @pytest.mark.parametrize("arrays", [True, False])
-def test_several_processes_read_what_one_does(recorded: Path, hired: list[crew.Crew], arrays: bool):
+def test_several_processes_read_what_one_does(
+    recorded: Path, hired: list[decoder_pool.DecoderPool], arrays: bool
+):
     """
     Spans come in the same order, with the same values.
     """
@@ -83,7 +85,7 @@ def test_several_processes_read_what_one_does(recorded: Path, hired: list[crew.C
     assert 1 == len(hired)
 
 
-def test_problems_have_their_lines(recorded: Path, hired: list[crew.Crew]):
+def test_problems_have_their_lines(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
     What is wrong is said of the same line of the same file, in the same order.
     """
@@ -99,7 +101,9 @@ def test_problems_have_their_lines(recorded: Path, hired: list[crew.Crew]):
     assert hired
 
 
-def test_a_directory_is_read_in_its_order(recorded: Path, tmp_path: Path, hired: list[crew.Crew]):
+def test_a_directory_is_read_in_its_order(
+    recorded: Path, tmp_path: Path, hired: list[decoder_pool.DecoderPool]
+):
     """
     Plain and compressed files, and such as are no recordings, come one after another.
     """
@@ -114,7 +118,7 @@ def test_a_directory_is_read_in_its_order(recorded: Path, tmp_path: Path, hired:
 
 
 def test_a_file_that_is_no_recording_is_given_up_early(
-    recorded: Path, tmp_path: Path, hired: list[crew.Crew]
+    recorded: Path, tmp_path: Path, hired: list[decoder_pool.DecoderPool]
 ):
     """
     After a thousand lines that are none, the next file's turn has come.
@@ -128,7 +132,7 @@ def test_a_file_that_is_no_recording_is_given_up_early(
     assert hired
 
 
-def test_progress_arrives_at_the_size(recorded: Path, hired: list[crew.Crew]):
+def test_progress_arrives_at_the_size(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
     A progress bar is told about every byte.
     """
@@ -140,7 +144,7 @@ def test_progress_arrives_at_the_size(recorded: Path, hired: list[crew.Crew]):
 
 
 def test_processes_that_die_are_done_without(
-    recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch
+    recorded: Path, hired: list[decoder_pool.DecoderPool], monkeypatch: pytest.MonkeyPatch
 ):
     """
     What they can't do any more is done here.
@@ -164,21 +168,21 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 @pytest.mark.parametrize("sent", [0, 50])
 def test_processes_that_are_stopped_are_done_without(
-    recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch, sent: int
+    recorded: Path, hired: list[decoder_pool.DecoderPool], monkeypatch: pytest.MonkeyPatch, sent: int
 ):
     """
     Ahead of their answer, or within it: they are killed after a while, and their shares decoded here.
     """
     expected = alone(recorded, arrays=True)
     monkeypatch.setattr(processes, "_RUN", STOPPED.replace("{sent}", str(sent)))
-    monkeypatch.setattr(crew, "_PATIENCE", 0.5)
+    monkeypatch.setattr(decoder_pool, "_PATIENCE", 0.5)
 
     assert expected == together(recorded, arrays=True)
     assert [True, True] == [one.ended for one in hired[0].workers]
 
 
 def test_where_no_process_can_be_started_one_reads(
-    recorded: Path, hired: list[crew.Crew], monkeypatch: pytest.MonkeyPatch
+    recorded: Path, hired: list[decoder_pool.DecoderPool], monkeypatch: pytest.MonkeyPatch
 ):
     """
     A system that gives no more processes costs time, not the recording.
@@ -193,7 +197,7 @@ def test_where_no_process_can_be_started_one_reads(
     assert [] == hired
 
 
-def test_who_stops_reading_stops_the_processes(recorded: Path, hired: list[crew.Crew]):
+def test_who_stops_reading_stops_the_processes(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
     An iteration that is left early leaves no process behind once its memory is freed.
     """
@@ -205,7 +209,7 @@ def test_who_stops_reading_stops_the_processes(recorded: Path, hired: list[crew.
     assert [True, True] == [one.ended for one in hired[0].workers]
 
 
-def test_reading_strictly_stops_at_the_first_problem(recorded: Path, hired: list[crew.Crew]):
+def test_reading_strictly_stops_at_the_first_problem(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
     Strictness is the reader's, whoever decodes.
     """
@@ -221,7 +225,7 @@ def test_little_is_read_alone(recorded: Path, monkeypatch: pytest.MonkeyPatch):
     """
     For a few megabytes no process is started.
     """
-    monkeypatch.setattr(crew, "Crew", None)
+    monkeypatch.setattr(decoder_pool, "Crew", None)
 
     assert 36 == len(mttp.read(recorded))
 
@@ -246,7 +250,9 @@ def summed_up_alone(source: object) -> str:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_summary_of_several_processes_is_that_of_one(tmp_path: Path, hired: list[crew.Crew], seed: int):
+def test_a_summary_of_several_processes_is_that_of_one(
+    tmp_path: Path, hired: list[decoder_pool.DecoderPool], seed: int
+):
     """
     Episodes that are cut, repeated, unfinished, marked early or spread over shares count as they do for one.
     """
@@ -268,7 +274,9 @@ def test_a_summary_of_several_processes_is_that_of_one(tmp_path: Path, hired: li
     assert hired
 
 
-def test_a_summary_of_a_recording_is_that_of_one_process(recorded: Path, hired: list[crew.Crew]):
+def test_a_summary_of_a_recording_is_that_of_one_process(
+    recorded: Path, hired: list[decoder_pool.DecoderPool]
+):
     """
     With tokens, rewards and problems of the recorder's own kind.
     """
@@ -278,7 +286,9 @@ def test_a_summary_of_a_recording_is_that_of_one_process(recorded: Path, hired: 
     assert hired
 
 
-def test_evaluations_of_others_are_counted_by_several_processes_too(tmp_path: Path, hired: list[crew.Crew]):
+def test_evaluations_of_others_are_counted_by_several_processes_too(
+    tmp_path: Path, hired: list[decoder_pool.DecoderPool]
+):
     """
     Their spans need not say of which run they are.
     """

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
+from mttp.model.spans import SpanRecord
 from mttp.reading.duplicates import fuller
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 from mttp.testing import OtlpReceiver, assert_same
 
 

@@ -9,10 +9,10 @@ from opentelemetry import trace
 from reading.traces import write
 
 import mttp
+from mttp.model.spans import SpanRecord
 from mttp.reading.call_times import StreamedCalls
 from mttp.reading.evals import evaluations
 from mttp.reading.tables import EVALS, Tables
-from mttp.spans import SpanRecord
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from specimen import EVERYTHING
 
 import mttp
 from mttp import Annotation, Group, Reward, Update
+from mttp.cli.report import summary as summary_report
+from mttp.cli.report.tree import tree
 from mttp.codec import annotations, groups, updates
 from mttp.errors import ReadError
-from mttp.report import summary as summary_report
-from mttp.report.tree import tree
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 TRACE, OTHER, THIRD = (trace_id(number) for number in range(3))
 GOOD = Reward(value=1.0, grader="a")

@@ -15,11 +15,11 @@ from reading.traces import SCOPE, episode, foreign, run, span_id, trace_id, writ
 
 import mttp
 from mttp.errors import MissingExtra, ReadError
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.reading import copies, parquet
 from mttp.reading.columns import ATTRIBUTES, TEMPLATES
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
 arrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet as arrow_parquet  # noqa: E402

@@ -25,8 +25,8 @@ from reading.traces import (
 
 import mttp
 from mttp.errors import ReadError
+from mttp.otlp import streams
 from mttp.semconv import attributes as a
-from mttp.wire import streams
 
 DATA = Path(__file__).parent / "data"
 

@@ -6,7 +6,7 @@ import pytest
 from rewards.specimens import changed, load
 
 import mttp
-from mttp.reading.rescoring import rescore
+from mttp.rewards.rescoring import rescore
 
 BROKEN = """
 def math_reward(completion):

@@ -27,12 +27,12 @@ from stores import (
 )
 
 import mttp
-from mttp import configuration
 from mttp.errors import ReadError
+from mttp.model.spans import SpanRecord
 from mttp.reading import stores
 from mttp.reading.stores import tempo
 from mttp.reading.stores.address import Address
-from mttp.spans import SpanRecord
+from mttp.recording import configuration
 from mttp.testing import assert_same
 
 RUN = "a-run"

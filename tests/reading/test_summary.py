@@ -20,13 +20,13 @@ from specimen import EVERYTHING
 from specimen import episodes as any_episodes
 
 import mttp
+from mttp.cli.report.summary import document
 from mttp.errors import ReadError
-from mttp.gradings import GraderHealth
+from mttp.model.gradings import GraderHealth
+from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Course
 from mttp.reading.summary import Returns, Summary
-from mttp.report.summary import document
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 DATA = Path(__file__).parent / "data"
 

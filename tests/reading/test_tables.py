@@ -14,8 +14,8 @@ from reading.traces import episode, write
 from specimen import EVERYTHING
 
 import mttp
-from mttp.episodes import Agent, Episode, Grade, Reward, Step, Tokens
 from mttp.errors import MissingExtra
+from mttp.model.episodes import Agent, Episode, Grade, Reward, Step, Tokens
 from mttp.reading.tables import AGENTS, COMPONENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS, Tables
 
 pyarrow = pytest.importorskip("pyarrow")

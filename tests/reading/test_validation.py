@@ -8,7 +8,7 @@ import pytest
 from rewards.made import component, spec
 
 import mttp
-from mttp.reading.validation import validate
+from mttp.rewards.validation import validate
 
 ANSWERS = "11110000"
 WORDS = ["good", "Pass", "correct", "bad", "bad", "fail", "wrong", "good"]

@@ -13,16 +13,16 @@ from reading.traces import episode, foreign, lines, of_version, run, span_id, wr
 from specimen import EVERYTHING
 
 import mttp
+from mttp.model.spans import SpanRecord
 from mttp.reading import lines as reading_lines
-from mttp.reading.ended import Ended
-from mttp.reading.tally import Tally
+from mttp.reading.episode_summary import EpisodeSummary
+from mttp.reading.tally import RecordingCounter
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 
 def span_by_span(path: Path) -> dict[str, Any]:
     """What a recording amounts to by each of its spans."""
-    tally = Tally()
+    tally = RecordingCounter()
     for record in mttp.scan(path):
         tally.add(record)
     return figures(tally) | {"missing": sorted(tally.finish()), "rows": rows(tally)}
@@ -30,14 +30,14 @@ def span_by_span(path: Path) -> dict[str, Any]:
 
 def by_summary(path: Path) -> dict[str, Any]:
     """Likewise, with whole episodes as they come in a summary."""
-    tally = Tally()
+    tally = RecordingCounter()
     for line in reading_lines.decode(path, arrays=False, is_open=tally.has_open):
         for one in line.spans or ():
             tally.add(one)
     return figures(tally) | {"missing": sorted(tally.finish()), "rows": rows(tally)}
 
 
-def figures(tally: Tally) -> dict[str, Any]:
+def figures(tally: RecordingCounter) -> dict[str, Any]:
     """All that is not said of one episode."""
     return {
         "counts": {
@@ -49,7 +49,7 @@ def figures(tally: Tally) -> dict[str, Any]:
     }
 
 
-def rows(tally: Tally) -> tuple[Any, ...]:
+def rows(tally: RecordingCounter) -> tuple[Any, ...]:
     """What is said of each, in the order in which they ended."""
     found = tally.aggregate
     words = [[list(codes.words)[code] for code in codes.column] for codes in found.labels.values()]
@@ -62,7 +62,7 @@ def rows(tally: Tally) -> tuple[Any, ...]:
 def whole(path: Path) -> int:
     """How many episodes are one value."""
     found = reading_lines.decode(path, arrays=False, is_open=lambda _: False)
-    return sum(isinstance(one, Ended) for line in found for one in line.spans or ())
+    return sum(isinstance(one, EpisodeSummary) for line in found for one in line.spans or ())
 
 
 def many(seed: int) -> list[SpanRecord]:

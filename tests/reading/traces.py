@@ -10,10 +10,10 @@ from typing import Any
 
 import zstandard
 
+from mttp.model.spans import Scope, SpanRecord
+from mttp.otlp.json import encode_records
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
-from mttp.spans import Scope, SpanRecord
-from mttp.wire.otlp_json import encode_records
 
 START = 1_750_000_000_000_000_000
 SECOND = 1_000_000_000

@@ -17,7 +17,7 @@ from polling import eventually
 
 import mttp
 from mttp.errors import EnvelopeError, ReadError, TransportError
-from mttp.messages import MAX_SIZE, HealthPing, Message
+from mttp.mist.messages import MAX_SIZE, HealthPing, Message
 
 PING = LINES["health_ping"]
 

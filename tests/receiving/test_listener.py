@@ -18,9 +18,9 @@ from messages.vectors import LINES
 from polling import eventually
 
 import mttp
-from mttp import serving
 from mttp.errors import ChecksumError, ConfigureError, EnvelopeError, TransportError, VersionError
-from mttp.messages import MAX_SIZE, HealthPing, Message, TraceSpan
+from mttp.mist.messages import MAX_SIZE, HealthPing, Message, TraceSpan
+from mttp.otlp import app_server
 
 PING = LINES["health_ping"]
 
@@ -310,7 +310,7 @@ def test_a_connection_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPa
     """
     Or not a whole request.
     """
-    monkeypatch.setattr(serving, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(app_server, "IDLE_SECONDS", 0.2)
     with mttp.receive("mttp+http://127.0.0.1:0") as inbox:
         for begun in (b"", b"POST /mist HTTP/1.1\r\nX: "):
             with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
@@ -343,7 +343,7 @@ def test_one_connection_too_many_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Until another ends; those that there are go on.
     """
-    monkeypatch.setattr(serving, "CONNECTIONS", 1)
+    monkeypatch.setattr(app_server, "CONNECTIONS", 1)
     with mttp.receive("mttp+http://127.0.0.1:0") as inbox, ThreadPoolExecutor(1) as pool:
         first = connected(inbox)
         first.request("POST", "/mist", PING)

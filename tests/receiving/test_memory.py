@@ -15,8 +15,8 @@ import pytest
 from polling import SECONDS, eventually
 
 import mttp
-from mttp.messages import MAX_SIZE, HealthPing, Message, TraceSpan
-from mttp.receiving import listener
+from mttp.mist.messages import MAX_SIZE, HealthPing, Message, TraceSpan
+from mttp.mist.receiving import listener
 
 MIB = 2**20
 PING = Message.new("me", HealthPing(), checksum=True).to_bytes()

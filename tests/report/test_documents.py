@@ -14,11 +14,11 @@ from rich.console import Console
 from specimen import EVERYTHING
 
 import mttp
+from mttp.cli.report import episodes as episode_report
+from mttp.cli.report import summary as summary_report
+from mttp.cli.report.problems import problem_lines
+from mttp.cli.report.tree import tree
 from mttp.reading.jsonable import jsonable, to_json
-from mttp.report import episodes as episode_report
-from mttp.report import summary as summary_report
-from mttp.report.problems import problem_lines
-from mttp.report.tree import tree
 from mttp.semconv import attributes as a
 
 EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")

@@ -10,9 +10,9 @@ from reading.traces import foreign
 from rich.console import Console
 
 import mttp
-from mttp.checking import Example, Finding, Findings
+from mttp.cli.report.findings import document, headline, markdown, render
 from mttp.reading import Problem
-from mttp.report.findings import document, headline, markdown, render
+from mttp.reading.checking import Example, Finding, Findings
 
 
 def finding(**facts: Any) -> Finding:

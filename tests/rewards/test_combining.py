@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewards.made import component, raising, spec
 
-from mttp.episodes import Grade, Spec
+from mttp.model.episodes import Grade, Spec
 from mttp.rewards.combining import combine, threshold
-from mttp.rewards.document import Entry
-from mttp.rewards.plan import Component, Plan
+from mttp.rewards.document import ComponentEntry
+from mttp.rewards.plan import Component, ScoringPlan
 from mttp.rewards.spec import RewardSpec
 
 COMBINES = ("gated", "weighted_sum", "product", "minimum", "lexicographic")
@@ -472,18 +472,18 @@ statuses = st.sampled_from(["ok", "ok", "ok", "ok", "error", "abstained"])
 
 
 @st.composite
-def graded(draw: st.DrawFn) -> tuple[Plan, list[Grade]]:
+def graded(draw: st.DrawFn) -> tuple[ScoringPlan, list[Grade]]:
     """A plan, and grades of its components."""
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=6))
     components, grades = [], []
     for index, kind in enumerate(kinds):
         weight, priority = draw(st.floats(0, 10)), draw(st.integers(1, 3))
         fields: dict[str, Any] = {"name": f"c{index}", "kind": kind, "weight": weight, "range": (0, 1)}
-        components.append(Component(entry=Entry(**fields, priority=priority)))
+        components.append(Component(entry=ComponentEntry(**fields, priority=priority)))
         status = draw(statuses)
         value = draw(st.floats(0, 1)) if status == "ok" else None
         grades.append(_grade(components[-1].entry, value, status))
-    plan = Plan(
+    plan = ScoringPlan(
         identity=Spec(name="any"),
         components=tuple(components),
         combine=draw(st.sampled_from(COMBINES)),  # type: ignore[arg-type]  # each is one
@@ -494,7 +494,7 @@ def graded(draw: st.DrawFn) -> tuple[Plan, list[Grade]]:
     return plan, grades
 
 
-def _grade(entry: Entry, value: float | None, status: str = "ok") -> Grade:
+def _grade(entry: ComponentEntry, value: float | None, status: str = "ok") -> Grade:
     least = threshold(entry.kind, entry.threshold, entry.range)
     verdict = None if least is None or value is None else ("pass" if value >= least else "fail")
     weight = None if entry.kind == "check" else entry.weight
@@ -503,7 +503,7 @@ def _grade(entry: Entry, value: float | None, status: str = "ok") -> Grade:
 
 @settings(deadline=None)
 @given(graded(), st.randoms())
-def test_order_never_matters(given_: tuple[Plan, list[Grade]], random: Any) -> None:
+def test_order_never_matters(given_: tuple[ScoringPlan, list[Grade]], random: Any) -> None:
     """
     The same grades in any order come to the same, to the last bit.
     """
@@ -516,12 +516,12 @@ def test_order_never_matters(given_: tuple[Plan, list[Grade]], random: Any) -> N
 
 @settings(deadline=None)
 @given(graded())
-def test_gates_dominate(given_: tuple[Plan, list[Grade]]) -> None:
+def test_gates_dominate(given_: tuple[ScoringPlan, list[Grade]]) -> None:
     """
     A check that failed gives the floor, whatever else is true of the sample.
     """
     plan, grades = given_
-    entry = Entry(name="gate", kind="check", range=(0, 1))
+    entry = ComponentEntry(name="gate", kind="check", range=(0, 1))
     closed = replace(plan, components=(*plan.components, Component(entry=entry)))
     found = combine(closed, [*grades, _grade(entry, 0.0)])
 
@@ -532,7 +532,7 @@ def test_gates_dominate(given_: tuple[Plan, list[Grade]]) -> None:
 @settings(deadline=None)
 @given(graded(), st.integers(0, 5), st.floats(0, 1))
 def test_more_of_what_is_wanted_never_pays_less(
-    given_: tuple[Plan, list[Grade]], place: int, other: float
+    given_: tuple[ScoringPlan, list[Grade]], place: int, other: float
 ) -> None:
     """
     Where weights and values are not negative, a higher value gives no lower reward, and a penalty no higher.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mttp
-from mttp.rewards.components import Mark, mark_of
+from mttp.rewards.components import ComponentMark, mark_of
 
 KINDS = ("verifier", "check", "rubric", "shaping", "penalty", "judge")
 
@@ -20,7 +20,7 @@ def test_a_bare_mark_says_the_kind(kind):
     def grader(completion):
         return 1.0
 
-    assert Mark(kind=kind) == mark_of(grader)
+    assert ComponentMark(kind=kind) == mark_of(grader)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,7 +33,7 @@ def test_a_mark_takes_options(kind):
     def grader(completion):
         return 1.0
 
-    assert Mark(kind=kind, options={"name": "other", "weight": 0.5}) == mark_of(grader)
+    assert ComponentMark(kind=kind, options={"name": "other", "weight": 0.5}) == mark_of(grader)
 
 
 def test_a_marked_function_is_the_function():

@@ -8,7 +8,7 @@ from rewards.specimens import SPEC, changed, small
 import mttp
 from mttp.errors import SpecError
 from mttp.rewards.loading import document_of
-from mttp.rewards.source import Source, parse
+from mttp.rewards.source import SpecSource, parse
 
 
 def test_the_specimen_is_a_document():
@@ -98,7 +98,7 @@ def test_what_is_no_mapping_is_no_spec(data):
     And is said to be none.
     """
     with pytest.raises(SpecError, match="no reward spec"):
-        document_of(Source(data=data))
+        document_of(SpecSource(data=data))
 
 
 def test_a_document_from_python_has_no_lines():

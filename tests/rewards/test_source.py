@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mttp.errors import SpecError
-from mttp.rewards.source import MAX_BYTES, Mark, parse, read
+from mttp.rewards.source import MAX_BYTES, SourceMark, parse, read
 from mttp.rewards.writing import to_json, to_yaml
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -168,6 +168,6 @@ def test_values_and_keys_know_where_they_are():
     """
     source = parse("a: 1\nb:\n  - c: 2\n    d: 3\n")
 
-    assert Mark(4, 8) == source.mark("b", 0, "d")
-    assert Mark(4, 5) == source.mark("b", 0, "d", key=True)
-    assert Mark(3, 5) == source.mark("b", 0, "e")
+    assert SourceMark(4, 8) == source.mark("b", 0, "d")
+    assert SourceMark(4, 5) == source.mark("b", 0, "d", key=True)
+    assert SourceMark(3, 5) == source.mark("b", 0, "e")

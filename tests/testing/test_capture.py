@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import mttp
-from mttp import configuration
 from mttp.errors import ConfigureError
 from mttp.reading.jsonable import to_json
+from mttp.recording import configuration
 from mttp.semconv import spans as names
 from mttp.testing import Captured, capture_episodes
 

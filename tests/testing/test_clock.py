@@ -8,7 +8,7 @@ import time
 import pytest
 
 import mttp
-from mttp.clock import Clock
+from mttp.model.clock import Clock
 from mttp.testing import FrozenClock, frozen_clock
 
 

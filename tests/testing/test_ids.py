@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mttp
-from mttp import ids
+from mttp.model import ids
 from mttp.testing import CountingIds, counting_ids
 
 

@@ -51,4 +51,4 @@ def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     script += "print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    assert ["mttp", "mttp.printable", "mttp.testing", "mttp.testing.plugin"] == done.stdout.split()
+    assert ["mttp", "mttp.model.printable", "mttp.testing", "mttp.testing.plugin"] == done.stdout.split()

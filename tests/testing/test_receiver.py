@@ -20,9 +20,9 @@ from otlp import DELIVERED, PROTOCOLS, names, outcome, recorded, span, transport
 
 import mttp
 from mttp.errors import ConfigureError, MttpError
-from mttp.readable import record
+from mttp.otlp.json import encode_records
+from mttp.otlp.spans.span_records import record
 from mttp.testing import Behaviour, OtlpReceiver
-from mttp.wire.otlp_json import encode_records
 
 
 @pytest.fixture

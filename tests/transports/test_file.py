@@ -24,11 +24,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
 import mttp
 from mttp.errors import MissingExtra
+from mttp.otlp import streams
+from mttp.otlp.json_decode import decode_line
+from mttp.otlp.streams import StreamLine, read_lines
 from mttp.transports import file
 from mttp.transports.file import FileTransport
-from mttp.wire import streams
-from mttp.wire.otlp_json_decode import decode_line
-from mttp.wire.streams import Line, read_lines
 
 COMPRESSED = ("a.jsonl.gz", "a.jsonl.zst")
 NAMES = ("a.jsonl", *COMPRESSED)
@@ -37,7 +37,7 @@ NAMES = ("a.jsonl", *COMPRESSED)
 def written(*paths: Path) -> list[int]:
     """The numbers of the spans that the files hold, in order; every line must be whole."""
     found = [item for path in paths for item in read_lines(path)]
-    assert [] == [item for item in found if not isinstance(item, Line) or not item.ended]
+    assert [] == [item for item in found if not isinstance(item, StreamLine) or not item.ended]
     return [
         int(record.name.split()[1]) for item in found for record in decode_line(item.content, arrays=True)
     ]
@@ -222,7 +222,7 @@ def test_what_another_writer_tears_costs_no_line_of_this_one(
         int(record.name.split()[1])
         for part in parts(path)
         for item in read_lines(part)
-        if isinstance(item, Line) and item.content.endswith(b"}")
+        if isinstance(item, StreamLine) and item.content.endswith(b"}")
         for record in decode_line(item.content, arrays=True)
     ]
     assert [0, 2, 3] == numbers
@@ -309,7 +309,7 @@ def test_a_bit_that_flips_in_a_zstd_file_is_noticed(
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
         found = list(read_lines(path))
-        if all(isinstance(item, Line) and item.ended for item in found):
+        if all(isinstance(item, StreamLine) and item.ended for item in found):
             silent += [place] if [item.content for item in found] != expected else []
     assert [] == [place for place in silent if place >= 4]  # before that it is no zstd file any more
 
@@ -566,7 +566,7 @@ sys.path[:0] = {sys.path!r}
 from exporters import numbered as span
 from mttp.transports import file
 from mttp.transports.file import FileTransport
-from mttp.wire import streams
+from mttp.otlp import streams
 from pathlib import Path
 
 path = Path({str(path)!r})
@@ -675,7 +675,7 @@ sys.path[:0] = {sys.path!r}
 from exporters import numbered as span
 from mttp.transports import file
 from mttp.transports.file import FileTransport
-from mttp.wire import streams
+from mttp.otlp import streams
 
 transport = FileTransport({str(tmp_path / name)!r}, max_bytes=300_000)
 for number in range(100):
@@ -804,7 +804,7 @@ def test_what_is_too_long_for_a_line_is_left_out_and_named(
     assert ("b", True) == (second.env, second.complete)
     omissions = dict(omission.split(": ") for omission in first.steps[0].omissions)
     assert "bytes, more than a line may" in omissions[attribute]
-    assert max(len(item.content) for item in read_lines(path) if isinstance(item, Line)) < 1 << 20
+    assert max(len(item.content) for item in read_lines(path) if isinstance(item, StreamLine)) < 1 << 20
 
 
 @pytest.mark.parametrize("name", NAMES)

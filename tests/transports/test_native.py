@@ -21,7 +21,7 @@ import mttp
 from mttp import transports
 from mttp.codec.withholding import Withholding
 from mttp.errors import SendError, TransportError
-from mttp.messages import LONGEST_LINE, MAX_SIZE, HealthPing, Message, TraceSpan, read_lines
+from mttp.mist.messages import LONGEST_LINE, MAX_SIZE, HealthPing, Message, TraceSpan, read_lines
 from mttp.testing import assert_same
 
 SPANS = [span(1), span(2), span(3, trace=2)]

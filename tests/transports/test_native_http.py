@@ -18,9 +18,9 @@ from programs import told
 import mttp
 from mttp import transports
 from mttp.errors import SendError, TransportError
-from mttp.messages import HealthPing, Message, received
-from mttp.refusal import Rejection
-from mttp.transports.native import backoff
+from mttp.mist.messages import HealthPing, Message, received
+from mttp.transports import backoff
+from mttp.transports.partial_export import RejectedSpans
 
 SPANS = [span(1), span(2), span(3, trace=2)]
 PING = Message.new("me", HealthPing(from_="me"))
@@ -43,7 +43,7 @@ def transport(mist: Mist) -> Iterator[Any]:
 
 def lost(cause: str, spans: int = 1) -> Outcome:
     """So many spans of one trace that were turned down for good."""
-    return Outcome(False, rejections=(Rejection(cause, spans, 1),))
+    return Outcome(False, rejections=(RejectedSpans(cause, spans, 1),))
 
 
 def kept(found: Outcome) -> int:
@@ -303,7 +303,7 @@ def test_a_span_that_can_not_be_made_smaller_is_lost_and_named(mist: Mist) -> No
     found = outcome(transport, [span(1), span(2, **{f"k{n}": "x" * 100 for n in range(100)})], message=True)
     transport.shutdown()
 
-    assert (Rejection("too_large", 1, 1),) == found.rejections
+    assert (RejectedSpans("too_large", 1, 1),) == found.rejections
     assert "span 'span 2'" in found.message
     assert "the receiver takes 2,000" in found.message
     assert 1 == len(mist.bodies)

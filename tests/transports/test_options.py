@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mttp.receiving.listener import ListeningOrigin
+from mttp.mist.receiving.listener import ListeningOrigin
+from mttp.mist.transport.channel import ChannelOutlet
+from mttp.mist.transport.http import HttpOutlet
 from mttp.transports.file import FileTransport
 from mttp.transports.memory import MemoryTransport
-from mttp.transports.native.channel import ChannelOutlet
-from mttp.transports.native.http import HttpOutlet
 from mttp.transports.options import parsers
 from mttp.transports.otlp.settings import Settings
 

@@ -24,11 +24,11 @@ from specimen import EVERYTHING
 import mttp
 from mttp import transports
 from mttp.codec.withholding import Withholding
-from mttp.refusal import Rejection
+from mttp.model.values import differences
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
-from mttp.values import differences
+from mttp.transports.partial_export import RejectedSpans
 
 MIB = 2**20
 WITHHOLDING = Withholding(content=False, max_elements=4096, max_episode_bytes=MIB)
@@ -228,7 +228,7 @@ def test_a_span_that_is_too_large_whatever_is_left_out_is_lost_alone(
 
     found = outcome(opened, [span(0), giant, span(2)])
 
-    assert Outcome(False, rejections=(Rejection("too_large", 1, 1),)) == found
+    assert Outcome(False, rejections=(RejectedSpans("too_large", 1, 1),)) == found
     assert ["span 0", "span 2"] == names(receiver)
     opened.shutdown()
 
@@ -243,7 +243,7 @@ def test_a_single_span_that_a_receiver_finds_too_large_becomes_smaller_too(proto
         giant = span(2, **{f"key{number}": "x" * 1000 for number in range(10)})
 
         assert DELIVERED == outcome(opened, [span(1, filling="x" * 50_000)])
-        assert Outcome(False, rejections=(Rejection(cause, 1, 1),)) == outcome(opened, [giant])
+        assert Outcome(False, rejections=(RejectedSpans(cause, 1, 1),)) == outcome(opened, [giant])
 
         (found,) = receiver.records()
         (omission,) = found.attributes[a.OMISSIONS]
@@ -340,7 +340,7 @@ def test_a_forked_child_connects_anew(receiver: OtlpReceiver, protocol: str) -> 
 import os, warnings
 from otlp import span
 from mttp import transports
-from mttp.refusal import Refused
+from mttp.transports.partial_export import Refused
 warnings.simplefilter("ignore")
 opened = transports.open({address!r})
 opened.export([span(1)])

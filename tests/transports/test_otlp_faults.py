@@ -20,9 +20,9 @@ from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
 from stores import dripping, redirecting, serving
 
 from mttp import transports
-from mttp.refusal import Refused, Rejection
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
+from mttp.transports.partial_export import PartialExport, RejectedSpans
 
 REJECTED = bytes([0x0A, 0x02, 0x08, 0x02])
 """An answer in protobuf that rejects two spans."""
@@ -54,7 +54,7 @@ def listener() -> Iterator[socket.socket]:
 
 def lost(cause: str, spans: int = 3, episodes: int = 2) -> Outcome:
     """Spans that were turned down for good."""
-    return Outcome(False, rejections=(Rejection(cause, spans, episodes),))
+    return Outcome(False, rejections=(RejectedSpans(cause, spans, episodes),))
 
 
 # What the receiver says.
@@ -141,7 +141,7 @@ def test_a_partial_success_is_understood_in_whichever_form(kind: str, body: byte
     """
     with serving(lambda _: (200, kind, body)) as place:
         made = OtlpTransport(f"http://{place}")
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(PartialExport) as caught:
             made.export(SPANS)
         made.shutdown()
 
@@ -155,7 +155,7 @@ def test_what_a_receiver_says_acts_on_no_terminal(status: int, receiver: OtlpRec
     """
     receiver.behave(Behaviour(status=status, message="a\x1b[2J\nb\x9bc", rejected=1), forever=True)
     for protocol in PROTOCOLS:
-        with opened(receiver, protocol) as made, pytest.raises(Refused) as caught:
+        with opened(receiver, protocol) as made, pytest.raises(PartialExport) as caught:
             made.export(SPANS)
 
         assert str(caught.value).isprintable()
@@ -170,7 +170,7 @@ def test_partial_success_loses_what_the_receiver_did_not_take(receiver: OtlpRece
     with opened(receiver, protocol) as made:
         found = outcome(made, SPANS, message=True)
 
-    assert (Rejection("partial_success", 2, 2),) == found.rejections
+    assert (RejectedSpans("partial_success", 2, 2),) == found.rejections
     assert found.message.endswith("two are too old")
 
 
@@ -268,7 +268,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
     """
     And what is neither date nor number is no answer.
     """
-    from mttp.wire.replies import seconds_to_wait
+    from mttp.otlp.replies import seconds_to_wait
 
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
 
@@ -290,7 +290,7 @@ def test_nobody_waits_for_years(receiver: OtlpReceiver, given: str) -> None:
     """
     Whoever asks for that has a wrong clock: an hour at most is waited.
     """
-    from mttp.wire.replies import seconds_to_wait
+    from mttp.otlp.replies import seconds_to_wait
 
     assert 3600.0 == seconds_to_wait(given)
 
@@ -567,7 +567,7 @@ def test_a_span_that_can_t_be_sent_is_lost_alone(receiver: OtlpReceiver) -> None
     with opened(receiver, "http") as made:
         found = outcome(made, [span(1), broken, span(3)], message=True)
 
-    assert (Rejection("invalid", 1, 1),) == found.rejections
+    assert (RejectedSpans("invalid", 1, 1),) == found.rejections
     assert "can't be encoded" in found.message
     assert ["span 1", "span 3"] == names(receiver)
 

@@ -13,10 +13,10 @@ from projection import project
 from specimen import EVERYTHING, episodes
 
 import mttp
-from mttp import configuration
 from mttp.codec.withholding import Withholding
+from mttp.model.values import differences
+from mttp.recording import configuration
 from mttp.testing import OtlpReceiver
-from mttp.values import differences
 
 CONTENT = Withholding(content=True, max_elements=4096, max_episode_bytes=1024 * 1024)
 NO_CONTENT = Withholding(content=False, max_elements=4096, max_episode_bytes=1024 * 1024)

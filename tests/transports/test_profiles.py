@@ -19,11 +19,11 @@ from mttp import transports
 from mttp.codec import blocks, fitting
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
+from mttp.model.values import same
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 from mttp.transports.otlp import OtlpTransport, profiles
 from mttp.transports.otlp.profiles import PROFILES
-from mttp.values import same
 
 WHOLE = replace(PROFILES["strict"].withholding, content=True)
 """The least that a store keeps, of everything there is."""

@@ -26,10 +26,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext
 
 import mttp
-from mttp.readable import record
-from mttp.spans import SpanRecord
-from mttp.wire import otlp_json
-from mttp.wire.otlp_proto import encode_span, encode_spans
+from mttp.model.spans import SpanRecord
+from mttp.otlp import json as otlp_json
+from mttp.otlp.protobuf import encode_span, encode_spans
+from mttp.otlp.spans.span_records import record
 
 CONTEXT = SpanContext(2**127 + 1, 2**63 + 1, is_remote=False)
 NOWHERE = Resource({})

@@ -20,7 +20,7 @@ import trustme
 from stores import Answer, Asked, answering, redirecting, serving, talking
 
 from mttp.errors import TransportError
-from mttp.wire.http import Client, NoReply, Reply
+from mttp.otlp.http_client import HttpClient, NoReply, Reply
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 BIG = b"x" * (32 << 20)
@@ -58,7 +58,7 @@ def asked(
     tls: ssl.SSLContext | None = None,
 ) -> Reply:
     """The reply to one request."""
-    client = Client(url, tls=tls)
+    client = HttpClient(url, tls=tls)
     try:
         return client.request(url, body, headers=headers or {}, timeout=timeout, max_bytes=max_bytes)
     finally:
@@ -249,7 +249,7 @@ def test_requests_share_a_connection() -> None:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     with talking(answer) as place:
-        client = Client(f"http://{place}")
+        client = HttpClient(f"http://{place}")
         for _ in range(3):
             client.request(f"http://{place}/", None, headers={}, timeout=20, max_bytes=2)
         client.close()
@@ -271,7 +271,7 @@ def test_a_request_can_be_broken_off() -> None:
         over.wait()
 
     with talking(act) as place:
-        client = Client(f"http://{place}")
+        client = HttpClient(f"http://{place}")
         failures: list[NoReply] = []
 
         def ask() -> None:
@@ -302,7 +302,7 @@ def test_a_forked_child_opens_connections_of_its_own() -> None:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     with talking(answer) as place:
-        client = Client(f"http://{place}")
+        client = HttpClient(f"http://{place}")
 
         def ask() -> int:
             return client.request(f"http://{place}", b"", headers={}, timeout=20, max_bytes=10).status
@@ -503,6 +503,6 @@ def test_a_proxy_of_another_kind_is_an_error_that_names_it(monkeypatch: pytest.M
     monkeypatch.setenv("all_proxy", "socks5://me:hush@somewhere:1080")
 
     with pytest.raises(TransportError, match=r"the proxy socks5://somewhere:1080, and only") as caught:
-        Client("http://nowhere.invalid")
+        HttpClient("http://nowhere.invalid")
 
     assert "hush" not in str(caught.value)

@@ -19,10 +19,10 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.readable import record
-from mttp.spans import Link as LinkRecord
-from mttp.spans import Scope, SpanEvent, SpanRecord
-from mttp.wire.otlp_json import MAX_LINE_BYTES, encode_records, row_of, texts
+from mttp.model.spans import Link as LinkRecord
+from mttp.model.spans import Scope, SpanEvent, SpanRecord
+from mttp.otlp.json import MAX_LINE_BYTES, encode_records, row_of, texts
+from mttp.otlp.spans.span_records import record
 
 SPAN = SpanRecord(
     trace_id="0102030405060708090a0b0c0d0e0f10",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mttp.otlp import json_decode as decoding
+from mttp.otlp.json_arrays import PLACE, cut, numbers
 from mttp.semconv import attributes as a
-from mttp.wire import otlp_json_decode as decoding
-from mttp.wire.otlp_json_arrays import PLACE, cut, numbers
 
 TRICKY = [
     a.TOKEN_IDS,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import LineError, decode_line, decode_spans
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.otlp.json import encode_records
+from mttp.otlp.json_decode import LineError, decode_line, decode_spans
 
 TRACE = "5b8efff798038103d269b633813fc60c"
 SPAN = "eee19b7ec3c1b174"

@@ -19,11 +19,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.errors import ReadError
-from mttp.readable import record
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
-from mttp.values import same
-from mttp.wire.otlp_proto import encode_request, encode_span, frame_bytes, span_bytes
-from mttp.wire.otlp_proto_decode import decode_message
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.model.values import same
+from mttp.otlp.protobuf import encode_request, encode_span, frame_bytes, span_bytes
+from mttp.otlp.protobuf_decode import decode_message
+from mttp.otlp.spans.span_records import record
 
 SPAN = SpanRecord(
     trace_id="0102030405060708090a0b0c0d0e0f10",

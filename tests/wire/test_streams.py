@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mttp.errors import MissingExtra
-from mttp.wire import streams
-from mttp.wire.streams import Cut, Line, Share, Skipped, ends_cleanly, read_lines
+from mttp.otlp import streams
+from mttp.otlp.streams import Cut, FilePart, Skipped, StreamLine, ends_cleanly, read_lines
 
 COMPRESS: dict[str, Any] = {
     "plain": lambda data: data,
@@ -38,9 +38,9 @@ def written(path: Path, data: bytes) -> Path:
     return path
 
 
-def whole(found: list[Line | Skipped | Cut]) -> list[bytes]:
+def whole(found: list[StreamLine | Skipped | Cut]) -> list[bytes]:
     """The lines that were ended by a newline."""
-    return [item.content for item in found if isinstance(item, Line) and item.ended]
+    return [item.content for item in found if isinstance(item, StreamLine) and item.ended]
 
 
 @every_kind
@@ -50,7 +50,7 @@ def test_lines_are_read_in_order_with_their_numbers(kind: str, tmp_path: Path):
     """
     found = list(read_lines(written(tmp_path / "a", COMPRESS[kind](DATA))))
 
-    assert [Line(n, content, True) for n, content in enumerate(CONTENTS, 1)] == found
+    assert [StreamLine(n, content, True) for n, content in enumerate(CONTENTS, 1)] == found
 
 
 @every_kind
@@ -96,7 +96,7 @@ def test_empty_lines_count_but_do_not_come_out(tmp_path: Path):
     """
     found = list(read_lines(written(tmp_path / "a", b"\n  \na\r\n\nb\n \n")))
 
-    assert [Line(3, b"a\r", True), Line(5, b"b", True)] == found
+    assert [StreamLine(3, b"a\r", True), StreamLine(5, b"b", True)] == found
 
 
 def test_a_byte_order_mark_is_no_content(tmp_path: Path):
@@ -105,14 +105,14 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path):
     """
     found = list(read_lines(written(tmp_path / "a", b"\xef\xbb\xbf{}\n{}")))
 
-    assert [Line(1, b"{}", True), Line(2, b"{}", False)] == found
+    assert [StreamLine(1, b"{}", True), StreamLine(2, b"{}", False)] == found
 
 
 def test_a_last_line_without_newline_is_marked(tmp_path: Path):
     """
     Whether it was cut short is for the reader of the line to say.
     """
-    assert Line(2, b"b", False) == list(read_lines(written(tmp_path / "a", b"a\nb")))[-1]
+    assert StreamLine(2, b"b", False) == list(read_lines(written(tmp_path / "a", b"a\nb")))[-1]
 
 
 def test_an_empty_file_has_no_lines(tmp_path: Path):
@@ -136,7 +136,7 @@ def test_a_cut_anywhere_loses_nothing_before_it(kind: str, cut: int, split: int,
     lines = whole(found)
 
     assert CONTENTS[: len(lines)] == lines
-    assert all(isinstance(item, Line) for item in found[:-1])
+    assert all(isinstance(item, StreamLine) for item in found[:-1])
     if kind == "plain":
         assert kept.count(b"\n") == len(lines)
     elif len(kept) >= 4:  # with less, nobody can tell that it is compressed
@@ -189,8 +189,8 @@ def test_a_line_that_is_too_long_is_left_out(
     finally:
         tracemalloc.stop()
 
-    after = [Line(3, exactly[:-1], True), Line(4, b"b", False)] if ended else []
-    assert [Line(1, b"a", True), Skipped(2, reason), *after] == found
+    after = [StreamLine(3, exactly[:-1], True), StreamLine(4, b"b", False)] if ended else []
+    assert [StreamLine(1, b"a", True), Skipped(2, reason), *after] == found
     assert 100 << 20 > peak
 
 
@@ -202,11 +202,13 @@ def test_lines_that_are_too_long_may_follow_each_other(tmp_path: Path, monkeypat
     line = b"y" * 1000 + b"\n"
     path = written(tmp_path / "a", b"a\n" + line * 3 + b"b\n" + line + b"c\n")
     whole_file = list(read_lines(path))
-    first, second = Share(0, 2 + 2 * len(line)), Share(2 + 2 * len(line), 1 << 20)
+    first, second = FilePart(0, 2 + 2 * len(line)), FilePart(2 + 2 * len(line), 1 << 20)
     shared = [*read_lines(path, share=first), *read_lines(path, share=second)]
 
     assert [1, 2, 3, 4, 5, 6, 7] == [item.number for item in whole_file]
-    assert [Line, Skipped, Skipped, Skipped, Line, Skipped, Line] == [type(item) for item in whole_file]
+    assert [StreamLine, Skipped, Skipped, Skipped, StreamLine, Skipped, StreamLine] == [
+        type(item) for item in whole_file
+    ]
     assert [type(item) for item in whole_file] == [type(item) for item in shared]
 
 
@@ -263,7 +265,7 @@ def test_a_zstd_file_without_zstandard_says_what_to_install(tmp_path: Path, monk
 
 MEASURE = """
 import sys
-from mttp.wire.streams import read_lines
+from mttp.otlp.streams import read_lines
 count = sum(1 for _ in read_lines(sys.argv[1]))
 status = open("/proc/self/status").read()
 print(count, status.split("VmHWM:")[1].split()[0])
@@ -307,7 +309,7 @@ def test_a_file_that_becomes_many_times_as_long_is_given_up(
     try:
         count = 0
         for item in read_lines(path):
-            count += isinstance(item, Line)
+            count += isinstance(item, StreamLine)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -326,4 +328,4 @@ def test_empty_lines_are_counted(kind: str, tmp_path: Path):
     data = b"\n" * 600_000 + b"{}\n" + b" \n\n" * 400_000 + b"[]"
     found = list(read_lines(written(tmp_path / "a", COMPRESS[kind](data))))
 
-    assert [Line(600_001, b"{}", True), Line(1_400_002, b"[]", False)] == found
+    assert [StreamLine(600_001, b"{}", True), StreamLine(1_400_002, b"[]", False)] == found

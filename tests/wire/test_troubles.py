@@ -11,7 +11,7 @@ import pytest
 import requests
 import urllib3
 
-from mttp.wire.troubles import trouble
+from mttp.otlp.request_errors import trouble
 
 
 def caused(error: Exception, cause: Exception) -> Exception:

@@ -10,20 +10,21 @@ from typing import Annotated
 
 import typer
 
-from mttp import __version__, ids
+from mttp import __version__
 from mttp.cli.files import writer
 from mttp.cli.output import Json, print_json, progress, say
+from mttp.cli.report.words import count, visible
 from mttp.codec import annotations as codec
-from mttp.episodes import Annotation
 from mttp.errors import ConfigureError
+from mttp.model import ids
+from mttp.model.episodes import Annotation
+from mttp.model.spans import Link, Scope, SpanRecord
 from mttp.reading import labels
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import part, whole
-from mttp.report.words import count, visible
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import Link, Scope, SpanRecord
 
 __all__ = ["annotate"]
 
@@ -115,7 +116,7 @@ def _rows(
     facts: Sequence[str] | None,
     step: str | None,
     explanation: str | None,
-) -> list[labels.Row]:
+) -> list[labels.LabelRow]:
     """The rows of the labels, or the one row that the arguments are."""
     if source is not None:
         if episode or facts or step or explanation:
@@ -132,15 +133,15 @@ def _rows(
         key, _, value = fact.partition("=")
         if not key or not value:
             raise ConfigureError(f"--set {fact!r} is not KEY=VALUE")
-        rows.append(labels.Row("--set", {**about, "key": key, "value": value}))
+        rows.append(labels.LabelRow("--set", {**about, "key": key, "value": value}))
     return rows
 
 
 def _stated(
-    rows: Sequence[labels.Row], by: str | None
-) -> tuple[list[tuple[labels.Row, Annotation]], list[_Bad]]:
+    rows: Sequence[labels.LabelRow], by: str | None
+) -> tuple[list[tuple[labels.LabelRow, Annotation]], list[_Bad]]:
     """What each row states, and the rows that make no sense."""
-    stated: list[tuple[labels.Row, Annotation]] = []
+    stated: list[tuple[labels.LabelRow, Annotation]] = []
     bad: list[_Bad] = []
     for row in rows:
         try:
@@ -150,7 +151,7 @@ def _stated(
     return stated, bad
 
 
-def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.Row], *, skip_bad: bool) -> None:
+def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.LabelRow], *, skip_bad: bool) -> None:
     """Say what is wrong; raise where that was not to be left out."""
     for found in bad[:_SHOWN]:
         say(visible(f"{found.place}: {found.message}"), error=True)
@@ -196,7 +197,7 @@ def _write(target: Path, records: Sequence[SpanRecord]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _records(annotations: Sequence[Annotation], known: labels.Known) -> Iterator[SpanRecord]:
+def _records(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:
     """A span per annotation, in the run of the episode that it is about; later rows have higher revisions."""
     scopes: dict[str, Scope] = {}
     now = time.time_ns()

@@ -16,7 +16,7 @@ from typer.main import get_command
 from mttp import __version__
 from mttp.cli.output import leave_quietly, say
 from mttp.errors import MttpError
-from mttp.printable import visible
+from mttp.model.printable import visible
 
 __all__ = ["COMMANDS", "app"]
 
@@ -69,7 +69,7 @@ class Command(TyperCommand):
         print_help(self, ctx)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands that are listed without being imported."""
 
     def __init__(self, **options: Any) -> None:
@@ -171,7 +171,7 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     name="mttp",
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -200,6 +200,6 @@ def mttp(
 
 for _name, _help in GROUPS.items():
     _more = f"`mttp {_name} COMMAND --help` explains a command, with examples and exit codes."
-    _group = typer.Typer(cls=Group, no_args_is_help=True, help=f"{_help}\n\n{_more}")
+    _group = typer.Typer(cls=CommandGroup, no_args_is_help=True, help=f"{_help}\n\n{_more}")
     _group.callback()(lambda: None)
     app.add_typer(_group, name=_name)

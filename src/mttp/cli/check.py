@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from mttp.checking import LEVELS, Findings
-from mttp.checking import check as find
 from mttp.cli.output import (
     Json,
     Sources,
@@ -21,8 +19,10 @@ from mttp.cli.output import (
     progress,
     say,
 )
-from mttp.report.findings import document, headline, markdown, render
-from mttp.report.words import count
+from mttp.cli.report.findings import document, headline, markdown, render
+from mttp.cli.report.words import count
+from mttp.reading.checking import LEVELS, Findings
+from mttp.reading.checking import check as find
 
 __all__ = ["check"]
 

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import mttp as package
 from mttp.cli.output import Json, console, print_json, say
+from mttp.cli.report.summary import document, render
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.reading import summarize
-from mttp.report.summary import document, render
 from mttp.semconv import attributes as a
 
 __all__ = ["demo"]

@@ -9,10 +9,7 @@ import typer
 from rich.console import Console
 
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
-from mttp.errors import ReadError
-from mttp.evaluations import Evaluation
-from mttp.reading.evals import evaluations
-from mttp.report.evals import (
+from mttp.cli.report.evals import (
     details,
     document,
     evals_table,
@@ -21,8 +18,11 @@ from mttp.report.evals import (
     slices_table,
     tasks_table,
 )
-from mttp.report.graders import table
-from mttp.report.problems import problem_lines
+from mttp.cli.report.graders import table
+from mttp.cli.report.problems import problem_lines
+from mttp.errors import ReadError
+from mttp.model.evaluations import Evaluation
+from mttp.reading.evals import evaluations
 
 __all__ = ["eval_show"]
 
@@ -102,7 +102,7 @@ def _print_details(
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     """The evaluations against that recording; raises ReadError where it has something for none of them."""
-    from mttp.evaluating.earlier import chosen  # which also records, and so imports OpenTelemetry
+    from mttp.rewards.evaluating.earlier import chosen  # which also records, and so imports OpenTelemetry
 
     there = evaluations(baseline).evals
     compared, errors = [], []

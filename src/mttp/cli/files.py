@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
 from mttp.errors import ConfigureError, MissingExtra, MttpError
+from mttp.model.spans import SpanRecord
+from mttp.otlp.json import encode_records
 from mttp.reading import parquet
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json import encode_records
 
 __all__ = ["Format", "Refuse", "Write", "replace", "writer"]
 
@@ -90,13 +90,13 @@ def _messages(records: Iterable[SpanRecord], refuse: Refuse | None) -> Iterator[
 
     What an evaluation's span says in a message of its own is said once, also where that was read beside it.
     """
-    from mttp.codec import native  # pydantic, which the other formats do without
-    from mttp.messages import TraceSpan
+    from mttp.mist import span_messages  # pydantic, which the other formats do without
+    from mttp.mist.messages import TraceSpan
 
     said: set[str] = set()
     for record in records:
         try:
-            made = native.envelop(record, timestamp_ns=record.end_time or record.start_time)
+            made = span_messages.envelop(record, timestamp_ns=record.end_time or record.start_time)
         except MttpError as error:
             if refuse is None:
                 raise

@@ -13,17 +13,17 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.output import Json, print_json, say
+from mttp.cli.report.words import count, visible
 from mttp.errors import DecodeError
-from mttp.report.words import count, visible
 
 if TYPE_CHECKING:
-    from mttp.messages import Line
+    from mttp.mist.messages import MessageLine
 
 __all__ = ["message_check"]
 
 
 @dataclass
-class _Tally:
+class _CheckCounts:
     """What was found."""
 
     messages: int = 0
@@ -60,9 +60,9 @@ def message_check(
       1  A line is no message, or may not be trusted.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.messages import read_lines  # pydantic, which no other command needs
+    from mttp.mist.messages import read_lines  # pydantic, which no other command needs
 
-    tally = _Tally()
+    tally = _CheckCounts()
     with _opened(source) as stream:
         for line in read_lines(stream):
             error = _check(line, tally)
@@ -85,7 +85,7 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _check(line: Line, tally: _Tally) -> dict[str, object] | None:
+def _check(line: MessageLine, tally: _CheckCounts) -> dict[str, object] | None:
     """What is wrong with a line; counts it either way."""
     try:
         message = line.get()
@@ -107,7 +107,7 @@ def _check(line: Line, tally: _Tally) -> dict[str, object] | None:
     return None
 
 
-def _print_tally(tally: _Tally) -> None:
+def _print_tally(tally: _CheckCounts) -> None:
     say(f"{count(len(tally.errors), 'error')}, {count(tally.messages, 'good message')}")
     for kind, number in sorted(tally.types.items()):
         say(f"  {kind} {number:,}")

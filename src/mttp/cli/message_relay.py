@@ -16,13 +16,13 @@ import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from mttp.cli.output import Json, console, print_json, say
+from mttp.cli.report.words import count, visible
 from mttp.errors import ConfigureError, SendError
-from mttp.report.words import count, visible
 
 if TYPE_CHECKING:
-    from mttp.messages import Line, Message
-    from mttp.receiving import Receiver
-    from mttp.sending import Sender
+    from mttp.mist.messages import Message, MessageLine
+    from mttp.mist.receiving import Receiver
+    from mttp.mist.sending import Sender
 
 __all__ = ["message_relay"]
 
@@ -30,7 +30,7 @@ _STDIO = "mttp+stdio:"
 
 
 @dataclass
-class _Tally:
+class _RelayCounts:
     """What became of the messages."""
 
     relayed: int = 0
@@ -85,10 +85,10 @@ def message_relay(
       1  A message was not passed on.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.receiving import receive  # pydantic, which other commands do without
-    from mttp.sending import dial
+    from mttp.mist.receiving import receive  # pydantic, which other commands do without
+    from mttp.mist.sending import dial
 
-    tally, from_, to = _Tally(), _address(source), _address(target)
+    tally, from_, to = _RelayCounts(), _address(source), _address(target)
     options: dict[str, Any] = {"follow": True} if follow else {}
     with (
         receive(from_, on_error=lambda line: _report(line, tally), **options) as receiver,
@@ -105,7 +105,7 @@ def message_relay(
         raise typer.Exit(1)
 
 
-def _relay(receiver: Receiver, sender: Sender, tally: _Tally, advance: Callable[[], object]) -> None:
+def _relay(receiver: Receiver, sender: Sender, tally: _RelayCounts, advance: Callable[[], object]) -> None:
     """Pass on what comes, until TO takes nothing any more."""
     for message in receiver:
         try:
@@ -124,14 +124,14 @@ def _relay(receiver: Receiver, sender: Sender, tally: _Tally, advance: Callable[
         advance()
 
 
-def _give_up(receiver: Receiver, tally: _Tally, cause: str) -> None:
+def _give_up(receiver: Receiver, tally: _RelayCounts, cause: str) -> None:
     """Take nothing more in, and count what has come in: nothing is lost in silence."""
     receiver.close()
     tally.lost[cause] += sum(1 for _ in receiver)
     say("gave up: what comes after that was not passed on", error=True)
 
 
-def _report(line: Line, tally: _Tally) -> None:
+def _report(line: MessageLine, tally: _RelayCounts) -> None:
     kind = type(line.error).__name__.removesuffix("Error").lower()
     tally.bad[kind] += 1
     say(visible(f"{line}: {kind}: {line.error}"), error=True)
@@ -179,7 +179,7 @@ def _progress() -> Iterator[Callable[[], object]]:
         yield lambda: bar.advance(task)
 
 
-def _print(tally: _Tally, *, error: bool, json: bool) -> None:
+def _print(tally: _RelayCounts, *, error: bool, json: bool) -> None:
     """The figures, where no messages go."""
     if json:
         print_json(vars(tally), error=error)

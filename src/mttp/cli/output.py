@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from mttp.errors import ConfigureError
-from mttp.printable import visible, visible_json
+from mttp.model.printable import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mttp.otlp.streams import Progress
     from mttp.reading.problems import Problem
     from mttp.transports.otlp import OtlpTransport
-    from mttp.wire.streams import Progress
 
 __all__ = [
     "FAIL_ON",
@@ -200,7 +200,7 @@ def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> 
 
 def failures(words: Collection[str], *, gradings: int, faults: int, problems: Sequence[Problem]) -> list[str]:
     """Why the command fails, a sentence for each of `words` that applies."""
-    from mttp.report.words import count
+    from mttp.cli.report.words import count
 
     reasons = {
         "gradings": f"{count(gradings, 'grading')} failed" if gradings else "",

@@ -11,11 +11,11 @@ import typer
 from rich.table import Table
 
 from mttp.cli.output import Json, console, print_json, receiver, say
+from mttp.cli.report.words import count, printed
+from mttp.codec.secrets import without_secrets
 from mttp.errors import ConfigureError
-from mttp.probing import Probe, Report
 from mttp.reading import stores
-from mttp.report.words import count, printed
-from mttp.secrets import without_secrets
+from mttp.reading.probing import Probe, ProbeReport
 
 __all__ = ["probe"]
 
@@ -79,7 +79,9 @@ def probe(
         report = job.run()
     transport.shutdown()
     if json:
-        print_json({**{name: getattr(report, name) for name in Report.__slots__}, "silent": report.silent})
+        print_json(
+            {**{name: getattr(report, name) for name in ProbeReport.__slots__}, "silent": report.silent}
+        )
     else:
         _show(report, every=all_)
 
@@ -100,7 +102,7 @@ def _telling() -> Iterator[Callable[[str], None]]:
         yield lambda what: status.update(what)
 
 
-def _show(report: Report, *, every: bool) -> None:
+def _show(report: ProbeReport, *, every: bool) -> None:
     out = console()
     shown = [finding for finding in report.findings if every or finding.outcome != "whole"]
     if shown:
@@ -113,7 +115,7 @@ def _show(report: Report, *, every: bool) -> None:
     say("\n".join(_conclusion(report)))
 
 
-def _conclusion(report: Report) -> Sequence[str]:
+def _conclusion(report: ProbeReport) -> Sequence[str]:
     whole = sum(finding.outcome == "whole" for finding in report.findings)
     total = count(len(report.findings), "case")
     if not report.query:

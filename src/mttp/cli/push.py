@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
-from mttp.pushing import Push, Pushed, State, latest
+from mttp.cli.report.problems import problem_lines
+from mttp.cli.report.words import count, duration, visible
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import File, find
-from mttp.report.problems import problem_lines
-from mttp.report.words import count, duration, visible
 from mttp.transports.otlp import OtlpTransport
+from mttp.transports.pushing import Push, Pushed, PushState, latest
 
 __all__ = ["push"]
 
@@ -106,7 +106,7 @@ def push(
     transport = receiver(to, header=header, profile=profile)
     withholding = replace(transport.withholding, content=content, token_ids=content or token_ids)
     about = _about(paths, transport, content=content, token_ids=content or token_ids, now=now)
-    noted = State(state or _beside(paths, to), about)
+    noted = PushState(state or _beside(paths, to), about)
     so_far = {} if dry_run else noted.load(restart=restart)
     shift = so_far.get("shift", time.time_ns() - latest(Scan(paths, arrays=False)) if now else 0)
 

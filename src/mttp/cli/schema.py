@@ -31,7 +31,7 @@ def schema(
       0  Everything is fine.
       2  Wrong usage, or an unknown type.
     """
-    from mttp.messages import PAYLOADS, schemas  # pydantic, which no other command needs
+    from mttp.mist.messages import PAYLOADS, schemas  # pydantic, which no other command needs
 
     if type_ and type_ not in PAYLOADS:
         raise ConfigureError(f"{type_!r} is no type of message; those are {', '.join(PAYLOADS)}")

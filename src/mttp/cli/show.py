@@ -13,7 +13,7 @@ from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, 
 from mttp.errors import ReadError
 
 if TYPE_CHECKING:
-    from mttp.episodes import Episode
+    from mttp.model.episodes import Episode
     from mttp.reading import Recording
 
 __all__ = ["show"]
@@ -173,9 +173,9 @@ def _is_number(value: float | None) -> bool:
 
 
 def _show_one(found: Episode, *, limit: int | None, full: bool, json: bool) -> None:
+    from mttp.cli.report.episodes import document
+    from mttp.cli.report.tree import tree
     from mttp.reading.jsonable import jsonable
-    from mttp.report.episodes import document
-    from mttp.report.tree import tree
 
     if json:
         steps = jsonable(found.steps[: limit or None])
@@ -185,14 +185,14 @@ def _show_one(found: Episode, *, limit: int | None, full: bool, json: bool) -> N
 
 
 def _ordered(episodes: Sequence[Episode], sort: Sort, *, reverse: bool) -> list[Episode]:
-    from mttp.report.episodes import sorted_by
+    from mttp.cli.report.episodes import sorted_by
 
     return sorted_by(episodes, sort.value, reverse=reverse)
 
 
 def _print_document(recording: Recording, episodes: Sequence[Episode], limit: int | None) -> None:
-    from mttp.report import graders
-    from mttp.report.episodes import document
+    from mttp.cli.report import graders
+    from mttp.cli.report.episodes import document
 
     summary = recording.summary()
     names = ("runs", "groups", "updates", "annotations", "evals")
@@ -203,10 +203,10 @@ def _print_document(recording: Recording, episodes: Sequence[Episode], limit: in
 
 
 def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int | None, *, of: int) -> None:
-    from mttp.report import graders
-    from mttp.report.episodes import episodes_table, runs_table
-    from mttp.report.problems import problem_lines
-    from mttp.report.words import count, counted, printed, shares
+    from mttp.cli.report import graders
+    from mttp.cli.report.episodes import episodes_table, runs_table
+    from mttp.cli.report.problems import problem_lines
+    from mttp.cli.report.words import count, counted, printed, shares
 
     summary = recording.summary()
     out = console()

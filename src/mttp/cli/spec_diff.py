@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mttp.cli.output import Json, Trust, TrustModule, console, print_json, progress, working
-from mttp.episodes import Episode
+from mttp.model.episodes import Episode
 from mttp.reading import read
 
 __all__ = ["spec_diff"]
@@ -43,9 +43,9 @@ def spec_diff(
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.reading.rescoring import rescore
-    from mttp.report import rescoring, specs
+    from mttp.cli.report import rescoring, specs
     from mttp.rewards.difference import differences, is_enough
+    from mttp.rewards.rescoring import rescore
     from mttp.rewards.spec import RewardSpec
 
     one, other = (RewardSpec.load(path, trust=trust or trust_module or ()) for path in (before, after))

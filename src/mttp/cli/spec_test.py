@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mttp import regular_files
 from mttp.cli.output import (
     Json,
     SpecFile,
@@ -23,6 +22,7 @@ from mttp.cli.output import (
     working,
 )
 from mttp.errors import SpecError
+from mttp.otlp import regular_files
 
 if TYPE_CHECKING:
     from mttp.rewards.spec import RewardSpec
@@ -114,7 +114,7 @@ def _on_cases(
     spec: RewardSpec, people: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
     """Score the cases and print what came of it: whether one failed, and how unstable they are."""
-    from mttp.report import trials
+    from mttp.cli.report import trials
     from mttp.rewards.trials import try_cases
 
     with working(f"scoring {len(spec.document.cases):,} cases"):
@@ -132,9 +132,9 @@ def _on_episodes(
     spec: RewardSpec, on: list[str], *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
     """Score recorded episodes and print what came of it, likewise."""
+    from mttp.cli.report import validation
     from mttp.reading import read
-    from mttp.reading.validation import validate
-    from mttp.report import validation
+    from mttp.rewards.validation import validate
 
     with progress(on) as advance:
         episodes = read(on, progress=advance).episodes

@@ -18,8 +18,8 @@ from mttp.cli.output import (
     progress,
     say,
 )
+from mttp.cli.report.summary import document, markdown, render
 from mttp.reading import summarize
-from mttp.report.summary import document, markdown, render
 
 __all__ = ["summary"]
 

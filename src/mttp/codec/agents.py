@@ -7,9 +7,9 @@ from typing import Any
 
 from mttp.codec import components, rewards, segments, templates
 from mttp.codec.plain import Faults, Plain, number, scalar_text, text
-from mttp.episodes import Agent, Reward, Step
+from mttp.model.episodes import Agent, Reward, Step
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["decode", "facts"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec import blocks, components, outline, rewards, steps, templates
+from mttp.codec import blocks, components, rewards, steps, summary_fields, templates
 from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, Plain, plain, text
-from mttp.episodes import Annotation, Reward
+from mttp.model.episodes import Annotation, Reward
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["FACT", "OF_STEPS", "PREFERENCE", "STATED", "decode", "encode", "kind"]
 
@@ -133,4 +133,4 @@ def _key(stated: str, key: str | None) -> str:
 def _reward(record: SpanRecord, others: Sequence[SpanRecord]) -> Reward:
     """The scoring; one by a recorder that states a number and no status is ok."""
     found = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
-    return rewards.decode(record, outline.children(others), found)
+    return rewards.decode(record, summary_fields.children(others), found)

@@ -14,10 +14,10 @@ import numpy as np
 
 from mttp.codec import content, steps
 from mttp.codec.plain import Plain, little_endian
-from mttp.episodes import Step
+from mttp.model.episodes import Step
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 __all__ = [
     "MAX_STEPS",

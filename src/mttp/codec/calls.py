@@ -7,9 +7,9 @@ from typing import Any
 
 from mttp.codec import kinds
 from mttp.codec.plain import Faults, Plain, plain, text
-from mttp.episodes import Call
+from mttp.model.episodes import Call
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["EXECUTE_TOOL", "below", "decode", "encode", "is_call", "span_name"]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from mttp.registry import INT64, type_of
 from mttp.semconv import attributes as a
+from mttp.semconv.registry import INT64, type_of
 
-__all__ = ["COLUMN", "ColumnLayout", "Unfit", "arrays", "layout", "numbers"]
+__all__ = ["COLUMN", "ColumnLayout", "UnfitAttribute", "arrays", "layout", "numbers"]
 
 COLUMN: Final = f"{a.STEPS_COLUMN}."
 _MAX_STEPS = 1000
@@ -36,7 +36,7 @@ _CONTENT = (
 )
 
 
-class Unfit(NamedTuple):
+class UnfitAttribute(NamedTuple):
     """An attribute whose value is not what the others say."""
 
     key: str
@@ -59,7 +59,7 @@ class ColumnLayout(NamedTuple):
     """The last position of a step that has an entry; -1 where that is not said."""
 
 
-def arrays(found: Mapping[str, Any]) -> Iterator[Unfit]:
+def arrays(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
     """What does not fit together of observations, actions and blocks of steps."""
     for keys in _CONTENT:
         if keys[1] in found:
@@ -68,38 +68,38 @@ def arrays(found: Mapping[str, Any]) -> Iterator[Unfit]:
         yield from _block(found)
 
 
-def _content(found: Mapping[str, Any], key: str, dtype: str, shape: str) -> Iterator[Unfit]:
+def _content(found: Mapping[str, Any], key: str, dtype: str, shape: str) -> Iterator[UnfitAttribute]:
     given, sizes = found[dtype], found.get(shape, ())
     if given not in _SIZES:
-        yield Unfit(dtype, f"{given!r:.40}", "a type of numbers")
+        yield UnfitAttribute(dtype, f"{given!r:.40}", "a type of numbers")
         return
     if any(size < 0 for size in sizes):
-        yield Unfit(shape, "a negative size", "sizes")
+        yield UnfitAttribute(shape, "a negative size", "sizes")
     elif key in found and (wrong := numbers(found[key], given, None)):
-        yield Unfit(key, wrong, f"an array of {given}")
+        yield UnfitAttribute(key, wrong, f"an array of {given}")
 
 
-def _block(found: Mapping[str, Any]) -> Iterator[Unfit]:
+def _block(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
     count, first = found[a.STEPS_COUNT], found.get(a.STEPS_FIRST_INDEX, 0)
     most = _MAX_STEPS if a.EPISODE_ID in found else _MOST
     if not 0 <= count <= most:
-        yield Unfit(a.STEPS_COUNT, str(count), f"0 to {most:,}")
+        yield UnfitAttribute(a.STEPS_COUNT, str(count), f"0 to {most:,}")
         return
     if not 0 <= first <= INT64[-1] - count:
-        yield Unfit(a.STEPS_FIRST_INDEX, str(first), "an index")
+        yield UnfitAttribute(a.STEPS_FIRST_INDEX, str(first), "an index")
     for key in (a.STEPS_START_TIMES, a.STEPS_END_TIMES):
         if key in found and (wrong := numbers(found[key], "int64", count)):
-            yield Unfit(key, wrong, f"{count} times")
+            yield UnfitAttribute(key, wrong, f"{count} times")
     if a.STEPS_LAYOUT not in found:
         return
     columns = layout(found[a.STEPS_LAYOUT])
     if columns is None or any(column.last >= count for column in columns):
-        yield Unfit(a.STEPS_LAYOUT, "a text of another kind", f"the layout of {count} steps")
+        yield UnfitAttribute(a.STEPS_LAYOUT, "a text of another kind", f"the layout of {count} steps")
         return
     for column in columns:
         key = COLUMN + column.key
         if key in found and (unfit := _column(found[key], column, count)):
-            yield Unfit(key, *unfit)
+            yield UnfitAttribute(key, *unfit)
 
 
 def _column(value: Any, column: ColumnLayout, count: int) -> tuple[str, str] | None:

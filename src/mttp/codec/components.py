@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mttp.codec import templates
-from mttp.keys import name_key
+from mttp.model.keys import name_key
 from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:

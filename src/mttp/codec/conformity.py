@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from mttp.codec import columns
-from mttp.nesting import MAX_DEPTH, is_deep, is_deep_json
-from mttp.registry import INT64, NO_SCALAR, SCALARS, type_of, wanted
+from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
+from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import Scope, SpanRecord
+from mttp.semconv.registry import INT64, NO_SCALAR, SCALARS, type_of, wanted
 
 __all__ = ["Conformity", "Misfit", "is_conforming"]
 

@@ -20,7 +20,7 @@ __all__ = [
     "NUMBER_BYTES",
     "OBSERVATION",
     "STRUCTURES",
-    "Keys",
+    "ContentKeys",
     "decode",
     "encode",
     "pack",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class Keys(NamedTuple):
+class ContentKeys(NamedTuple):
     """The attribute names of one piece of content."""
 
     value: str
@@ -39,9 +39,11 @@ class Keys(NamedTuple):
     structure: str
 
 
-OBSERVATION = Keys(a.OBSERVATION_VALUE, a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE, a.OBSERVATION_STRUCTURE)
-ACTION = Keys(a.ACTION_VALUE, a.ACTION_DTYPE, a.ACTION_SHAPE, a.ACTION_STRUCTURE)
-FINAL_OBSERVATION = Keys(
+OBSERVATION = ContentKeys(
+    a.OBSERVATION_VALUE, a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE, a.OBSERVATION_STRUCTURE
+)
+ACTION = ContentKeys(a.ACTION_VALUE, a.ACTION_DTYPE, a.ACTION_SHAPE, a.ACTION_STRUCTURE)
+FINAL_OBSERVATION = ContentKeys(
     a.EPISODE_FINAL_OBSERVATION_VALUE,
     a.EPISODE_FINAL_OBSERVATION_DTYPE,
     a.EPISODE_FINAL_OBSERVATION_SHAPE,
@@ -56,7 +58,7 @@ NUMBER_BYTES = 8
 
 
 def encode(
-    keys: Keys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
+    keys: ContentKeys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
 ) -> dict[str, Plain]:
     """Attributes of `value`; beyond `max_bytes` only dtype and shape are kept, and `omissions` says so."""
     flat = value if isinstance(value, Flattened) else flatten(value, faults, max_bytes=max_bytes)
@@ -119,7 +121,7 @@ def unpack(attributes: dict[str, Plain]) -> None:
             attributes[keys.value] = _array(keys, attributes)
 
 
-def decode(keys: Keys, attributes: Mapping[str, Plain]) -> Any:
+def decode(keys: ContentKeys, attributes: Mapping[str, Plain]) -> Any:
     """The value that `encode` was given, as plain data; None where it is absent."""
     value = attributes.get(keys.value)
     if value is None or not isinstance(attributes.get(keys.dtype), str):
@@ -129,7 +131,7 @@ def decode(keys: Keys, attributes: Mapping[str, Plain]) -> Any:
     return rebuild(array, structure) if isinstance(structure, str) else array
 
 
-def _array(keys: Keys, attributes: Mapping[str, Plain]) -> Any:
+def _array(keys: ContentKeys, attributes: Mapping[str, Plain]) -> Any:
     """The value that is an array, from its bytes or its elements."""
     value, dtype = attributes[keys.value], attributes[keys.dtype]
     shape = tuple(attributes.get(keys.shape) or ())

@@ -15,17 +15,17 @@ from mttp.codec import (
     content,
     evals,
     kinds,
-    outline,
     rewards,
     segments,
     steps,
+    summary_fields,
     templates,
 )
 from mttp.codec.plain import Faults, Plain, from_json, number, scalar_text, seed, text, to_json
-from mttp.episodes import Agent, Episode, Reward, Step
+from mttp.model.episodes import Agent, Episode, Reward, Step
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 __all__ = [
     "OUTCOMES",
@@ -173,7 +173,7 @@ def is_episode(records: Iterable[SpanRecord]) -> bool:
 
 def lacking(records: Iterable[SpanRecord]) -> str:
     """What is missing of an episode that is not complete, in words."""
-    return ", ".join(segments.Parts.of(kinds.by_type(records)).lacking())
+    return ", ".join(segments.EpisodeParts.of(kinds.by_type(records)).lacking())
 
 
 def decode(records: Sequence[SpanRecord]) -> Episode:
@@ -188,11 +188,11 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     start = root or marker or _first_of_ours(records)
     found: Mapping[str, Any] = start.attributes
     span_id = root.span_id if root else marker.parent_id if marker else _root_id(types, start)
-    children = outline.children(records)
+    children = summary_fields.children(records)
     members = sorted(_steps(types, children), key=_by_index)
     scorings = _scorings(children, span_id)
     closings = sorted(types.get(names.SEGMENT, ()), key=_by_time)
-    parts, paying = segments.Parts.of(types), segments.paying(scorings)
+    parts, paying = segments.EpisodeParts.of(types), segments.paying(scorings)
     values = _values(found)
     if root is None:
         values |= {"status": "unfinished"} | _so_far(segments.Totals(step for _, step in members))
@@ -237,7 +237,7 @@ def _own(prefix: str, start: SpanRecord, closings: Sequence[SpanRecord]) -> dict
 
 def _agents(
     types: _Types,
-    children: outline.Children,
+    children: summary_fields.Children,
     members: Sequence[tuple[str, Step]],
 ) -> Iterator[Agent]:
     """The agents in order of start; one whose end is missing is known by its steps."""
@@ -309,7 +309,7 @@ def _is_reward(record: SpanRecord) -> bool:
     return kinds.kind(record) == names.REWARD
 
 
-def _steps(types: _Types, children: outline.Children) -> Iterator[tuple[str, Step]]:
+def _steps(types: _Types, children: summary_fields.Children) -> Iterator[tuple[str, Step]]:
     """The steps, and in whose part each was recorded."""
     spans = types.get(names.STEP, ())
     known = {_key(segments.segment(record), record.attributes) for record in spans}
@@ -333,7 +333,7 @@ def _key(part: str, step: Mapping[str, Any]) -> tuple[str, Any, Any]:
     return part, step.get(a.AGENT_ID), step.get(a.STEP_INDEX, 0)
 
 
-def _scorings(children: outline.Children, span_id: str) -> list[segments.Scoring]:
+def _scorings(children: summary_fields.Children, span_id: str) -> list[segments.Scoring]:
     """The scorings of a whole, in order of start, and in whose part each was recorded."""
     mine = filter(_is_reward, children.get(span_id, []))
     return [(segments.segment(record), rewards.decode(record, children)) for record in mine]

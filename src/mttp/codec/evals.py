@@ -12,11 +12,11 @@ from typing import Any
 
 from mttp.codec import kinds, rewards, templates
 from mttp.codec.plain import Faults, Plain, text
-from mttp.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.model.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.semconv.values import TestCaseResultStatus as Status
-from mttp.spans import SpanRecord
 
 __all__ = [
     "ON_EPISODES",

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["State", "sha256"]
+__all__ = ["GeneratorState", "sha256"]
 
 
-class State:
+class GeneratorState:
     """
     A generator's state at one time; its digest is worked out when somebody asks for its text.
 

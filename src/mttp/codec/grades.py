@@ -7,11 +7,11 @@ from typing import Any
 
 from mttp.codec import calls, components, kinds
 from mttp.codec.plain import Faults, Plain, from_json, text, to_json
-from mttp.episodes import Grade
-from mttp.keys import name_key
+from mttp.model.episodes import Grade
+from mttp.model.keys import name_key
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 __all__ = ["below", "decode", "encode", "grader", "is_grade", "span_name"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from mttp.codec import templates
 from mttp.codec.plain import Faults, Plain, text
-from mttp.episodes import Group
+from mttp.model.episodes import Group
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["decode", "encode"]
 

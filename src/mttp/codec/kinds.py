@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.semconv.values import SpanType
-from mttp.spans import SpanRecord
 
 __all__ = [
     "CALL",

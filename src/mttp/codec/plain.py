@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mttp.keys import name_key
-from mttp.nesting import MAX_DEPTH
-from mttp.registry import INT64
-from mttp.values import is_masked
+from mttp.model.keys import name_key
+from mttp.model.nesting import MAX_DEPTH
+from mttp.model.values import is_masked
+from mttp.semconv.registry import INT64
 
 __all__ = [
     "Faults",

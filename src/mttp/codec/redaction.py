@@ -13,10 +13,10 @@ import numpy as np
 
 from mttp.codec import content, tokens
 from mttp.codec.plain import Plain, to_json
+from mttp.model.values import same
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, CONTENT
 from mttp.semconv.values import AnnotationKind as Kind
-from mttp.values import same
 
 __all__ = ["OFF", "ContentRule", "Redact", "is_content"]
 

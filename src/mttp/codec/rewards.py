@@ -26,12 +26,12 @@ from mttp.codec.plain import (
     to_json,
     unknown_arguments,
 )
-from mttp.episodes import Call, Grade, Reward, Spec
-from mttp.scorings import INVALID_VALUE
+from mttp.model.episodes import Call, Grade, Reward, Spec
+from mttp.model.scorings import INVALID_VALUE
+from mttp.model.spans import SpanRecord
+from mttp.model.values import is_masked
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
-from mttp.values import is_masked
 
 __all__ = [
     "COMPUTED",

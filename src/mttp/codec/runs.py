@@ -9,11 +9,11 @@ from typing import Any
 
 from mttp.codec import kinds, templates
 from mttp.codec.plain import Faults, Plain, from_json, plain, seed, text, to_json
-from mttp.episodes import Run
-from mttp.secrets import Secrets
+from mttp.codec.secrets import Secrets
+from mttp.model.episodes import Run
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 __all__ = ["config", "decode", "encode"]
 

@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 if TYPE_CHECKING:
-    from mttp.episodes import Reward, Step
-    from mttp.gradings import Scored
+    from mttp.model.episodes import Reward, Step
+    from mttp.model.gradings import Scored
 
 __all__ = [
     "OWNER",
-    "Parts",
-    "Played",
+    "EpisodeParts",
+    "StepFacts",
     "Scoring",
     "Totals",
     "combined",
@@ -56,7 +56,7 @@ def _span_count(record: SpanRecord) -> int:
     return steps if type(steps) is int and steps > 0 else 1
 
 
-class _Part:
+class _EpisodePart:
     """The spans of one part that were found."""
 
     __slots__ = ("found", "ids", "stated")
@@ -70,16 +70,16 @@ class _Part:
         """How many there are; None while that was not said."""
 
 
-class Parts:
+class EpisodeParts:
     """The spans of each part that were found, and how many there are."""
 
     __slots__ = ("_parts",)
 
     def __init__(self) -> None:
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _EpisodePart] = {}
 
     @classmethod
-    def of(cls, types: Mapping[str, Iterable[SpanRecord]]) -> Parts:
+    def of(cls, types: Mapping[str, Iterable[SpanRecord]]) -> EpisodeParts:
         """Those of the spans of a trace, by type."""
         parts = cls()
         for kind, records in types.items():
@@ -105,7 +105,7 @@ class Parts:
         """Take note of a span that does not end its part, and stands for so many; whether it is new."""
         part = self._parts.get(name)
         if part is None:
-            part = self._parts[name] = _Part()
+            part = self._parts[name] = _EpisodePart()
         if part.ids is None or span_id in part.ids:
             return False
         part.ids.add(span_id)
@@ -139,7 +139,7 @@ class Parts:
         return lacks
 
 
-class Played(NamedTuple):
+class StepFacts(NamedTuple):
     """What one step, or a block of steps, says of what was played and paid."""
 
     steps: int
@@ -170,9 +170,9 @@ class Totals:
         """Whether all that was paid for them is a number."""
         for step in steps:
             is_known = step.reward is not None or step.reward_status != "error"
-            self.add(Played(1, step.index, step.agent, step.reward, is_known))
+            self.add(StepFacts(1, step.index, step.agent, step.reward, is_known))
 
-    def add(self, played: Played) -> None:
+    def add(self, played: StepFacts) -> None:
         """Add a step or a block of steps."""
         self.steps[played.agent] += played.steps
         self.length = max(self.length, played.position + 1)

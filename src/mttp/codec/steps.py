@@ -7,9 +7,9 @@ from typing import Any
 
 from mttp.codec import content, templates, tokens
 from mttp.codec.plain import Plain, number
-from mttp.episodes import Call, Reward, Step
+from mttp.model.episodes import Call, Reward, Step
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["FACTS", "KEYS", "decode", "facts", "paid", "place"]
 

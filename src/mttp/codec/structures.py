@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mttp.codec.plain import Faults, as_array, text
-from mttp.nesting import MAX_DEPTH, is_deep
+from mttp.model.nesting import MAX_DEPTH, is_deep
 
 __all__ = ["Flattened", "flatten", "rebuild"]
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mttp.codec.plain import Faults, Plain, text, unknown_arguments
-from mttp.episodes import Tokens
+from mttp.model.episodes import Tokens
 from mttp.semconv import attributes as a
 
 __all__ = [

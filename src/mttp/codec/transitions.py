@@ -16,7 +16,7 @@ from mttp.codec.rewards import assess
 from mttp.codec.structures import Flattened
 from mttp.semconv import attributes as a
 
-__all__ = ["Form", "Row", "Thought", "encode", "paid", "said", "scalars"]
+__all__ = ["RowSchema", "Row", "Thought", "encode", "paid", "said", "scalars"]
 
 _Notes = defaultdict[int, dict[str, Plain]]
 """What is wrong with a step and what was left out of it, by its position."""
@@ -32,7 +32,7 @@ Thought: TypeAlias = tuple[float, float] | None
 """The value that a policy expected, and the action's log probability; None where it says neither."""
 
 
-class Form(NamedTuple):
+class RowSchema(NamedTuple):
     """What the rows of one environment's steps hold, the same for all of them."""
 
     dtype: Any
@@ -103,7 +103,7 @@ def said(
 ) -> dict[str, Plain]:
     """Attributes of steps that travelled; the first began at `start_time`, others as the one before ended."""
     dtype, shape, max_bytes = form
-    columns = Form(dtype and np.dtype(dtype), shape, max_bytes).columns(*facts)
+    columns = RowSchema(dtype and np.dtype(dtype), shape, max_bytes).columns(*facts)
     starts = (start_time, *end_times[:-1])
     return blocks.encode(columns, first_index=first_index, start_times=starts, end_times=end_times)
 
@@ -140,7 +140,9 @@ def encode(
     return found | columns([notes[position] for position in range(len(rewards))]) if notes else found
 
 
-def _contents(keys: content.Keys, values: Any, notes: _Notes, max_bytes: int | None) -> dict[str, Column]:
+def _contents(
+    keys: content.ContentKeys, values: Any, notes: _Notes, max_bytes: int | None
+) -> dict[str, Column]:
     flat = _flat(values)
     array = _array(values if flat is None else [each.numbers for each in flat])
     if array is not None and (max_bytes is None or max(array[0].nbytes, content.NUMBER_BYTES) <= max_bytes):

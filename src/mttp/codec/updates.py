@@ -7,10 +7,10 @@ from typing import Any
 
 from mttp.codec import kinds, templates
 from mttp.codec.plain import Faults, Plain, text
-from mttp.episodes import Update
+from mttp.model.episodes import Update
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 __all__ = ["MAX_LINKS", "decode", "encode", "markers"]
 

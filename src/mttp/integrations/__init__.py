@@ -17,11 +17,11 @@ from mttp.errors import InstrumentError
 if TYPE_CHECKING:
     from mttp.integrations.contract import Integration
 
-__all__ = ["LIBRARIES", "Library", "integration_of", "load"]
+__all__ = ["LIBRARIES", "LibraryInfo", "integration_of", "load"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class LibraryInfo:
     """What is known of a library without importing it."""
 
     module: str
@@ -39,26 +39,26 @@ class Library:
         return self.requires.partition(">")[0].strip()
 
 
-LIBRARIES: Mapping[str, Library] = {
-    "gymnasium": Library(
+LIBRARIES: Mapping[str, LibraryInfo] = {
+    "gymnasium": LibraryInfo(
         module="mttp.integrations.gymnasium",
         extra="gymnasium",
         requires="gymnasium >= 1.1",
         tested="1.1 to 1.4",
     ),
-    "trl": Library(
+    "trl": LibraryInfo(
         module="mttp.integrations.trl",
         extra="trl",
         requires="trl >= 1.12",
         tested="1.12 and 1.16",
     ),
-    "stable_baselines3": Library(
+    "stable_baselines3": LibraryInfo(
         module="mttp.integrations.stable_baselines3",
         extra="sb3",
         requires="stable-baselines3 >= 2.7",
         tested="2.7 to 2.9",
     ),
-    "openai": Library(
+    "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",
         requires="openai >= 1.66",

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mttp import configuration
 from mttp.codec.plain import scalar_text
-from mttp.livespan import qualified_name
+from mttp.otlp.spans import qualified_name
+from mttp.recording import configuration
 
 __all__ = ["INTEGRATION_ERROR", "failed", "fault", "guard"]
 

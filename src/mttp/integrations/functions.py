@@ -18,16 +18,15 @@ from typing import Any
 import wrapt
 from typing_extensions import Self
 
-from mttp import configuration, late
 from mttp.errors import InstrumentError
-from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import fault, guard
+from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Bound, by_name
-from mttp.recorder import OpenEpisode, OpenStep, current_episode, current_step
+from mttp.integrations.patching import Bound, by_name
+from mttp.recording import OpenEpisode, OpenStep, configuration, current_episode, current_step, feedback
 from mttp.rewards.call_log import CallLog
 
-__all__ = ["FunctionOptions", "Recorded", "attach"]
+__all__ = ["FunctionOptions", "RecordedFunction", "attach"]
 
 _LIBRARY = "function"
 EPISODE, REWARD = KINDS = ("episode", "reward")
@@ -54,7 +53,7 @@ class FunctionOptions(Options):
             raise InstrumentError(f"records={self.records!r} is none of {', '.join(KINDS)}")
 
 
-class Recorded(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
+class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
     """A function that is recorded, which looks like the original; it undoes itself by `detach`."""
 
     __bound_function_wrapper__ = Bound
@@ -93,13 +92,13 @@ class Recorded(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic sinc
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self._like(copy.deepcopy(self.__wrapped__, memo))
 
-    def _like(self, wrapped: Callable[..., Any]) -> Recorded:
+    def _like(self, wrapped: Callable[..., Any]) -> RecordedFunction:
         """Another one recorded likewise; a plain function, of which there are no copies, is itself."""
-        return self if wrapped is self.__wrapped__ else Recorded(wrapped, self._self_options)
+        return self if wrapped is self.__wrapped__ else RecordedFunction(wrapped, self._self_options)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not inspect.isroutine(self.__wrapped__) or inspect.ismethod(self.__wrapped__):
-            return Recorded, (self.__wrapped__, self._self_options)
+            return RecordedFunction, (self.__wrapped__, self._self_options)
         return by_name(self.__wrapped__)
 
     def _around(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
@@ -204,7 +203,7 @@ class _Scoring(_Call):
         if target is self._targets[0] and self._log.calls:
             more["calls"] = self._log.calls
         if target.ended:
-            late.score(target, score, grader=self._name, **more)
+            feedback.score(target, score, grader=self._name, **more)
         else:
             target.reward(score, grader=self._name, **more)
 
@@ -267,7 +266,7 @@ def _name(wrapped: Callable[..., Any]) -> str:
     return getattr(wrapped, "__name__", None) or type(wrapped).__name__
 
 
-def attach(target: Any, /, **options: Any) -> Recorded:
+def attach(target: Any, /, **options: Any) -> RecordedFunction:
     """
     The function, recorded: its calls are episodes, or rewards.
 
@@ -275,10 +274,10 @@ def attach(target: Any, /, **options: Any) -> Recorded:
     Raises InstrumentError for a generator function: it has not played when it returns.
     """
     chosen = FunctionOptions.of(options)
-    if isinstance(target, Recorded):
+    if isinstance(target, RecordedFunction):
         if options or not target._self_attached:
             target.use(chosen)
         return target
     if inspect.isgeneratorfunction(_function(target)) or inspect.isasyncgenfunction(_function(target)):
         raise InstrumentError(f"{_name(target)} is a generator; write `with mttp.episode():` in it instead")
-    return Recorded(target, chosen)
+    return RecordedFunction(target, chosen)

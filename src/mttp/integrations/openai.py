@@ -19,17 +19,17 @@ from typing import Any, cast
 from opentelemetry import trace
 
 from mttp.codec.plain import scalar_text
-from mttp.episodes import Call
 from mttp.errors import InstrumentError, MissingExtra
-from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import fault, guard
+from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
-from mttp.integrations.pieces import Gathered
+from mttp.integrations.patching import Patches, handle_in
 from mttp.integrations.scoring_calls import LoggedCall, log_here
-from mttp.integrations.seams import Handle, handle_in
+from mttp.integrations.stream_assembly import Gathered
 from mttp.integrations.streams import listen
-from mttp.livespan import LiveSpan
-from mttp.recorder import OpenCall, OpenStep, current_episode, current_step, inert_step
+from mttp.model.episodes import Call
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording import OpenCall, OpenStep, current_episode, current_step, inert_step
 from mttp.rewards.call_log import CallLog
 
 try:
@@ -50,10 +50,10 @@ _OFFICIAL = ("opentelemetry.instrumentation.genai.openai", "opentelemetry.instru
 _ASKING: ContextVar[bool] = ContextVar("mttp-openai-asking", default=False)
 """Whether a call is recorded already, by another of its surroundings."""
 
-_everything: Client | None = None
+_everything: ClientPatches | None = None
 
 
-class Client(Handle):
+class ClientPatches(Patches):
     """The methods that ask a model, of one client or of all, surrounded."""
 
     def __init__(
@@ -100,17 +100,17 @@ class Client(Handle):
             guard(_LIBRARY, asked.take, answer)
             return answer
 
-    def _asked(self, given: Mapping[str, Any]) -> _Asked | None:
+    def _asked(self, given: Mapping[str, Any]) -> _ModelCall | None:
         """What is recorded of a call; None where nothing is."""
         if _ASKING.get() or is_suppressed():
             return None
         log = log_here()
         if log is None and not current_episode():
             return None
-        return _Asked(given, self._options, log, is_official="messages" in given and self._is_official())
+        return _ModelCall(given, self._options, log, is_official="messages" in given and self._is_official())
 
 
-class _Asked:
+class _ModelCall:
     """One call, from the question to the end of the answer; one that has a `log` is part of a scoring."""
 
     def __init__(
@@ -263,7 +263,7 @@ class _Asked:
     def _missed(self, kind: str, detail: str) -> None:
         """Count what is not recorded, and say it on the step, where the call is of one."""
         if self._log is None:
-            cast(LiveSpan, self._step.span).fault(kind, detail)
+            cast(RecordingSpan, self._step.span).fault(kind, detail)
         else:
             fault(kind, detail)
 
@@ -324,7 +324,7 @@ def _is_official_at_work() -> bool:
     return False
 
 
-def attach(target: Any, /, **options: Any) -> Client:
+def attach(target: Any, /, **options: Any) -> ClientPatches:
     """
     Record what a client asks within episodes.
 
@@ -334,27 +334,27 @@ def attach(target: Any, /, **options: Any) -> Client:
     if not isinstance(target, (openai.OpenAI, openai.AsyncOpenAI)):
         kind = f"{type(target).__module__}.{type(target).__qualname__}"
         raise InstrumentError(f"{kind} is no client; instrument an OpenAI or an AsyncOpenAI")
-    found = handle_in(target.chat.completions, Client, "create")
+    found = handle_in(target.chat.completions, ClientPatches, "create")
     if found is not None:
         if options:
             found.use(chosen)
         return found.claim()
     is_within = _is_official_at_work()  # what is put over its methods later is not called through ours
-    return Client(
+    return ClientPatches(
         [("chat.completions", target.chat.completions), ("completions", target.completions)],
         chosen,
         lambda: is_within,
     )
 
 
-def attach_all(**options: Any) -> Client:
+def attach_all(**options: Any) -> ClientPatches:
     """Record what all clients ask within episodes; called again, it gives the same handle back."""
     global _everything
     chosen = Options.of(options)
     if _everything is None or not _everything.attached:
         kinds = (_chat.Completions, _chat.AsyncCompletions, _text.Completions, _text.AsyncCompletions)
         places = [(f"{kind.__module__}.{kind.__name__}", kind) for kind in kinds]
-        _everything = Client(places, chosen, _is_official_at_work)
+        _everything = ClientPatches(places, chosen, _is_official_at_work)
     elif options:
         _everything.use(chosen)
     return _everything

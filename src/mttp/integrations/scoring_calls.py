@@ -10,9 +10,9 @@ from typing import Any
 
 from opentelemetry import trace
 
-from mttp.episodes import Call
-from mttp.livespan import error_message, qualified_name
-from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY, current
+from mttp.model.episodes import Call
+from mttp.otlp.spans import error_message, qualified_name
+from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, current
 from mttp.rewards.call_log import CallLog, context_with, current_log
 
 __all__ = ["LoggedCall", "log_here"]

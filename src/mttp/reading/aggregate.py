@@ -7,9 +7,9 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mttp.codec import outline
-from mttp.gradings import GraderTally, Grading
-from mttp.reading.ended import Counts, Ended
+from mttp.codec import summary_fields
+from mttp.model.gradings import GraderTally, Grading
+from mttp.reading.episode_summary import Counts, EpisodeSummary
 
 __all__ = ["Aggregate", "Codes", "Course", "RunCounts"]
 
@@ -101,7 +101,7 @@ class RunCounts:
         for grading in gradings:
             self.graders.add(grading)
 
-    def update(self, updated: outline.Updated) -> None:
+    def update(self, updated: summary_fields.Updated) -> None:
         """Count an update."""
         self.updates += 1
         for name, course in self._courses.items():
@@ -155,7 +155,7 @@ class Aggregate:
         codes = self.labels["runs"]
         return self.of(list(codes.words)[codes.column[row]])
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: EpisodeSummary) -> None:
         """Add an episode."""
         row = ended.row
         self.traces.append(int(row.trace_id[:16] or "0", 16))

@@ -10,20 +10,20 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mttp.codec import outline, segments
-from mttp.gradings import Grading, Scored, gradings, label
-from mttp.reading.ended import Counts, Ended, Row, Undecided
+from mttp.codec import segments, summary_fields
+from mttp.model.gradings import Grading, Scored, gradings, label
+from mttp.model.spans import Scope, SpanRecord
+from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, Undecided
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import Scope, SpanRecord
 
-__all__ = ["Assembler", "Ongoing"]
+__all__ = ["Assembler", "PartialEpisode"]
 
 
 _NOWHERE = Scope()
 
 
-class Place(NamedTuple):
+class EpisodePlace(NamedTuple):
     """What the root of an episode, its start marker or another of its spans says of the whole."""
 
     start_time: int
@@ -35,28 +35,28 @@ class Place(NamedTuple):
     task: str
 
     @classmethod
-    def of(cls, record: SpanRecord, root: str) -> Place:
+    def of(cls, record: SpanRecord, root: str) -> EpisodePlace:
         """What a span says."""
         found = record.attributes
         outcome = str(found.get(a.EPISODE_OUTCOME, "unknown"))
         env, task = str(found.get(a.ENV_ID, "")), str(found.get(a.TASK_ID, ""))
-        return cls(record.start_time, root, outline.run(record), outcome, env, task)
+        return cls(record.start_time, root, summary_fields.run(record), outcome, env, task)
 
 
-class Ongoing:
+class PartialEpisode:
     """What was seen of the part of an episode that one process recorded, or of all other parts."""
 
     __slots__ = ("counts", "duplicates", "first", "grades", "marker", "parts", "root", "scorings", "steps")
 
     def __init__(self, counts: Counts | None = None) -> None:
-        self.parts = segments.Parts()
+        self.parts = segments.EpisodeParts()
         self.steps = segments.Totals()
         self.counts = counts or Counts()
         self.duplicates = 0
         """How many spans came again."""
         self.root: SpanRecord | None = None
-        self.marker: Place | None = None
-        self.first: Place | None = None
+        self.marker: EpisodePlace | None = None
+        self.first: EpisodePlace | None = None
         """The span that began first."""
         self.scorings: dict[tuple[str, str, bool], tuple[str, Scored]] = {}
         """The last scoring of each step and agent, and of the whole with a total and without; its part."""
@@ -72,15 +72,15 @@ class Ongoing:
             self.root = self.root or record
             return
         if self.first is None or record.start_time < self.first.start_time:
-            self.first = Place.of(record, record.parent_id)
+            self.first = EpisodePlace.of(record, record.parent_id)
         if kind in (names.STEP, names.STEPS):
-            self.steps.add(outline.played(record))
+            self.steps.add(summary_fields.played(record))
         elif kind == names.REWARD:
             self._score(record)
         elif kind == names.GRADE:
             self.grades.append(record)
         elif kind == names.EPISODE_START and self.marker is None:
-            self.marker = Place.of(record, record.parent_id)
+            self.marker = EpisodePlace.of(record, record.parent_id)
 
     def add_step(self, span_id: str, attributes: Mapping[str, Any]) -> None:
         """Take a step of an episode whose root is known to come."""
@@ -90,8 +90,8 @@ class Ongoing:
             self.duplicates += 1
 
     def _score(self, record: SpanRecord) -> None:
-        scored = outline.reward(record)
-        scope, target = outline.scored(record)
+        scored = summary_fields.reward(record)
+        scope, target = summary_fields.scored(record)
         key = scope, target, scope == "episode" and segments.states_total(scored)
         before = self.scorings.get(key)
         if before is None or when(scored) >= when(before[1]):
@@ -107,31 +107,31 @@ class Ongoing:
         """The scoring of the whole that stands, with its part, and the gradings of steps and agents."""
         if not self.scorings:
             return None, ()
-        children = outline.children(self.grades)
+        children = summary_fields.children(self.grades)
         root = None if self.root is None else self.root.span_id
         of_whole: list[tuple[str, Scored]] = []
         others: list[Grading] = []
         for (scope, target, _), (part, found) in self.scorings.items():
-            scored = outline.with_grades(found, children) if children else found
+            scored = summary_fields.with_grades(found, children) if children else found
             if scope != "episode":
                 others += gradings(scored, scope=scope)
             elif root in (None, target):
                 of_whole.append((part, scored))
         return segments.paying(sorted(of_whole, key=lambda one: when(one[1]))), tuple(others)
 
-    def ended(self, trace_id: str, scope: Scope = _NOWHERE) -> Ended:
+    def ended(self, trace_id: str, scope: Scope = _NOWHERE) -> EpisodeSummary:
         """All that was seen, as one value."""
         paying, graded = self.scored()
         scored = paying and paying[1]
         stated = () if scored is None else tuple(gradings(scored))
         is_scored = scored is not None and segments.states_total(scored)
         found = {} if self.root is None else self.root.attributes
-        return Ended(
+        return EpisodeSummary(
             row=self._row(trace_id, found, scored),
             counts=self.counts,
             gradings=(*stated, *graded) if is_scored else graded,
             undecided=None if scored is None or is_scored else Undecided(when(scored), stated),
-            cost_usd=outline.number(found, a.USAGE_COST_USD),
+            cost_usd=summary_fields.number(found, a.USAGE_COST_USD),
             is_scored=is_scored,
             basis=found.get(a.EPISODE_RETURN_BASIS),
             root=self.place.root,
@@ -141,28 +141,28 @@ class Ongoing:
         )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> EpisodePlace:
         """What the root says; while it is missing the start marker, or the span that began first."""
         if self.root is not None:
-            return Place.of(self.root, self.root.span_id)
+            return EpisodePlace.of(self.root, self.root.span_id)
         found = self.marker or self.first
         assert found is not None, "asked of an episode of which no span was seen"
         return found
 
-    def _row(self, trace_id: str, found: Mapping[str, Any], scored: Scored | None) -> Row:
+    def _row(self, trace_id: str, found: Mapping[str, Any], scored: Scored | None) -> EpisodeRow:
         root, place = self.root, self.place
-        return_ = outline.number(found, a.EPISODE_RETURN)
-        return Row(
+        return_ = summary_fields.number(found, a.EPISODE_RETURN)
+        return EpisodeRow(
             run=place.run,
             trace_id=trace_id,
             start_time=place.start_time,
             duration=math.nan if root is None else (root.end_time - root.start_time) / 1e9,
             return_=math.nan if return_ is None else return_,
-            length=self.steps.longest if root is None else outline.count(found, a.EPISODE_LENGTH),
+            length=self.steps.longest if root is None else summary_fields.count(found, a.EPISODE_LENGTH),
             status="unfinished" if root is None else str(found.get(a.EPISODE_STATUS, "completed")),
             outcome=place.outcome,
             env=place.env,
-            spec="" if root is None else spec(scored) if scored else outline.spec(found),
+            spec="" if root is None else spec(scored) if scored else summary_fields.spec(found),
             task=place.task,
         )
 
@@ -181,18 +181,18 @@ class Assembler:
     """Makes episodes of the spans of the processes that started them, each as soon as it is whole."""
 
     def __init__(self) -> None:
-        self.open: dict[str, Ongoing] = {}
+        self.open: dict[str, PartialEpisode] = {}
         """Those that are not whole, by trace id."""
 
     def has_open(self, trace_id: str) -> bool:
         """Whether some spans of that episode were seen, and not all."""
         return trace_id in self.open
 
-    def add(self, kind: str, record: SpanRecord) -> Ended | None:
+    def add(self, kind: str, record: SpanRecord) -> EpisodeSummary | None:
         """Take a span of that kind; the episode, if it is whole by it."""
         episode = self.open.get(record.trace_id)
         if episode is None:
-            episode = self.open[record.trace_id] = Ongoing()
+            episode = self.open[record.trace_id] = PartialEpisode()
         episode.add(kind, record)
         if not episode.is_whole:
             return None

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from mttp.codec import calls, kinds
-from mttp.episodes import Call
-from mttp.evaluations import Evaluation, TaskResult
+from mttp.model.episodes import Call
+from mttp.model.evaluations import Evaluation, TaskResult
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 __all__ = ["StreamedCalls", "timed"]
 

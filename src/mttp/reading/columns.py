@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from mttp.model.spans import Draft, Scope, SpanRecord, frozen
+from mttp.otlp.json import encode_records
+from mttp.otlp.json_decode import decode_attributes, decode_line
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
-from mttp.spans import Draft, Scope, SpanRecord, frozen
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.otlp_json_decode import decode_attributes, decode_line
 
 __all__ = ["ATTRIBUTES", "JSON", "SPAN", "TEMPLATES", "URLS", "from_columns", "to_columns"]
 
@@ -181,14 +181,14 @@ class _Resource(msgspec.Struct, rename="camel"):
     resource: msgspec.Raw = msgspec.Raw()
 
 
-class _Line(msgspec.Struct, rename="camel"):
+class _LineColumns(msgspec.Struct, rename="camel"):
     resource_spans: list[_Resource]
 
 
 def _parts(record: SpanRecord) -> dict[str, str]:
     """The record's parts as they stand in a line of OTLP JSON, where they are not empty."""
     (line,) = encode_records([record])
-    whole = msgspec.json.decode(line, type=_Line).resource_spans[0]
+    whole = msgspec.json.decode(line, type=_LineColumns).resource_spans[0]
     block = whole.scope_spans[0]
     span = block.spans[0]
     raw = (span.attributes, span.events, span.links, block.scope, whole.resource)

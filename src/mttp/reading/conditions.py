@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal, TypeAlias
 
-from mttp.episodes import Episode
 from mttp.errors import ReadError
+from mttp.model.episodes import Episode
 from mttp.semconv import attributes as a
 from mttp.semconv.definitions import ENUMS
 

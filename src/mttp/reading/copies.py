@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mttp.errors import MissingExtra, ReadError
+from mttp.model.spans import SpanRecord
 from mttp.reading import lines
 from mttp.reading.problems import Problem, Problems
 from mttp.reading.sources import File, copy_of
-from mttp.spans import SpanRecord
 
 __all__ = ["Copy", "copy_of", "find", "make"]
 
@@ -27,7 +27,7 @@ class Copy(NamedTuple):
     """A copy that is as good as its source."""
 
     path: Path
-    faults: list[lines.Fault]
+    faults: list[lines.LineFault]
     """What is wrong with the source's lines."""
 
 
@@ -42,7 +42,7 @@ def find(source: Path) -> Copy | None:
         note = json.loads(parquet.notes(path)[_NOTE])
         if note["source"] != _state(source) or not parquet.has_checksum(path):
             return None
-        return Copy(path, [lines.Fault(*fault) for fault in note["faults"]])
+        return Copy(path, [lines.LineFault(*fault) for fault in note["faults"]])
     except (OSError, MissingExtra, ReadError, LookupError, TypeError, ValueError):
         return None  # whatever is wrong with it, there is the source
 

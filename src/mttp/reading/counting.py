@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from mttp.codec import outline
-from mttp.episodes import Agent, Annotation, Episode, Group, Step, Update
-from mttp.gradings import Grading, gradings, label
+from mttp.codec import summary_fields
+from mttp.model.episodes import Agent, Annotation, Episode, Group, Step, Update
+from mttp.model.gradings import Grading, gradings, label
 from mttp.reading.aggregate import Aggregate
-from mttp.reading.ended import Counts, Ended, Row
+from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
 __all__ = ["counted"]
 
@@ -32,7 +32,7 @@ def counted(
     for update in updates:
         order = update.start_time or 0, update.span_id
         aggregate.of(update.run_id).update(
-            outline.Updated(order, loss=update.loss, kl=update.kl, entropy=update.entropy)
+            summary_fields.Updated(order, loss=update.loss, kl=update.kl, entropy=update.entropy)
         )
         _add_faults(aggregate, update.run_id, update.faults)
     for annotation in annotations:
@@ -45,14 +45,14 @@ def counted(
 
 
 def _add_faults(aggregate: Aggregate, run: str, faults: Iterable[str]) -> None:
-    aggregate.of(run).counts.merge(Counts(faults=Counter(map(outline.fault_kind, faults))))
+    aggregate.of(run).counts.merge(Counts(faults=Counter(map(summary_fields.fault_kind, faults))))
 
 
-def _ended(episode: Episode) -> Ended:
+def _ended(episode: Episode) -> EpisodeSummary:
     reward = episode.rewards and episode.reward
     is_finished = episode.end_time is not None
-    return Ended(
-        row=Row(
+    return EpisodeSummary(
+        row=EpisodeRow(
             run=episode.run_id,
             trace_id=episode.trace_id,
             start_time=episode.start_time or 0,
@@ -79,8 +79,8 @@ def _counts(episode: Episode) -> Counts:
     return Counts(
         [sum(block.prompt_count or 0 for block in tokens), sum(block.count or 0 for block in tokens)],
         [sum(call.input_tokens or 0 for call in calls), sum(call.output_tokens or 0 for call in calls)],
-        Counter(outline.fault_kind(fault) for one in stating for fault in one.faults),
-        Counter(outline.omitted_name(omission) for one in stating for omission in one.omissions),
+        Counter(summary_fields.fault_kind(fault) for one in stating for fault in one.faults),
+        Counter(summary_fields.omitted_name(omission) for one in stating for omission in one.omissions),
     )
 
 

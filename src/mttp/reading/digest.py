@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
-from mttp.codec import outline
+from mttp.codec import summary_fields
 from mttp.reading.assembly import Assembler
-from mttp.reading.ended import Ended, IsOpen
+from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded
 from mttp.semconv import attributes as a
 
@@ -21,7 +21,7 @@ __all__ = ["digested"]
 
 
 def digested(decode: Callable[[IsOpen], Iterable[Decoded]]) -> list[Decoded]:
-    """The lines with one `Ended` for all spans of an episode that is whole in them."""
+    """The lines with one `EpisodeSummary` for all spans of an episode that is whole in them."""
     assembler, position = Assembler(), 0
     whole: set[str] = set()
     lines: list[Decoded] = []
@@ -36,17 +36,17 @@ def digested(decode: Callable[[IsOpen], Iterable[Decoded]]) -> list[Decoded]:
             position += 1
             is_new = id(record.scope) not in scopes  # of a scope one span must stay: it may be a newer one
             scopes.add(id(record.scope))
-            if isinstance(record, Ended):
+            if isinstance(record, EpisodeSummary):
                 whole.add(record.row.trace_id)
                 rows[number].append((position, record))
-            elif outline.is_own(record.attributes) and record.trace_id not in whole:
+            elif summary_fields.is_own(record.attributes) and record.trace_id not in whole:
                 kept[record.trace_id].append((number, (position, record)))
-                ended = assembler.add(outline.kind(record), record)
+                ended = assembler.add(summary_fields.kind(record), record)
                 if ended is not None:
                     whole.add(record.trace_id)
                     rows[number].append((position, ended))
                     del kept[record.trace_id]
-            elif is_new or a.RUN_ID in record.attributes or outline.kind(record):
+            elif is_new or a.RUN_ID in record.attributes or summary_fields.kind(record):
                 rows[number].append((position, record))
     for number, item in (one for spans in kept.values() for one in spans):
         rows[number].append(item)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["fuller", "is_lossless", "is_same"]
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 from mttp.codec import evals as codec
 from mttp.codec import kinds
-from mttp.evaluations import Evaluation
-from mttp.gradings import GraderHealth
+from mttp.model.evaluations import Evaluation
+from mttp.model.gradings import GraderHealth
+from mttp.model.spans import SpanRecord
+from mttp.otlp.streams import Progress
 from mttp.reading.call_times import StreamedCalls, timed
 from mttp.reading.duplicates import fuller
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.scorings import EpisodeScorings
 from mttp.reading.sources import Source
-from mttp.spans import SpanRecord
-from mttp.wire.streams import Progress
 
-__all__ = ["Evaluations", "Part", "evaluations", "merged", "part"]
+__all__ = ["Evaluations", "EvaluationPart", "evaluations", "merged", "part"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EvaluationPart:
     """What one trace holds of an evaluation."""
 
     evaluation: Evaluation
@@ -63,12 +63,12 @@ def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluati
     return Evaluations(timed(found, calls.of), scan.problems, scan.sources, graders)
 
 
-def part(records: Sequence[SpanRecord]) -> Part:
+def part(records: Sequence[SpanRecord]) -> EvaluationPart:
     """What the distinct spans of one trace hold of an evaluation."""
-    return Part(codec.decode(records), codec.lacking(records))
+    return EvaluationPart(codec.decode(records), codec.lacking(records))
 
 
-def merged(parts: Iterable[Part], scan: Scan) -> list[Evaluation]:
+def merged(parts: Iterable[EvaluationPart], scan: Scan) -> list[Evaluation]:
     """The evaluations in order of start; what is missing of them is noted."""
     parts = list(parts)
     for found in parts:
@@ -81,7 +81,7 @@ def merged(parts: Iterable[Part], scan: Scan) -> list[Evaluation]:
     return evals
 
 
-def _note_lacking(part: Part, scan: Scan) -> None:
+def _note_lacking(part: EvaluationPart, scan: Scan) -> None:
     found = part.evaluation
     count = len(found.results)
     message = f"{_called(found)} lacks results: {count} of {count + part.lacking} were found"

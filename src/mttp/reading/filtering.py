@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
-from mttp.episodes import Episode
+from mttp.model.episodes import Episode
 
 __all__ = ["Words", "matches"]
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 from mttp.codec import annotations as codec
 from mttp.codec import steps
 from mttp.codec.episodes import OUTCOMES
-from mttp.episodes import Annotation, Episode, Group, Step, Update
-from mttp.evaluations import Evaluation
+from mttp.model.episodes import Annotation, Episode, Group, Step, Update
+from mttp.model.evaluations import Evaluation
 from mttp.reading.problems import Kind
 from mttp.semconv import attributes as a
 

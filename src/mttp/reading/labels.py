@@ -19,18 +19,18 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-from mttp import regular_files
 from mttp.codec import annotations as codec
-from mttp.codec import outline
+from mttp.codec import summary_fields
 from mttp.codec.episodes import OUTCOMES
-from mttp.episodes import Annotation, Reward
 from mttp.errors import ReadError
-from mttp.keys import name_key
+from mttp.model.episodes import Annotation, Reward
+from mttp.model.keys import name_key
+from mttp.otlp import regular_files
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["ABOUT", "MAX_BYTES", "Known", "Row", "known", "rows", "stated"]
+__all__ = ["ABOUT", "MAX_BYTES", "KnownIds", "LabelRow", "known", "rows", "stated"]
 
 MAX_BYTES: Final = 256 << 20
 """Largest table of labels."""
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LabelRow:
     """One row of a table of labels."""
 
     place: str
@@ -56,7 +56,7 @@ class Row:
     """What is wrong with it, where it can't be understood at all."""
 
 
-def rows(path: Path) -> list[Row]:
+def rows(path: Path) -> list[LabelRow]:
     """The rows of a table; raises ReadError where it can't be read or its columns make no sense."""
     read = _json_rows if path.suffix in _JSON_SUFFIXES else _csv_rows
     try:
@@ -66,7 +66,7 @@ def rows(path: Path) -> list[Row]:
         raise ReadError(f"{path} can't be read as text: {error}; save it as UTF-8") from error
 
 
-def _csv_rows(path: Path, file: Iterable[str]) -> Iterator[Row]:
+def _csv_rows(path: Path, file: Iterable[str]) -> Iterator[LabelRow]:
     reader = csv.reader(file, strict=True)
     header = [name.strip() for name in next(reader, [])]
     _check_columns(f"{path}:1", header)
@@ -75,13 +75,13 @@ def _csv_rows(path: Path, file: Iterable[str]) -> Iterator[Row]:
     for cells in reader:
         place = f"{path}:{reader.line_num}"
         if len(cells) > len(header):
-            yield Row(place, {}, f"it has {len(cells)} cells, and there are {len(header)} columns")
+            yield LabelRow(place, {}, f"it has {len(cells)} cells, and there are {len(header)} columns")
         elif any(cell.strip() for cell in cells):
             named = {name: cell.strip() for name, cell in zip(header, cells, strict=False)}
-            yield Row(place, {name: cell for name, cell in named.items() if cell})
+            yield LabelRow(place, {name: cell for name, cell in named.items() if cell})
 
 
-def _json_rows(path: Path, file: Iterable[str]) -> Iterator[Row]:
+def _json_rows(path: Path, file: Iterable[str]) -> Iterator[LabelRow]:
     for number, line in enumerate(file, start=1):
         place = f"{path}:{number}"
         if not line.strip():
@@ -89,13 +89,13 @@ def _json_rows(path: Path, file: Iterable[str]) -> Iterator[Row]:
         try:
             cells = json.loads(line)
         except ValueError as error:
-            yield Row(place, {}, f"it is not JSON: {error}")
+            yield LabelRow(place, {}, f"it is not JSON: {error}")
             continue
         if not isinstance(cells, dict):
-            yield Row(place, {}, "it is no JSON object; write one object per line")
+            yield LabelRow(place, {}, "it is no JSON object; write one object per line")
             continue
         _check_columns(place, [*cells])
-        yield Row(place, {name: cell for name, cell in cells.items() if cell is not None and cell != ""})
+        yield LabelRow(place, {name: cell for name, cell in cells.items() if cell is not None and cell != ""})
 
 
 def _check_columns(place: str, columns: Sequence[str]) -> None:
@@ -113,7 +113,7 @@ def _check_columns(place: str, columns: Sequence[str]) -> None:
             raise ReadError(f"{place}: the columns {same} are all {key!r}; rename or drop some")
 
 
-def stated(row: Row, *, by: str | None = None) -> list[Annotation]:
+def stated(row: LabelRow, *, by: str | None = None) -> list[Annotation]:
     """
     What a row states, about the episode whose trace id begins as the row says.
 
@@ -207,7 +207,7 @@ def _step(given: Any) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownIds:
     """The episodes and steps of a recording, by their ids."""
 
     runs: dict[str, str] = field(default_factory=dict)
@@ -256,12 +256,12 @@ class Known:
         raise ValueError(f"several episodes' trace ids begin with {prefix!r}; give more of it")
 
 
-def known(scan: Scan, annotations: Sequence[Annotation]) -> Known:
+def known(scan: Scan, annotations: Sequence[Annotation]) -> KnownIds:
     """What a recording holds that the annotations may be about, found in one pass."""
-    found = Known()
+    found = KnownIds()
     stepped = tuple({annotation.episode for annotation in annotations if annotation.on_step})
     for record in scan:
-        kind = outline.kind(record)
+        kind = summary_fields.kind(record)
         if not kind or a.EPISODE_ID not in record.attributes:
             continue
         found.runs.setdefault(record.trace_id, str(record.attributes[a.RUN_ID]))
@@ -271,6 +271,6 @@ def known(scan: Scan, annotations: Sequence[Annotation]) -> Known:
             index = int(record.attributes.get(a.STEP_INDEX, 0))
             found.steps.setdefault(record.trace_id, {})[record.span_id, index] = record.span_id
         elif kind == names.STEPS and record.trace_id.startswith(stepped):
-            packed = ((record.span_id, index) for index in outline.indices(record))
+            packed = ((record.span_id, index) for index in summary_fields.indices(record))
             found.steps.setdefault(record.trace_id, {}).update(dict.fromkeys(packed, ""))
     return found

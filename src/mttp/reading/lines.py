@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from mttp.codec.conformity import Conformity
 from mttp.errors import EnvelopeError, ReadError
-from mttp.reading.ended import Ended, IsOpen
+from mttp.model.spans import SpanRecord
+from mttp.otlp.json_decode import LineError, Shorten, decode_line, decode_spans
+from mttp.otlp.streams import Cut, FilePart, Progress, Skipped, StreamLine, read_lines
+from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import File
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json_decode import LineError, Shorten, decode_line, decode_spans
-from mttp.wire.streams import Cut, Line, Progress, Share, Skipped, read_lines
 
-__all__ = ["Decoded", "Fault", "decode", "note", "read_blocks"]
+__all__ = ["Decoded", "LineFault", "decode", "note", "read_blocks"]
 
 _PATIENCE = 1000
 """After so many lines without a good one, a file is not a recording."""
@@ -38,7 +38,7 @@ _TRUNCATED: tuple[Kind, str] = (
 )
 
 
-class Fault(NamedTuple):
+class LineFault(NamedTuple):
     """One thing that is wrong with a line."""
 
     kind: Kind
@@ -53,15 +53,15 @@ class Decoded(NamedTuple):
     """What one line holds."""
 
     spans: list[Any] | None
-    """Span records, and an `Ended` for many where that is wanted; None unless it is a line of a recording."""
-    faults: list[Fault]
+    """Span records, and an `EpisodeSummary` for many where that is wanted; None unless it is a line of a recording."""
+    faults: list[LineFault]
 
 
 def decode(
     path: Path,
     *,
     arrays: bool,
-    share: Share | None = None,
+    share: FilePart | None = None,
     progress: Progress | None = None,
     is_open: IsOpen | None = None,
     as_written: bool = False,
@@ -70,7 +70,7 @@ def decode(
     The file's lines, or those of a share of it, decoded one by one.
 
     Values that don't conform to the registry are left out, unless they are wanted as they were written.
-    With `is_open`, which is asked line by line, episodes that are whole in a line are one `Ended`.
+    With `is_open`, which is asked line by line, episodes that are whole in a line are one `EpisodeSummary`.
     """
     shorten: Shorten | None = None
     if is_open is not None:
@@ -99,7 +99,7 @@ def read_blocks(
         barren = barren + 1 if wrong and not spans else 0
         if barren == _BARREN:
             wrong.append(
-                Fault("cut_stream", f"{_BARREN:,} lines in a row are broken; {_LEFT}", wrong[0].line)
+                LineFault("cut_stream", f"{_BARREN:,} lines in a row are broken; {_LEFT}", wrong[0].line)
             )
         held += [_problem(file.path, fault) for fault in wrong]
         is_recording = is_recording or spans is not None
@@ -117,7 +117,7 @@ def read_blocks(
     return is_recording
 
 
-def note(file: File, faults: Iterable[Fault], problems: Problems) -> None:
+def note(file: File, faults: Iterable[LineFault], problems: Problems) -> None:
     """Take note of what is wrong with a file's lines."""
     for fault in faults:
         problems.add(_problem(file.path, fault))
@@ -130,27 +130,27 @@ class _Others:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, int] = {}
 
-    def take(self, fault: Fault) -> bool:
+    def take(self, fault: LineFault) -> bool:
         """Take note of a message, if that is what the fault is about."""
         if fault.kind == "other_message":
             self._counts[fault.message] += 1
             self._first.setdefault(fault.message, fault.line)
         return fault.kind == "other_message"
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[LineFault]:
         """One for each type."""
         for kind, count in self._counts.items():
             are = "messages are no spans" if count > 1 else "message is no span"
-            yield Fault("other_message", f"{count:,} {kind} {are}, and left out", self._first[kind])
+            yield LineFault("other_message", f"{count:,} {kind} {are}, and left out", self._first[kind])
 
 
-def _problem(path: Path, fault: Fault) -> Problem:
+def _problem(path: Path, fault: LineFault) -> Problem:
     kind, message, line, trace_id = fault
     return Problem(kind=kind, message=message, file=str(path), line=line, trace_id=trace_id)
 
 
 def _conforming(
-    item: Line | Skipped | Cut, conformity: Conformity, *, arrays: bool, shorten: Shorten | None
+    item: StreamLine | Skipped | Cut, conformity: Conformity, *, arrays: bool, shorten: Shorten | None
 ) -> Decoded:
     """The line's spans without what does not conform, and what that was."""
     line = _decoded(item, arrays=arrays, shorten=shorten)
@@ -158,22 +158,22 @@ def _conforming(
         return line
     spans: list[Any] = []
     for span in line.spans:
-        if isinstance(span, Ended):
+        if isinstance(span, EpisodeSummary):
             spans.append(span)
             continue
         kept, misfits = conformity.examine(span)
         spans.append(kept)
-        line.faults.extend(Fault(one.kind, one.message, item.number, one.trace_id) for one in misfits)
+        line.faults.extend(LineFault(one.kind, one.message, item.number, one.trace_id) for one in misfits)
     return Decoded(spans, line.faults)
 
 
-def _decoded(item: Line | Skipped | Cut, *, arrays: bool, shorten: Shorten | None) -> Decoded:
+def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten | None) -> Decoded:
     if isinstance(item, Skipped):
-        return Decoded(None, [Fault("broken_line", item.reason, item.number)])
+        return Decoded(None, [LineFault("broken_line", item.reason, item.number)])
     found: list[tuple[Kind, str]] = []
     spans: list[Any] | None = None
     try:
-        if item.content.startswith(_MESSAGE) and isinstance(item, Line):
+        if item.content.startswith(_MESSAGE) and isinstance(item, StreamLine):
             spans, found = _message(item, arrays=arrays)
         else:
             spans = decode_line(item.content, arrays=arrays, shorten=shorten)
@@ -181,12 +181,12 @@ def _decoded(item: Line | Skipped | Cut, *, arrays: bool, shorten: Shorten | Non
         spans, found = _salvaged(item, error, arrays=arrays)
     if isinstance(item, Cut):
         found = [("cut_stream", f"{item.reason}; what stands before it was read")]
-    return Decoded(spans, [Fault(kind, message, item.number) for kind, message in found])
+    return Decoded(spans, [LineFault(kind, message, item.number) for kind, message in found])
 
 
-def _message(item: Line, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
+def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
     """What a line that begins as messages do holds."""
-    from mttp.reading.carried import carried  # pydantic, which other lines do without
+    from mttp.reading.message_spans import carried  # pydantic, which other lines do without
 
     try:
         return carried(item.content, arrays=arrays)
@@ -195,7 +195,7 @@ def _message(item: Line, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[
 
 
 def _salvaged(
-    item: Line | Cut, error: LineError, *, arrays: bool
+    item: StreamLine | Cut, error: LineError, *, arrays: bool
 ) -> tuple[list[SpanRecord] | None, list[tuple[Kind, str]]]:
     """What can be read of a line that is not as it should be."""
     if error.kind == "broken_line":
@@ -205,12 +205,12 @@ def _salvaged(
                 return block, [("broken_span", reason) for reason in reasons]
     begins_as_traces = item.content.startswith(_BEGINNING)
     with suppress(EnvelopeError):
-        from mttp.reading.carried import carried
+        from mttp.reading.message_spans import carried
 
         if not begins_as_traces:
             return carried(item.content, arrays=arrays)
     rest: list[SpanRecord] | None = [] if begins_as_traces else None
-    if error.kind == "broken_line" and isinstance(item, Line) and not item.ended:
+    if error.kind == "broken_line" and isinstance(item, StreamLine) and not item.ended:
         return rest, [_TRUNCATED]
     return rest, [(error.kind, str(error))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from mttp.episodes import Episode
+from mttp.model.episodes import Episode
 
 __all__ = ["table"]
 

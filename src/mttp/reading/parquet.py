@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from mttp.errors import MissingExtra, ReadError
+from mttp.model.spans import COUNTED_LISTS, SpanRecord
+from mttp.otlp.streams import Progress
 from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_columns, to_columns
-from mttp.spans import COUNTED_LISTS, SpanRecord
-from mttp.wire.streams import Progress
 
 __all__ = ["FileError", "has_checksum", "notes", "read_blocks", "write"]
 

@@ -16,21 +16,21 @@ from mttp.codec import groups as group_codec
 from mttp.codec import kinds
 from mttp.codec import runs as run_codec
 from mttp.codec import updates as update_codec
-from mttp.episodes import Annotation, Call, Episode, Group, Run, Update, ordered
 from mttp.errors import ConfigureError, ReadError
-from mttp.evaluations import Evaluation
+from mttp.model.episodes import Annotation, Call, Episode, Group, Run, Update, ordered
+from mttp.model.evaluations import Evaluation
+from mttp.model.scorings import GradingUsage
+from mttp.model.spans import SpanRecord
+from mttp.otlp.streams import Progress
 from mttp.reading import notebook
 from mttp.reading.call_times import timed
 from mttp.reading.duplicates import fuller, is_lossless, is_same
-from mttp.reading.evals import Part, merged, part
+from mttp.reading.evals import EvaluationPart, merged, part
 from mttp.reading.filtering import Words, matches
 from mttp.reading.folding import fold, in_order
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.scorings import GradingUsage
-from mttp.spans import SpanRecord
-from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
     from mttp.reading.summary import Summary
@@ -213,7 +213,7 @@ class Recording:
         A map that `expand` names, such as `reward_components`, becomes a column for each of its keys, as
         `reward_components.correct`; other maps are dicts.
         """
-        from mttp.reading.frames import to_pandas
+        from mttp.reading.framing import to_pandas
 
         return to_pandas(self.tables, table, [expand] if isinstance(expand, str) else expand)
 
@@ -312,7 +312,7 @@ class _Found:
     groups: list[Group] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
-    evals: list[Part] = field(default_factory=list)
+    evals: list[EvaluationPart] = field(default_factory=list)
 
     def take(self, records: Sequence[SpanRecord]) -> None:
         """Take what the spans of a trace, which is no episode's, hold; other people's hold nothing."""

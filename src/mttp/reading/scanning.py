@@ -8,21 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mttp.codec import outline
+from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
 from mttp.errors import ReadError
+from mttp.model.spans import Scope, SpanRecord, without_arrays
+from mttp.otlp.streams import Progress
 from mttp.reading import copies, lines
 from mttp.reading.problems import Kind, Problem, Problems
-from mttp.reading.sources import File, Recorded, Source, find, is_parquet
+from mttp.reading.sources import File, RecordedSpans, Source, find, is_parquet
 from mttp.reading.stores import Store
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import attributes as a
-from mttp.spans import Scope, SpanRecord, without_arrays
-from mttp.wire.streams import Progress
 
 if TYPE_CHECKING:
-    from mttp.reading.crew import Crew
-    from mttp.reading.ended import IsOpen
+    from mttp.reading.decoder_pool import DecoderPool
+    from mttp.reading.episode_summary import IsOpen
     from mttp.reading.worker import Wanted
 
 __all__ = ["Scan", "scan"]
@@ -126,12 +126,14 @@ class Scan:
     def _here(self) -> _Decode:
         return partial(lines.decode, arrays=self._arrays, is_open=self._is_open, as_written=self._as_written)
 
-    def _hired(self, sizes: dict[Path, int]) -> Crew | None:
-        from mttp.reading.crew import hire  # with all that starts processes: most recordings are small
+    def _hired(self, sizes: dict[Path, int]) -> DecoderPool | None:
+        from mttp.reading.decoder_pool import (
+            hire,  # with all that starts processes: most recordings are small
+        )
 
         return hire(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
 
-    def _of_one_convention(self, item: File | Recorded) -> Generator[SpanRecord, None, bool]:
+    def _of_one_convention(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
         """The item's spans; that some of them follow a newer convention is said once."""
         scope: Scope | None = None
         newer: str | None = None
@@ -149,9 +151,9 @@ class Scan:
                     self._note_gap(record, item)
                 yield record
 
-    def _blocks(self, item: File | Recorded) -> Generator[Iterable[SpanRecord], None, bool]:
+    def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[SpanRecord], None, bool]:
         """The item's spans block by block; whether it is a recording at all."""
-        if isinstance(item, Recorded):
+        if isinstance(item, RecordedSpans):
             records = item.records() if self._arrays else map(without_arrays, item.records())
             yield self._conforming(records, repr(item) if isinstance(item, Store) else None)
             for message in item.losses if isinstance(item, Store) else ():
@@ -198,13 +200,13 @@ class Scan:
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
 
-    def _note_gap(self, record: SpanRecord, item: File | Recorded) -> None:
-        lost = outline.gap(record)
+    def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:
+        lost = summary_fields.gap(record)
         if lost is not None:
             message = f"the recorder lost {lost.spans} spans of {lost.episodes} episodes: {lost.reason}"
             self._problems.add(Problem(kind="lost_spans", message=message, file=_file(item)))
 
-    def _note_newer(self, schema_url: str, item: File | Recorded) -> str | None:
+    def _note_newer(self, schema_url: str, item: File | RecordedSpans) -> str | None:
         if not schema_url.startswith(_SCHEMAS):
             return None
         version = schema_url.removeprefix(_SCHEMAS)
@@ -216,7 +218,7 @@ class Scan:
         return version
 
 
-def _file(item: File | Recorded) -> str | None:
+def _file(item: File | RecordedSpans) -> str | None:
     return str(item.path) if isinstance(item, File) else None
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from mttp.codec import outline
-from mttp.evaluations import Evaluation
-from mttp.gradings import GraderHealth, GraderTally, gradings
+from mttp.codec import summary_fields
+from mttp.model.evaluations import Evaluation
+from mttp.model.gradings import GraderHealth, GraderTally, gradings
+from mttp.model.spans import SpanRecord
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
 __all__ = ["EpisodeScorings"]
 
@@ -22,7 +22,7 @@ class EpisodeScorings:
 
     def add(self, record: SpanRecord) -> None:
         """Take note of a span."""
-        kind = outline.kind(record)
+        kind = summary_fields.kind(record)
         if kind in (names.REWARD, names.GRADE):
             found = self._scorings if kind == names.REWARD else self._grades
             found[record.trace_id].setdefault(record.span_id, record)
@@ -35,10 +35,10 @@ class EpisodeScorings:
         """
         tally = GraderTally()
         for trace_id in {result.episode for result in evaluation.latest().values()} & self._scorings.keys():
-            grades = outline.children(self._grades[trace_id].values())
-            for mine in outline.children(self._scorings[trace_id].values()).values():
-                scope, _ = outline.scored(mine[-1])
-                reward = outline.with_grades(outline.reward(mine[-1]), grades)
+            grades = summary_fields.children(self._grades[trace_id].values())
+            for mine in summary_fields.children(self._scorings[trace_id].values()).values():
+                scope, _ = summary_fields.scored(mine[-1])
+                reward = summary_fields.with_grades(summary_fields.reward(mine[-1]), grades)
                 for grading in gradings(reward, scope=scope):
                     tally.add(grading)
         return tally.health()

@@ -12,10 +12,10 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import unquote
 
 from mttp.errors import ReadError
+from mttp.model.spans import SpanRecord
 from mttp.reading import stores
-from mttp.spans import SpanRecord
 
-__all__ = ["File", "Recorded", "Source", "copy_of", "find", "is_parquet", "part", "size", "whole"]
+__all__ = ["File", "RecordedSpans", "Source", "copy_of", "find", "is_parquet", "part", "size", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
 """What a recording's name ends in, where a directory is searched."""
@@ -23,14 +23,16 @@ _PARQUET = b"PAR1"
 
 
 @runtime_checkable
-class Recorded(Protocol):
+class RecordedSpans(Protocol):
     """Something that holds spans in memory, such as a session."""
 
     def records(self) -> Iterable[SpanRecord]:
         """The spans recorded so far."""
 
 
-Source: TypeAlias = "str | os.PathLike[str] | Recorded | Sequence[str | os.PathLike[str] | Recorded]"
+Source: TypeAlias = (
+    "str | os.PathLike[str] | RecordedSpans | Sequence[str | os.PathLike[str] | RecordedSpans]"
+)
 """A file, a glob, a directory, a trace store's address, something with `records()`, or a list of these."""
 
 
@@ -43,11 +45,11 @@ class File:
     """Whether the caller named this very file: then it must be a recording."""
 
 
-def find(source: Source) -> list[File | Recorded]:
+def find(source: Source) -> list[File | RecordedSpans]:
     """What to read, each file once; raises ReadError where there is nothing."""
-    found: dict[object, File | Recorded] = {}
+    found: dict[object, File | RecordedSpans] = {}
     for item in _items(source):
-        for part in [item] if isinstance(item, Recorded) else _files(os.fspath(item)):
+        for part in [item] if isinstance(item, RecordedSpans) else _files(os.fspath(item)):
             found.setdefault(part.path.resolve() if isinstance(part, File) else id(part), part)
     return list(found.values())
 
@@ -65,10 +67,10 @@ def size(source: Source) -> int:
     return sum(item.path.stat().st_size for item in find(source) if isinstance(item, File))
 
 
-def _items(source: Source) -> Sequence[str | os.PathLike[str] | Recorded]:
+def _items(source: Source) -> Sequence[str | os.PathLike[str] | RecordedSpans]:
     if isinstance(source, str):
         return [stores.open(source) if stores.is_address(source) else _path_of(source)]
-    if isinstance(source, Recorded):
+    if isinstance(source, RecordedSpans):
         return [_written(source) or source]
     if isinstance(source, os.PathLike):
         return [source]
@@ -92,7 +94,7 @@ def _path_of(given: str) -> str:
     return given
 
 
-def _written(session: Recorded) -> Path | None:
+def _written(session: RecordedSpans) -> Path | None:
     """The files of a session that writes files, all that has ended in them."""
     written = getattr(session, "written", None)
     location = written() if callable(written) else None

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mttp.codec import outline
-from mttp.gradings import GraderHealth
+from mttp.codec import summary_fields
+from mttp.model.gradings import GraderHealth
+from mttp.otlp.streams import Progress
 from mttp.reading.aggregate import Aggregate, Course, RunCounts
-from mttp.reading.ended import Counts
+from mttp.reading.episode_summary import Counts
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.reading.tally import Missing, Tally
-from mttp.wire.streams import Progress
+from mttp.reading.tally import MissingEpisode, RecordingCounter
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mttp.episodes import Run
+    from mttp.model.episodes import Run
 
 __all__ = ["Labels", "Returns", "Summary", "summarize", "summed"]
 
@@ -220,7 +220,7 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     The figures are those of `read(source).summary()`, with three exceptions: calls outside of steps and
     scorings whose step or agent is missing count, too, and one that two processes scored counts for each.
     """
-    tally = Tally()
+    tally = RecordingCounter()
     scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=tally.has_open)
     for record in scan:
         tally.add(record)
@@ -229,7 +229,7 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     return _summary(tally, scan)
 
 
-def _note(missing: Missing, scan: Scan) -> None:
+def _note(missing: MissingEpisode, scan: Scan) -> None:
     if not missing.lacking:
         message = f"episode {missing.trace_id} has no end: {missing.steps} steps were found"
         scan.add_problem("unfinished_episode", message, trace_id=missing.trace_id)
@@ -238,7 +238,7 @@ def _note(missing: Missing, scan: Scan) -> None:
         scan.add_problem("incomplete_episode", message, trace_id=missing.trace_id)
 
 
-def _summary(tally: Tally, scan: Scan) -> Summary:
+def _summary(tally: RecordingCounter, scan: Scan) -> Summary:
     runs = _runs(tally, scan)
     return summed(
         tally.aggregate,
@@ -253,8 +253,8 @@ def _summary(tally: Tally, scan: Scan) -> Summary:
 def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
     """The summary of what was counted, with other `facts` about the whole."""
     for run in runs:
-        faults = Counter(map(outline.fault_kind, run.faults))
-        omissions = Counter(map(outline.omitted_name, run.omissions))
+        faults = Counter(map(summary_fields.fault_kind, run.faults))
+        omissions = Counter(map(summary_fields.omitted_name, run.omissions))
         aggregate.of(run.id).counts.merge(Counts(faults=faults, omissions=omissions))
     columns = _Columns(
         {
@@ -325,7 +325,7 @@ def _most_first(counted: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _runs(tally: Tally, scan: Scan) -> list[Run]:
+def _runs(tally: RecordingCounter, scan: Scan) -> list[Run]:
     if not tally.runs:
         return []
     from mttp.codec import runs as run_codec  # with all values, which nothing else here needs

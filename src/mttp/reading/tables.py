@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mttp.episodes import Agent, Annotation, Episode, Grade, Group, Reward, Tokens, Update
 from mttp.errors import MissingExtra
-from mttp.evaluations import Evaluation
+from mttp.model.episodes import Agent, Annotation, Episode, Grade, Group, Reward, Tokens, Update
+from mttp.model.evaluations import Evaluation
+from mttp.model.scorings import INVALID_VALUE
 from mttp.reading.jsonable import to_json
-from mttp.scorings import INVALID_VALUE
 
 __all__ = [
     "AGENTS",

@@ -13,19 +13,19 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from mttp.codec import outline, segments
-from mttp.gradings import Scored, gradings
+from mttp.codec import segments, summary_fields
+from mttp.model.gradings import Scored, gradings
+from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Aggregate
-from mttp.reading.assembly import Assembler, Ongoing, Place, spec, when
-from mttp.reading.ended import Counts, Ended, Undecided
+from mttp.reading.assembly import Assembler, EpisodePlace, PartialEpisode, spec, when
+from mttp.reading.episode_summary import Counts, EpisodeSummary, Undecided
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import SpanRecord
 
-__all__ = ["Missing", "Tally"]
+__all__ = ["MissingEpisode", "RecordingCounter"]
 
 
-class Missing(NamedTuple):
+class MissingEpisode(NamedTuple):
     """An episode of which something is missing."""
 
     trace_id: str
@@ -41,7 +41,7 @@ _IS_TRACE = re.compile("[0-9a-f]{32}").fullmatch
 _BASES = {None: 0, "episode": _TOTAL}
 
 
-class Tally:
+class RecordingCounter:
     """A recording's figures as they grow, span by span."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Tally:
         self.duplicates = 0
         self._own = Assembler()
         self.has_open = self._own.has_open
-        self._theirs: dict[str, Ongoing] = {}
+        self._theirs: dict[str, PartialEpisode] = {}
         """What other processes added, by trace id."""
         self._rows: dict[int, int] = {}
         """The row of each episode that is not open, by its trace id."""
@@ -62,22 +62,22 @@ class Tally:
         self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
         self.evals: dict[str, set[str]] = {}
         """Ids of the spans of each evaluation, by its id."""
-        self._outcomes: dict[str, dict[str, outline.Statement]] = {}
+        self._outcomes: dict[str, dict[str, summary_fields.Statement]] = {}
         """The latest statements of outcomes, by the episode's trace id and the span that they are about."""
         self._late: list[tuple[str, str, Scored]] = []
         """Scores that were stated apart from the episodes, with their run and trace id."""
         self._late_grades: dict[str, dict[str, SpanRecord]] = {}
         """Their components, by trace and span id."""
 
-    def add(self, record: SpanRecord | Ended) -> None:
+    def add(self, record: SpanRecord | EpisodeSummary) -> None:
         """Count a span, unless it isn't ours or was counted before; or all spans of an episode."""
-        if isinstance(record, Ended):
+        if isinstance(record, EpisodeSummary):
             if int(record.row.trace_id, 16) in self._rows:
                 self.duplicates += record.spans + record.duplicates
             else:
                 self._close(record)
             return
-        kind = outline.kind(record)
+        kind = summary_fields.kind(record)
         if kind == names.RUN:
             self._add_run(record)
         elif kind == names.EVAL_RUN:
@@ -92,7 +92,7 @@ class Tally:
             self._add(kind, record)
 
     def _add_evaluation(self, record: SpanRecord) -> None:
-        seen = self.evals.setdefault(outline.evaluation(record), set())
+        seen = self.evals.setdefault(summary_fields.evaluation(record), set())
         self.duplicates += record.span_id in seen
         seen.add(record.span_id)
 
@@ -108,12 +108,12 @@ class Tally:
             self.duplicates += 1
             return
         seen.add(trace_id)
-        run = self.aggregate.of(outline.run(record))
+        run = self.aggregate.of(summary_fields.run(record))
         run.counts.add(kind, record.attributes)
         if kind == names.GROUP:
             run.groups += 1
         elif kind == names.UPDATE:
-            run.update(outline.updated(record))
+            run.update(summary_fields.updated(record))
         else:
             run.annotations += 1
             self._add_statement(record)
@@ -121,8 +121,8 @@ class Tally:
     def _add_statement(self, record: SpanRecord) -> None:
         """Keep an outcome, or a score, that is stated apart from the episode."""
         if record.attributes.get(a.ANNOTATION_KIND) == "score":
-            self._late.append((outline.run(record), record.trace_id, outline.reward(record)))
-        elif (stated := outline.statement(record)) is not None:
+            self._late.append((summary_fields.run(record), record.trace_id, summary_fields.reward(record)))
+        elif (stated := summary_fields.statement(record)) is not None:
             before = self._outcomes.setdefault(stated.episode, {}).setdefault(stated.span, stated)
             if stated.order > before.order:
                 self._outcomes[stated.episode][stated.span] = stated
@@ -132,14 +132,14 @@ class Tally:
         trace_id = record.trace_id
         if segments.segment(record) != segments.OWNER:
             if trace_id not in self._theirs:
-                self._theirs[trace_id] = Ongoing(self.aggregate.of(outline.run(record)).counts)
+                self._theirs[trace_id] = PartialEpisode(self.aggregate.of(summary_fields.run(record)).counts)
             self._theirs[trace_id].add(kind, record)
         elif not self.has_open(trace_id) and int(trace_id, 16) in self._rows:
             self.duplicates += 1
         elif (ended := self._own.add(kind, record)) is not None:
             self._close(ended)
 
-    def _close(self, ended: Ended) -> None:
+    def _close(self, ended: EpisodeSummary) -> None:
         row = self._rows[int(ended.row.trace_id, 16)] = len(self.aggregate)
         self.aggregate.add(ended)
         self.duplicates += ended.duplicates
@@ -148,14 +148,14 @@ class Tally:
         if ended.undecided is not None:
             self._undecided[row] = ended.undecided
 
-    def finish(self) -> Iterator[Missing]:
+    def finish(self) -> Iterator[MissingEpisode]:
         """Close what is still open, add what other processes did, and say what each episode lacks."""
         while self._own.open:
             trace_id, episode = self._own.open.popitem()
-            theirs = self._theirs.pop(trace_id, None) or Ongoing()
+            theirs = self._theirs.pop(trace_id, None) or PartialEpisode()
             steps = episode.steps.steps + theirs.steps.steps
             lacking = [*episode.parts.lacking(), *theirs.parts.lacking()]
-            yield Missing(trace_id, steps.total(), lacking if episode.root else [])
+            yield MissingEpisode(trace_id, steps.total(), lacking if episode.root else [])
             if episode.root is None:
                 episode.steps.steps = steps
                 episode.first = min(filter(None, (episode.first, theirs.first)), key=_start)
@@ -164,11 +164,11 @@ class Tally:
         for trace_id, theirs in self._theirs.items():
             place = self._rows.get(int(trace_id, 16))
             if place is None:
-                yield Missing(trace_id, theirs.steps.steps.total(), [])
+                yield MissingEpisode(trace_id, theirs.steps.steps.total(), [])
                 self._close(theirs.ended(trace_id)._replace(counts=Counts()))
                 continue
             if lacking := theirs.parts.lacking():
-                yield Missing(trace_id, theirs.steps.steps.total(), lacking)
+                yield MissingEpisode(trace_id, theirs.steps.steps.total(), lacking)
             self._enlarge(place, theirs)
         for row, scoring in self._undecided.items():
             self.aggregate.run_of(row).grade(scoring.gradings)
@@ -177,8 +177,8 @@ class Tally:
     def _add_late(self) -> None:
         """Add what was stated apart from the episodes."""
         for run, trace_id, scored in self._late:
-            children = outline.children(self._late_grades.get(trace_id, {}).values())
-            graded = outline.with_grades(scored, children)
+            children = summary_fields.children(self._late_grades.get(trace_id, {}).values())
+            graded = summary_fields.with_grades(scored, children)
             self.aggregate.of(run).grade(gradings(graded, scope="late"))
         for trace_id, stated in self._outcomes.items():
             row = self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
@@ -189,7 +189,7 @@ class Tally:
             if last is not None and last.outcome in ("success", "failure", "unknown"):
                 self.aggregate.labels["outcomes"].replace(row, str(last.outcome))
 
-    def _enlarge(self, row: int, theirs: Ongoing) -> None:
+    def _enlarge(self, row: int, theirs: PartialEpisode) -> None:
         """Add to an episode what other processes did and paid."""
         figures, flags = self.aggregate, self._flags[row]
         run = figures.run_of(row)
@@ -223,5 +223,5 @@ class Tally:
         return theirs
 
 
-def _start(place: Place) -> int:
+def _start(place: EpisodePlace) -> int:
     return place.start_time

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mttp.codec import outline
+from mttp.codec import summary_fields
 from mttp.codec.conformity import is_conforming
-from mttp.reading.assembly import Ongoing
-from mttp.reading.ended import Ended, IsOpen
+from mttp.model.spans import Scope
+from mttp.otlp.json_decode import Block, as_record, scalars, span_id
+from mttp.otlp.json_schema import ScalarSpan
+from mttp.reading.assembly import PartialEpisode
+from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.spans import Scope
-from mttp.wire.otlp_json_decode import Block, as_record, scalars, span_id
-from mttp.wire.otlp_json_messages import ScalarSpan
 
 __all__ = ["shortened"]
 
 
 def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
     """
-    The spans of a line as records, with one `Ended` for all those of an episode that is whole in a block.
+    The spans of a line as records, with one `EpisodeSummary` for all those of an episode that is whole in a block.
 
     Of its steps nothing is looked at but what a summary has a use for.
     An episode that is open already stays as it is.
@@ -33,7 +33,7 @@ def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
 
     for scope, spans in blocks:
         items = _of_block(scope, spans, has_begun)
-        begun.update(one.trace_id for one in items if not isinstance(one, Ended))
+        begun.update(one.trace_id for one in items if not isinstance(one, EpisodeSummary))
         found += items
     return found
 
@@ -54,11 +54,11 @@ def _of_block(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> lis
     return found
 
 
-def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended | None:
+def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> EpisodeSummary | None:
     """The episode whose spans these are: all of them, each once, and no others; None where it is not so."""
-    if not outline.is_root(spans[-1].name or ""):  # which ends last, and is written last
+    if not summary_fields.is_root(spans[-1].name or ""):  # which ends last, and is written last
         return None
-    episode, trace_id = Ongoing(), ""
+    episode, trace_id = PartialEpisode(), ""
     for span in spans:
         attributes = scalars(span) if span.name == names.STEP else None
         if attributes is not None and a.SPAN_TYPE not in attributes:
@@ -66,10 +66,10 @@ def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> Ended 
             episode.add_step(span_id(span), attributes)
         else:
             record = as_record(span, scope)
-            trace_id, kind, attributes = record.trace_id, outline.kind(record), record.attributes
+            trace_id, kind, attributes = record.trace_id, summary_fields.kind(record), record.attributes
             episode.add(kind, record)
         is_last = span is spans[-1]
-        if not is_conforming(attributes) or not outline.is_own(attributes):
+        if not is_conforming(attributes) or not summary_fields.is_own(attributes):
             return None
         if (kind == names.EPISODE) is not is_last:
             return None

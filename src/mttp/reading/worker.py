@@ -14,26 +14,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from mttp.processes import serve
-from mttp.reading.ended import Ended
-from mttp.reading.lines import Decoded, Fault, decode
-from mttp.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
-from mttp.wire.streams import Share
+from mttp.model.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
+from mttp.otlp.processes import serve
+from mttp.otlp.streams import FilePart
+from mttp.reading.episode_summary import EpisodeSummary
+from mttp.reading.lines import Decoded, LineFault, decode
 
 __all__ = ["Wanted", "pack", "unpack"]
 
 Wanted: TypeAlias = Literal["arrays", "scalars", "episodes"]
-"""Whole spans, such without arrays, or the latter with one `Ended` for an episode where that will do."""
+"""Whole spans, such without arrays, or the latter with one `EpisodeSummary` for an episode where that will do."""
 
 _ENDED = 2
-"""So long is what an `Ended` becomes, other than a span."""
+"""So long is what an `EpisodeSummary` becomes, other than a span."""
 _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("events", "links", "scope"))
 
 
 def _answer(_: int, asked: bytes) -> bytes:
     """The lines of a share, as `pack` gives them; raises where it can't be read: the reader will see why."""
     path, start, end, wanted = marshal.loads(asked)
-    decoded = partial(decode, Path(path), share=Share(start, end))
+    decoded = partial(decode, Path(path), share=FilePart(start, end))
     if wanted != "episodes":
         return marshal.dumps(list(pack(decoded(arrays=wanted == "arrays"))))
     from mttp.reading.digest import digested  # which other readers do without
@@ -58,11 +58,11 @@ def unpack(lines: Iterable[tuple[Any, ...]]) -> Iterator[Decoded]:
     for packed, rows, faults in lines:
         scopes = [Scope(*values) for values in packed]
         spans = None if rows is None else [_unpacked(row, scopes) for row in rows]
-        yield Decoded(spans, [Fault(*fault) for fault in faults])
+        yield Decoded(spans, [LineFault(*fault) for fault in faults])
 
 
-def _packed(span: SpanRecord | Ended, places: dict[int, int]) -> tuple[Any, ...]:
-    if isinstance(span, Ended):
+def _packed(span: SpanRecord | EpisodeSummary, places: dict[int, int]) -> tuple[Any, ...]:
+    if isinstance(span, EpisodeSummary):
         return span.plain(), places[id(span.scope)]
     return (
         [getattr(span, name) for name in _FIELDS],
@@ -75,9 +75,9 @@ def _packed(span: SpanRecord | Ended, places: dict[int, int]) -> tuple[Any, ...]
     )
 
 
-def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Ended:
+def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | EpisodeSummary:
     if len(row) == _ENDED:
-        return Ended.of_plain(row[0], scopes[row[1]])
+        return EpisodeSummary.of_plain(row[0], scopes[row[1]])
     values, events, links, scope = row
     return frozen(
         Draft(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from typing_extensions import Self
 
 if TYPE_CHECKING:
-    from mttp.episodes import Call
+    from mttp.model.episodes import Call
 
 __all__ = ["CallLog", "Loggable", "context_with", "current_log"]
 

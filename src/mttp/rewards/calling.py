@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 from mttp.rewards.call_log import CallLog
-from mttp.rewards.document import Entry
+from mttp.rewards.document import ComponentEntry
 from mttp.rewards.isolation import Workers
 from mttp.rewards.loop import TooLate, limited, wait
-from mttp.rewards.plan import Component, Plan
-from mttp.rewards.scores import Answer, failed, read, read_criteria, read_label, shown, without_cost
-from mttp.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
+from mttp.rewards.plan import Component, ScoringPlan
+from mttp.rewards.scores import ComponentResult, failed, read, read_criteria, read_label, shown, without_cost
 
 __all__ = ["Caller", "Sample"]
 
@@ -41,7 +41,7 @@ class Caller:
     Whatever the function does, its answer comes back as a value: nothing it raises goes further.
     """
 
-    def __init__(self, component: Component, plan: Plan) -> None:
+    def __init__(self, component: Component, plan: ScoringPlan) -> None:
         self._entry = entry = component.entry
         self._function: Callable[..., Any] = component.function or _nothing
         self._workers = Workers.of(plan) if entry.isolation == "process" else None
@@ -60,7 +60,7 @@ class Caller:
 
     # One sample.
 
-    def one(self, sample: Sample) -> Answer:
+    def one(self, sample: Sample) -> ComponentResult:
         """The answer for one sample."""
         if self._columns:
             return self.many([sample])[0]
@@ -71,7 +71,7 @@ class Caller:
         started = perf_counter()
         return self._marked([self._here(sample)], started)[0]
 
-    async def one_async(self, sample: Sample) -> Answer:
+    async def one_async(self, sample: Sample) -> ComponentResult:
         """The same, waiting for an asynchronous function without holding up the others."""
         if self._blocks:
             return await asyncio.to_thread(self.one, sample)
@@ -79,12 +79,12 @@ class Caller:
         answers = await self._awaited_many([sample]) if self._columns else [await self._awaited(sample)]
         return self._marked(answers, started)[0]
 
-    def _here(self, sample: Sample) -> Answer:
+    def _here(self, sample: Sample) -> ComponentResult:
         with CallLog() as log:
             answer = self._answer(sample)
         return _logged([answer], log)[0]
 
-    def _answer(self, sample: Sample) -> Answer:
+    def _answer(self, sample: Sample) -> ComponentResult:
         try:
             args, kwargs = self._arguments(sample)
             returned = self._function(*args, **kwargs)
@@ -94,12 +94,12 @@ class Caller:
         except (Exception, SystemExit) as error:
             return _failed(error)
 
-    async def _awaited(self, sample: Sample) -> Answer:
+    async def _awaited(self, sample: Sample) -> ComponentResult:
         with CallLog() as log:
             answer = await self._awaited_answer(sample)
         return _logged([answer], log)[0]
 
-    async def _awaited_answer(self, sample: Sample) -> Answer:
+    async def _awaited_answer(self, sample: Sample) -> ComponentResult:
         try:
             args, kwargs = self._arguments(sample)
             returned = self._function(*args, **kwargs)
@@ -111,7 +111,7 @@ class Caller:
 
     # Many samples at once.
 
-    def many(self, samples: Sequence[Sample]) -> list[Answer]:
+    def many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         """The answers for many samples, of one call where the function takes many."""
         if not self._columns:
             return [self.one(sample) for sample in samples]
@@ -120,12 +120,12 @@ class Caller:
         started = perf_counter()
         return self._marked(self._here_many(samples), started)
 
-    def _here_many(self, samples: Sequence[Sample]) -> list[Answer]:
+    def _here_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         with CallLog() as log:
             answers = self._answers(samples)
         return _logged(answers, log)
 
-    def _answers(self, samples: Sequence[Sample]) -> list[Answer]:
+    def _answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         try:
             args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
@@ -135,12 +135,12 @@ class Caller:
         except (Exception, SystemExit) as error:
             return [_failed(error)] * len(samples)
 
-    async def _awaited_many(self, samples: Sequence[Sample]) -> list[Answer]:
+    async def _awaited_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         with CallLog() as log:
             answers = await self._awaited_answers(samples)
         return _logged(answers, log)
 
-    async def _awaited_answers(self, samples: Sequence[Sample]) -> list[Answer]:
+    async def _awaited_answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         try:
             args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
@@ -150,12 +150,12 @@ class Caller:
         except (Exception, SystemExit) as error:
             return [_failed(error)] * len(samples)
 
-    def _apart(self, samples: Sequence[Sample]) -> list[Answer]:
+    def _apart(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         """In a worker, which is ended at the time limit."""
         assert self._workers is not None
         return self._workers.ask(self._entry.name, samples, self._entry.timeout)
 
-    def _listed(self, returned: Any, expected: int) -> list[Answer]:
+    def _listed(self, returned: Any, expected: int) -> list[ComponentResult]:
         """One answer for each sample; of two that are compared, how far each is the better."""
         if self._entry.relative != "pairwise":
             return _listed(returned, expected, self._read)
@@ -198,7 +198,7 @@ class Caller:
 
     # What came of it.
 
-    def _marked(self, answers: list[Answer], started: float) -> list[Answer]:
+    def _marked(self, answers: list[ComponentResult], started: float) -> list[ComponentResult]:
         """The same, as late where the call took longer than it may."""
         limit = self._entry.timeout
         if limit is None or perf_counter() - started <= limit:
@@ -206,20 +206,20 @@ class Caller:
         return [answer._replace(late=answer.status != "error") for answer in answers]
 
 
-def _logged(answers: list[Answer], log: CallLog) -> list[Answer]:
+def _logged(answers: list[ComponentResult], log: CallLog) -> list[ComponentResult]:
     """The same, the calls that were made for all of them at the first."""
     if not log.calls or not answers:
         return answers
     return [answers[0]._replace(calls=tuple(log.calls)), *answers[1:]]
 
 
-def _failed(error: BaseException) -> Answer:
+def _failed(error: BaseException) -> ComponentResult:
     if isinstance(error, _Unfit):
         return failed(str(error), error.error_type)
     return failed(str(error), "TimeoutError") if isinstance(error, TooLate) else failed(error)
 
 
-def _reader(entry: Entry) -> Callable[[object], Answer]:
+def _reader(entry: ComponentEntry) -> Callable[[object], ComponentResult]:
     """What makes an answer of what a component returns."""
     values, criteria = entry.values, entry.criteria
     one = (lambda label: read_label(label, values)) if values else read
@@ -247,7 +247,7 @@ def _signature(
     return leading, names, required, any(one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-def _listed(returned: Any, expected: int, read: Callable[[object], Answer]) -> list[Answer]:
+def _listed(returned: Any, expected: int, read: Callable[[object], ComponentResult]) -> list[ComponentResult]:
     """One answer for each sample, of what a function gave for all: a list, or `scores` with further facts."""
     facts = None
     if isinstance(returned, Mapping) and "scores" in returned:

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from mttp import regular_files
+from mttp.otlp import regular_files
 from mttp.rewards.bindings import Bound, Chain, Imported, Names, names_in, names_of
 from mttp.rewards.folder import MAX_SOURCE, find
 from mttp.rewards.modules import Module, is_installed, locate

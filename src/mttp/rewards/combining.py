@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypedDict
 
-from mttp.episodes import Grade
-from mttp.rewards.plan import Plan
+from mttp.model.episodes import Grade
+from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE
+from mttp.rewards.plan import ScoringPlan
 from mttp.rewards.scores import failed, read
-from mttp.scorings import INVALID_VALUE, OUT_OF_RANGE
 
 __all__ = ["Combined", "checks", "combine", "needs_verifiers", "threshold"]
 
@@ -74,7 +74,9 @@ def threshold(kind: str, stated: float | None, bounds: tuple[float, float] | Non
     return 1.0 if bounds is None else bounds[1]
 
 
-def combine(plan: Plan, grades: Sequence[Grade], *, bounds: tuple[float, float] | None = None) -> Combined:
+def combine(
+    plan: ScoringPlan, grades: Sequence[Grade], *, bounds: tuple[float, float] | None = None
+) -> Combined:
     """
     The reward of a sample whose components were graded so; `bounds` are its lowest and highest value.
 
@@ -112,7 +114,7 @@ def checks(grades: Iterable[Grade]) -> Iterator[tuple[str, Grade]]:
             yield f"{grade.name}.{path}", part
 
 
-def needs_verifiers(plan: Plan) -> bool:
+def needs_verifiers(plan: ScoringPlan) -> bool:
     """Whether a verifier that did not pass leaves nothing but the floor."""
     return plan.combine == "gated" and plan.partial_credit is None
 
@@ -141,12 +143,12 @@ def _verdict(grades: Sequence[Grade]) -> str | None:
     return "pass" if verdicts and all(verdict == "pass" for verdict in gates) else None
 
 
-def _is_invalid(plan: Plan, lacking: Sequence[Grade], counting: Sequence[Grade]) -> bool:
+def _is_invalid(plan: ScoringPlan, lacking: Sequence[Grade], counting: Sequence[Grade]) -> bool:
     """Whether what is lacking can't be left out: nothing else counts, or the reward hangs on it."""
     return plan.on_invalid != "skip" or not counting or any(_is_needed(plan, grade) for grade in lacking)
 
 
-def _is_needed(plan: Plan, grade: Grade) -> bool:
+def _is_needed(plan: ScoringPlan, grade: Grade) -> bool:
     """
     Whether the others must not count without it.
 
@@ -170,7 +172,7 @@ def _holds_check(grade: Grade) -> bool:
     return grade.status != "ok" and (grade.kind == "check" or any(map(_holds_check, grade.parts)))
 
 
-def _invalid(plan: Plan, status: str, error: _Error, verdict: str | None) -> Combined:
+def _invalid(plan: ScoringPlan, status: str, error: _Error, verdict: str | None) -> Combined:
     """No reward, or the floor: beside the status, by which it is known for no score."""
     return Combined(
         value=plan.floor if plan.on_invalid == "floor" else None, status=status, verdict=verdict, **error
@@ -178,7 +180,7 @@ def _invalid(plan: Plan, status: str, error: _Error, verdict: str | None) -> Com
 
 
 def _made(
-    plan: Plan, grades: Sequence[Grade], lacking: Sequence[Grade], bounds: tuple[float, float] | None
+    plan: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade], bounds: tuple[float, float] | None
 ) -> _Made:
     if not grades:  # only checks, which all passed
         return (1.0 if bounds is None else bounds[1]), {}
@@ -209,7 +211,7 @@ def _share(grade: Grade) -> float:
     return -abs(amount) if grade.kind == "penalty" else amount
 
 
-def _weighted_sum(_: Plan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
+def _weighted_sum(_: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
     shares = _shares(grades, lacking)
     return math.fsum(shares.values()), shares
 
@@ -239,7 +241,7 @@ def _weights(grades: Iterable[Grade]) -> Iterator[float]:
             yield abs(1.0 if grade.weight is None else grade.weight)
 
 
-def _gated(plan: Plan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
+def _gated(plan: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
     """The sum, once every verifier has passed; else the floor, or as much credit as is stated."""
     if all(grade.verdict == "pass" for grade in grades if grade.kind == "verifier"):
         return _weighted_sum(plan, grades, lacking)
@@ -250,7 +252,7 @@ def _gated(plan: Plan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Ma
     return bounded, shares if bounded == value else {}
 
 
-def _lexicographic(plan: Plan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
+def _lexicographic(plan: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
     """The sum of the most important and of those before which, by priority, everything is reached."""
     entries = {one.name: one.entry for one in plan.components}
     shares = {grade.name: _share(grade) for grade in grades if grade.kind == "penalty"}
@@ -272,13 +274,13 @@ def _is_reached(grade: Grade, stated: float | None) -> bool:
     return grade.value is not None and least is not None and grade.value >= least
 
 
-def _product(_: Plan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
+def _product(_: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
     """Sorted first, so that rounding does not depend on the order."""
     paid = _paid(grades)
     return _less_penalties(math.prod(sorted(paid)) if paid else 0.0, grades), {}
 
 
-def _minimum(_: Plan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
+def _minimum(_: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
     return _less_penalties(min(_paid(grades), default=0.0), grades), {}
 
 
@@ -304,7 +306,7 @@ def _own(function: Callable[..., object], grades: Sequence[Grade]) -> float:
     return answer.value
 
 
-_COMBINES: Mapping[str, Callable[[Plan, Sequence[Grade], Sequence[Grade]], _Made]] = {
+_COMBINES: Mapping[str, Callable[[ScoringPlan, Sequence[Grade], Sequence[Grade]], _Made]] = {
     "gated": _gated,
     "weighted_sum": _weighted_sum,
     "product": _product,

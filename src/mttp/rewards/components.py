@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 if TYPE_CHECKING:
     from mttp.rewards.document import Kind
 
-__all__ = ["MARK", "Mark", "check", "judge", "mark_of", "penalty", "rubric", "shaping", "verifier"]
+__all__ = ["MARK", "ComponentMark", "check", "judge", "mark_of", "penalty", "rubric", "shaping", "verifier"]
 
 MARK = "__mttp_component__"
 """The attribute of a function that holds its mark."""
@@ -18,7 +18,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class ComponentMark:
     """What a decorator says of a function."""
 
     kind: Kind
@@ -27,17 +27,17 @@ class Mark:
     """Fields of a component's entry, for a spec that is built in Python: name, range, weight and so on."""
 
 
-def mark_of(function: object) -> Mark | None:
+def mark_of(function: object) -> ComponentMark | None:
     """The function's mark; None where it has none."""
     found = getattr(function, MARK, None)
-    return found if isinstance(found, Mark) else None
+    return found if isinstance(found, ComponentMark) else None
 
 
 def _mark(kind: Kind, function: Any, options: Mapping[str, Any]) -> Any:
     def marked(target: Any) -> Any:
         if not callable(target):
             raise TypeError(f"@mttp.{kind} marks a function, not {target!r:.80}; options have names")
-        setattr(target, MARK, Mark(kind=kind, options=dict(options)))
+        setattr(target, MARK, ComponentMark(kind=kind, options=dict(options)))
         return target
 
     return marked if function is None else marked(function)

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from mttp.errors import SpecError
 from mttp.rewards.components import mark_of
-from mttp.rewards.document import Document, Entry
+from mttp.rewards.document import ComponentEntry, SpecDocument
 from mttp.rewards.targets import original
 
-__all__ = ["COMBINE", "Parts", "described", "parts_of"]
+__all__ = ["COMBINE", "ComposedParts", "described", "parts_of"]
 
 
 COMBINE: Final = "combine()"
@@ -19,7 +19,7 @@ COMBINE: Final = "combine()"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ComposedParts:
     """What was given, apart: the document's side, and the objects that it stands for."""
 
     fields: dict[str, Any]
@@ -32,9 +32,9 @@ class Parts:
 
 def parts_of(
     components: Iterable[object], include: Iterable[Mapping[str, Any]], combine: Any, spec: type
-) -> Parts:
+) -> ComposedParts:
     """The parts of what was given; included objects of the type `spec` are specs."""
-    parts = Parts({})
+    parts = ComposedParts({})
     parts.fields["components"] = [_component(one, parts) for one in components]
     parts.fields["include"] = [_include(one, parts, spec) for one in include]
     if callable(combine):
@@ -43,7 +43,7 @@ def parts_of(
     return parts
 
 
-def described(document: Document) -> dict[str, Any]:
+def described(document: SpecDocument) -> dict[str, Any]:
     """A document as plain data, without what is left to defaults."""
     said = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
     return {"mttp": document.mttp, **said}
@@ -58,8 +58,8 @@ def target_of(function: Callable[..., Any]) -> str | None:
     return f"{module}:{name}"
 
 
-def _component(given: object, parts: Parts) -> dict[str, Any]:
-    if isinstance(given, Entry):
+def _component(given: object, parts: ComposedParts) -> dict[str, Any]:
+    if isinstance(given, ComponentEntry):
         said = given.model_dump(exclude_unset=True)
     elif isinstance(given, Mapping):
         said = dict(given)
@@ -88,7 +88,7 @@ def _declared(function: Callable[..., Any]) -> dict[str, Any]:
     return {} if mark is None else {"kind": mark.kind, **mark.options}
 
 
-def _include(given: Mapping[str, Any], parts: Parts, spec: type) -> dict[str, Any]:
+def _include(given: Mapping[str, Any], parts: ComposedParts, spec: type) -> dict[str, Any]:
     said = dict(given)
     found = said.get("spec")
     if isinstance(found, spec):

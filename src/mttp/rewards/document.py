@@ -23,23 +23,23 @@ __all__ = [
     "FORMAT",
     "Better",
     "Bounds",
-    "Case",
+    "SpecCase",
     "CaseKind",
     "Combine",
-    "Entry",
+    "ComponentEntry",
     "Expected",
-    "Function",
-    "Include",
+    "CombiningFunction",
+    "SpecInclude",
     "InputType",
     "Kind",
-    "Document",
+    "SpecDocument",
 ]
 
 FORMAT: Final = "reward-spec/1"
 """What a document says under `mttp`, so that it is known for what it is."""
 
 Kind = Literal["verifier", "check", "rubric", "shaping", "penalty", "judge"]
-"""What part a component has in the reward; see the fields of `Entry`."""
+"""What part a component has in the reward; see the fields of `ComponentEntry`."""
 Combine = Literal["gated", "weighted_sum", "product", "minimum", "lexicographic"]
 """How the values of the components make one, where no check failed."""
 CaseKind = Literal["valid", "unusual", "near-miss", "exploit", "violation"]
@@ -62,7 +62,7 @@ def _around_zero(bounds: tuple[float, float]) -> tuple[float, float]:
 
 def _is_mapping(kind: str, other: str) -> Discriminator:
     """Tells what is written as a mapping from what is not."""
-    return Discriminator(lambda value: kind if isinstance(value, (dict, _Part)) else other)
+    return Discriminator(lambda value: kind if isinstance(value, (dict, _DocumentPart)) else other)
 
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
@@ -93,11 +93,11 @@ _Input = Annotated[
 ]
 
 
-class _Part(BaseModel):
+class _DocumentPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True)
 
 
-class Entry(_Part):
+class ComponentEntry(_DocumentPart):
     """One component: a function of the user's and what it counts for."""
 
     name: _Name
@@ -168,7 +168,7 @@ class Entry(_Part):
         return {**given, "range": (min(numbers), max(numbers))} if len(numbers) == len(values) else given
 
 
-class Include(_Part):
+class SpecInclude(_DocumentPart):
     """Another spec as one component of this one."""
 
     spec: str
@@ -182,7 +182,7 @@ class Include(_Part):
     priority: _Whole | None = None
 
 
-class Bounds(_Part):
+class Bounds(_DocumentPart):
     """What a number is expected to be."""
 
     min: _Number | None = None
@@ -197,7 +197,7 @@ _Value = Annotated[
 ]
 
 
-class Expected(_Part):
+class Expected(_DocumentPart):
     """What a case is expected to give; what is not stated is not looked at."""
 
     value: _Value | None = None
@@ -207,7 +207,7 @@ class Expected(_Part):
     components: dict[str, _Value] = Field(default_factory=dict)
 
 
-class Case(_Part):
+class SpecCase(_DocumentPart):
     """One sample and what the spec is expected to make of it."""
 
     name: _Name
@@ -222,7 +222,7 @@ class Case(_Part):
     """What a person gave it."""
 
 
-class Better(_Part):
+class Better(_DocumentPart):
     """One case is to be paid more than another."""
 
     better: str
@@ -231,7 +231,7 @@ class Better(_Part):
     """At least so much more; strictly more where it is 0."""
 
 
-class Function(_Part):
+class CombiningFunction(_DocumentPart):
     """A function of the user's that combines."""
 
     use: _Target | None = None
@@ -241,10 +241,11 @@ class Function(_Part):
 
 
 _Combined = Annotated[
-    Annotated[Combine, Tag("name")] | Annotated[Function, Tag("function")], _is_mapping("function", "name")
+    Annotated[Combine, Tag("name")] | Annotated[CombiningFunction, Tag("function")],
+    _is_mapping("function", "name"),
 ]
 _Cases = Annotated[
-    Annotated[Case, Tag("case")] | Annotated[Better, Tag("better")],
+    Annotated[SpecCase, Tag("case")] | Annotated[Better, Tag("better")],
     Discriminator(lambda value: "better" if _says(value, "better") else "case"),
 ]
 
@@ -253,7 +254,7 @@ def _says(value: Any, key: str) -> bool:
     return key in value if isinstance(value, dict) else hasattr(value, key)
 
 
-class Document(_Part):
+class SpecDocument(_DocumentPart):
     """A reward spec as it is written."""
 
     mttp: Literal["reward-spec/1"] = FORMAT
@@ -263,8 +264,8 @@ class Document(_Part):
     description: str = ""
     inputs: dict[_InputName, _Input] = Field(default_factory=dict)
     """Type by name of what a sample has; see `InputType`."""
-    components: tuple[Entry, ...] = ()
-    include: tuple[Include, ...] = ()
+    components: tuple[ComponentEntry, ...] = ()
+    include: tuple[SpecInclude, ...] = ()
     combine: _Combined = "gated"
     """How values become one; `{use: "module:function"}` for the user's own."""
     partial_credit: _Number | None = None

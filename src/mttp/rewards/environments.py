@@ -11,12 +11,12 @@ from mttp.errors import NeedsGroup, SpecError
 from mttp.rewards import RESULT
 
 if TYPE_CHECKING:
-    from mttp.rewards.paying import Paying
+    from mttp.rewards.protocols import TrainerSpec
 
-__all__ = ["Rewarded"]
+__all__ = ["RewardedEnv"]
 
 
-class Rewarded(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+class RewardedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """
     `spec.for_gymnasium(env)`: the environment, with a spec's rewards in place of its own.
 
@@ -26,7 +26,7 @@ class Rewarded(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     Each step that is paid has the result under `mttp.rewards.RESULT` in its info, from which it is recorded.
     """
 
-    def __init__(self, env: Any, spec: Paying) -> None:
+    def __init__(self, env: Any, spec: TrainerSpec) -> None:
         RecordConstructorArgs.__init__(self, spec=spec)
         super().__init__(env)
         if spec.document.on_invalid != "floor":

@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from mttp.episodes import Grade
+from mttp.model.episodes import Grade
 from mttp.rewards import scoring
-from mttp.rewards.plan import Plan
+from mttp.rewards.plan import ScoringPlan
 from mttp.rewards.results import RewardResult
 
 __all__ = ["EpisodeScorer", "in_all"]
@@ -28,7 +28,7 @@ class EpisodeScorer:
     A check that failed in a step gives that step the floor, and the end too.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ScoringPlan) -> None:
         self._plan = plan
         self._paid = 0.0
         self._broken: set[str] = set()

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final
 
-from mttp import regular_files
+from mttp.otlp import regular_files
 
 __all__ = ["MAX_SOURCE", "Folder", "find", "is_within"]
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from mttp.episodes import Call, Grade
+from mttp.model.episodes import Call, Grade
+from mttp.model.scorings import OUT_OF_RANGE
 from mttp.rewards.combining import threshold
-from mttp.rewards.document import Entry
+from mttp.rewards.document import ComponentEntry
 from mttp.rewards.results import RewardResult
-from mttp.rewards.scores import Answer, with_costs
-from mttp.scorings import OUT_OF_RANGE
+from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["grade", "included", "regraded", "uncalled"]
 
 
-def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
+def grade(entry: ComponentEntry, answers: Sequence[ComponentResult], start: int, end: int) -> Grade:
     """
     The grade that a component's answers come to, one or as many as it is repeated.
 
@@ -45,7 +45,7 @@ def grade(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grad
     )
 
 
-def _graded(entry: Entry, answer: Answer, **facts: Any) -> Grade:
+def _graded(entry: ComponentEntry, answer: ComponentResult, **facts: Any) -> Grade:
     return Grade(
         name=entry.name,
         kind=entry.kind,
@@ -64,7 +64,7 @@ def _graded(entry: Entry, answer: Answer, **facts: Any) -> Grade:
     )
 
 
-def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) -> Grade:
+def _of_criteria(entry: ComponentEntry, answers: Sequence[ComponentResult], start: int, end: int) -> Grade:
     """
     The grade of a component that answers several criteria, each of which is a grade below it.
 
@@ -88,9 +88,9 @@ def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) 
     if lacking:
         first = next((one for one in lacking if one.status == "error"), lacking[0])
         said = None if first.error is None else f"{first.name}: {first.error}"
-        answer = Answer(None, first.status, said, error_type=first.error_type)
+        answer = ComponentResult(None, first.status, said, error_type=first.error_type)
     else:
-        answer = Answer(fsum(shares.values()))
+        answer = ComponentResult(fsum(shares.values()))
         parts = [replace(part, contribution=shares[part.name]) for part in parts]
     evidence = next((one.evidence for one in answers if one.evidence is not None), None)
     return _graded(
@@ -105,7 +105,7 @@ def _of_criteria(entry: Entry, answers: Sequence[Answer], start: int, end: int) 
     )
 
 
-def included(entry: Entry, result: RewardResult) -> Grade:
+def included(entry: ComponentEntry, result: RewardResult) -> Grade:
     """The grade of a component that is a spec of its own."""
     return Grade(
         name=entry.name,
@@ -126,7 +126,7 @@ def included(entry: Entry, result: RewardResult) -> Grade:
     )
 
 
-def uncalled(entry: Entry, reason: str | None = None) -> Grade:
+def uncalled(entry: ComponentEntry, reason: str | None = None) -> Grade:
     """The grade of a component that was not called, and why not."""
     return Grade(
         name=entry.name,
@@ -138,28 +138,30 @@ def uncalled(entry: Entry, reason: str | None = None) -> Grade:
     )
 
 
-def regraded(entry: Entry, grade: Grade, value: float) -> Grade:
+def regraded(entry: ComponentEntry, grade: Grade, value: float) -> Grade:
     """The grade as it would be with another value."""
     return replace(
         grade, value=value, status="ok", error=None, error_type=None, verdict=_verdict(entry, value)
     )
 
 
-def _verdict(entry: Entry, value: float | None) -> str | None:
+def _verdict(entry: ComponentEntry, value: float | None) -> str | None:
     least = threshold(entry.kind, entry.threshold, entry.range)
     if least is None or value is None:
         return None
     return "pass" if value >= least else "fail"
 
 
-def _beyond(answer: Answer, value: float, bounds: tuple[float, float], *, clip: bool) -> tuple[Answer, bool]:
+def _beyond(
+    answer: ComponentResult, value: float, bounds: tuple[float, float], *, clip: bool
+) -> tuple[ComponentResult, bool]:
     if clip:
         return answer._replace(value=min(max(value, bounds[0]), bounds[1])), True
     said = f"{value!r} is beyond its range [{bounds[0]!r}, {bounds[1]!r}]"
     return answer._replace(value=None, status="error", error=said, error_type=OUT_OF_RANGE), False
 
 
-def _aggregated(entry: Entry, answers: Sequence[Answer]) -> Answer:
+def _aggregated(entry: ComponentEntry, answers: Sequence[ComponentResult]) -> ComponentResult:
     """Several answers as one; one that failed fails all, and those that abstain leave it to the others."""
     failures = [answer for answer in answers if answer.status == "error"]
     if failures:
@@ -172,12 +174,12 @@ def _aggregated(entry: Entry, answers: Sequence[Answer]) -> Answer:
     return nearest._replace(value=value, evidence=with_costs(nearest.evidence, answers))
 
 
-def _calls(answers: Sequence[Answer]) -> tuple[Call, ...]:
+def _calls(answers: Sequence[ComponentResult]) -> tuple[Call, ...]:
     """The calls of models that were made for the answers."""
     return tuple([call for one in answers for call in one.calls])
 
 
-def _values(answers: Sequence[Answer]) -> tuple[float, ...]:
+def _values(answers: Sequence[ComponentResult]) -> tuple[float, ...]:
     return tuple(answer.value for answer in answers if answer.value is not None)
 
 

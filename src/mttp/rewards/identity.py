@@ -10,11 +10,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from mttp import regular_files
 from mttp.errors import MissingExtra, SpecError
+from mttp.otlp import regular_files
 from mttp.rewards.code import Code, Coverage
 from mttp.rewards.combining import threshold
-from mttp.rewards.document import Document, Entry, Function, Include
+from mttp.rewards.document import CombiningFunction, ComponentEntry, SpecDocument, SpecInclude
 from mttp.rewards.modules import version_of
 from mttp.rewards.reach import floor, stated_or_reachable
 
@@ -28,7 +28,7 @@ _LATER: Final = ("always", "criteria", "values")
 """Fields of a component that came later: they are left out at their defaults, so that digests stay."""
 
 
-def canonical(document: Document, parts: Sequence[Entry], included: Mapping[str, str]) -> str:
+def canonical(document: SpecDocument, parts: Sequence[ComponentEntry], included: Mapping[str, str]) -> str:
     """
     The canonical JSON (RFC 8785) of what changes scores; stating a default equals leaving it out.
 
@@ -48,7 +48,7 @@ def canonical(document: Document, parts: Sequence[Entry], included: Mapping[str,
                 key=lambda one: str(one["as"]),
             ),
             "combine": document.combine.model_dump()
-            if isinstance(document.combine, Function)
+            if isinstance(document.combine, CombiningFunction)
             else document.combine,
             "partial_credit": document.partial_credit,
             "range": _listed(stated_or_reachable(document, parts)),
@@ -98,10 +98,10 @@ def coverage(codes: Iterable[Code], included: Iterable[Coverage]) -> Coverage:
     return "opaque" if found == {"opaque"} else "partial"
 
 
-def _component(entry: Entry, document: Document) -> dict[str, Any]:
+def _component(entry: ComponentEntry, document: SpecDocument) -> dict[str, Any]:
     said = entry.model_dump(exclude=_UNSAID)
     for name in _LATER:
-        if said[name] == Entry.model_fields[name].get_default(call_default_factory=True):
+        if said[name] == ComponentEntry.model_fields[name].get_default(call_default_factory=True):
             del said[name]
     if entry.kind == "check":
         said["weight"] = 1.0
@@ -112,7 +112,7 @@ def _component(entry: Entry, document: Document) -> dict[str, Any]:
     return said
 
 
-def _include(part: Include, sha256: str) -> dict[str, Any]:
+def _include(part: SpecInclude, sha256: str) -> dict[str, Any]:
     return {**part.model_dump(by_alias=True, exclude={"spec", "version"}), "sha256": sha256}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mttp.errors import SpecError
-from mttp.rewards.document import Include
+from mttp.rewards.document import SpecInclude
 from mttp.rewards.loading import nearest
 from mttp.rewards.source import read
 from mttp.rewards.versions import Constraint, constraint, full, version
@@ -38,7 +38,7 @@ class Candidate:
 
 
 def choose(
-    part: Include,
+    part: SpecInclude,
     folder: Path | None,
     fail: Callable[[str], SpecError],
     pins: Mapping[str, str],
@@ -63,7 +63,7 @@ def choose(
     return max(pinned or fitting, key=lambda one: version(one.version))
 
 
-def refuse_version(part: Include, found: str, fail: Callable[[str], SpecError]) -> None:
+def refuse_version(part: SpecInclude, found: str, fail: Callable[[str], SpecError]) -> None:
     """Raise SpecError where a spec that was given is not of a version that will do."""
     if part.version is not None and not _takes(constraint(part.version), found):
         raise fail(f"{part.spec} is there as {found}, and {part.version} is asked for")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mttp.episodes import Episode
+from mttp.model.episodes import Episode
 from mttp.rewards.scores import shown
 
 __all__ = ["Inputs"]

@@ -11,9 +11,9 @@ from math import inf
 from typing import Any
 
 from mttp.errors import SpecError
-from mttp.processes import FAILED, Process, ProcessLostError, SilentProcessError, can_start
-from mttp.rewards.plan import Plan
-from mttp.rewards.scores import Answer, failed
+from mttp.otlp.processes import FAILED, Process, ProcessLostError, SilentProcessError, can_start
+from mttp.rewards.plan import ScoringPlan
+from mttp.rewards.scores import ComponentResult, failed
 
 __all__ = ["Workers"]
 
@@ -33,7 +33,7 @@ class Workers:
     It ends with this process, whichever way that ends.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ScoringPlan) -> None:
         """Start none yet; raises SpecError where there is no file that a worker could load."""
         if plan.location is None:
             raise SpecError(
@@ -51,12 +51,12 @@ class Workers:
         weakref.finalize(self, _end, self._idle, self._owner)
 
     @classmethod
-    def of(cls, plan: Plan) -> Workers:
+    def of(cls, plan: ScoringPlan) -> Workers:
         """Those of a plan, which all its components share."""
         found: Workers = plan.prepared.setdefault("workers", cls(plan))
         return found
 
-    def ask(self, name: str, samples: Sequence[Any], timeout: float | None) -> list[Answer]:
+    def ask(self, name: str, samples: Sequence[Any], timeout: float | None) -> list[ComponentResult]:
         """What a component answers in a worker for these samples, in `timeout` seconds."""
         try:
             request = pickle.dumps((name, list(samples), timeout))
@@ -66,7 +66,7 @@ class Workers:
             )
         try:
             worker = self._take()
-            answers = [Answer(*answer) for answer in worker.ask(request, timeout)]
+            answers = [ComponentResult(*answer) for answer in worker.ask(request, timeout)]
         except _Lost as lost:
             return [failed(str(lost), lost.error_type)] * len(samples)
         except OSError as error:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from mttp.rewards.combining import threshold
 from mttp.rewards.components import mark_of
 from mttp.rewards.composing import COMBINE
-from mttp.rewards.document import Bounds, Case, Document, Entry, Function
+from mttp.rewards.document import Bounds, CombiningFunction, ComponentEntry, SpecCase, SpecDocument
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
 from mttp.rewards.reach import paid_and_taken, reachable
@@ -20,14 +20,14 @@ from mttp.rewards.source import Place
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.targets import optional_names, takes
 
-__all__ = ["RULES", "Finding", "Severity", "lint"]
+__all__ = ["RULES", "LintFinding", "Severity", "lint"]
 
 Severity: TypeAlias = Literal["error", "warning"]
 """error: a sample is paid wrongly, or can't be told to be paid rightly; warning: it may well be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """One rule that is broken in one place."""
 
     rule: str
@@ -64,7 +64,7 @@ _STYLE: Final = ("rubric", "shaping")
 _SUMS: Final = ("gated", "weighted_sum")
 
 
-def lint(spec: RewardSpec, *, imports: bool = True) -> list[Finding]:
+def lint(spec: RewardSpec, *, imports: bool = True) -> list[LintFinding]:
     """
     Everything that is wrong with a spec, by line.
 
@@ -78,18 +78,18 @@ def lint(spec: RewardSpec, *, imports: bool = True) -> list[Finding]:
     return sorted(found, key=lambda one: (one.line or 0, one.column or 0, one.severity, one.rule))
 
 
-def _finding(rule: str, fault: _Fault, spec: RewardSpec) -> Finding:
+def _finding(rule: str, fault: _Fault, spec: RewardSpec) -> LintFinding:
     mark = spec.source.mark(*fault.at, key=True)
     line, column = (mark.line, mark.column) if mark is not None else (None, None)
-    return Finding(rule, fault.severity, fault.reason, fault.fix, line, column)
+    return LintFinding(rule, fault.severity, fault.reason, fault.fix, line, column)
 
 
-def _terminal(spec: RewardSpec) -> list[Entry]:
+def _terminal(spec: RewardSpec) -> list[ComponentEntry]:
     """What is part of the reward of an episode, without the checks."""
     return [part for part in spec.parts if part.kind != "check" and part.scope == "terminal"]
 
 
-def _place(spec: RewardSpec, part: Entry, key: str | None = None) -> Place:
+def _place(spec: RewardSpec, part: ComponentEntry, key: str | None = None) -> Place:
     """Where a component, or an include, is written."""
     names = [entry.name for entry in spec.document.components]
     at: Place = (
@@ -100,7 +100,7 @@ def _place(spec: RewardSpec, part: Entry, key: str | None = None) -> Place:
     return (*at, key) if key is not None else at
 
 
-def _span(part: Entry) -> float:
+def _span(part: ComponentEntry) -> float:
     """How much of the reward hangs on a component."""
     low, high = part.range or (0.0, 1.0)
     return abs(part.weight) * (high - low)
@@ -172,7 +172,9 @@ def _shaping(spec: RewardSpec) -> Iterator[_Fault]:
         yield from _step_shaping(spec, steps, goal, horizon)
 
 
-def _step_shaping(spec: RewardSpec, steps: list[Entry], goal: float, horizon: int) -> Iterator[_Fault]:
+def _step_shaping(
+    spec: RewardSpec, steps: list[ComponentEntry], goal: float, horizon: int
+) -> Iterator[_Fault]:
     each = fsum(_span(part) for part in steps)
     if each * horizon > goal:
         reason = (
@@ -252,7 +254,7 @@ def _judges(spec: RewardSpec) -> Iterator[_Fault]:
 
 
 def _exploits(spec: RewardSpec) -> Iterator[_Fault]:
-    cases = [case for case in spec.document.cases if isinstance(case, Case)]
+    cases = [case for case in spec.document.cases if isinstance(case, SpecCase)]
     if not any(case.kind == "exploit" for case in cases):
         reason = "no case is an exploit: that a cheat is not paid was never tried"
         yield _Fault(
@@ -319,7 +321,7 @@ def _floor(spec: RewardSpec) -> Iterator[_Fault]:
         yield _Fault(reason, f"lower the {key} to {lowest:g}", (key,))
 
 
-def _is_gate(part: Entry, document: Document) -> bool:
+def _is_gate(part: ComponentEntry, document: SpecDocument) -> bool:
     return part.kind == "check" or (part.kind == "verifier" and document.combine == "gated")
 
 
@@ -343,7 +345,7 @@ def _functions(spec: RewardSpec) -> Iterator[tuple[str, str | None, str | None, 
     for index, entry in enumerate(spec.document.components):
         yield entry.name, entry.use, entry.version, ("components", index, "use")
     combine = spec.document.combine
-    if isinstance(combine, Function):
+    if isinstance(combine, CombiningFunction):
         yield COMBINE, combine.use, combine.version, ("combine", "use")
 
 
@@ -359,12 +361,12 @@ def _lock(spec: RewardSpec) -> Iterator[_Fault]:
 
 def _cases(spec: RewardSpec) -> Iterator[_Fault]:
     for index, case in enumerate(spec.document.cases):
-        if isinstance(case, Case):
+        if isinstance(case, SpecCase):
             yield from _inputs(case, spec.document, ("cases", index, "input"))
             yield from _expectations(case, spec, ("cases", index, "expect"))
 
 
-def _inputs(case: Case, document: Document, at: Place) -> Iterator[_Fault]:
+def _inputs(case: SpecCase, document: SpecDocument, at: Place) -> Iterator[_Fault]:
     for name, stated in document.inputs.items():
         problem = Inputs({name: stated}).problem(case.input)
         if problem is not None:
@@ -377,7 +379,7 @@ def _inputs(case: Case, document: Document, at: Place) -> Iterator[_Fault]:
             yield _Fault(reason, "take it out, or state it under `inputs`", (*at, name), "warning")
 
 
-def _expectations(case: Case, spec: RewardSpec, at: Place) -> Iterator[_Fault]:
+def _expectations(case: SpecCase, spec: RewardSpec, at: Place) -> Iterator[_Fault]:
     if case.expect is None:
         return
     names = {part.name: part for part in spec.parts}

@@ -10,28 +10,38 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from mttp.errors import SpecError
-from mttp.keys import name_key
-from mttp.rewards.document import FORMAT, Better, Bounds, Case, Document, Entry, Expected, Function, Include
+from mttp.model.keys import name_key
+from mttp.rewards.document import (
+    FORMAT,
+    Better,
+    Bounds,
+    CombiningFunction,
+    ComponentEntry,
+    Expected,
+    SpecCase,
+    SpecDocument,
+    SpecInclude,
+)
 from mttp.rewards.plain import unfit
-from mttp.rewards.source import Place, Source
+from mttp.rewards.source import Place, SpecSource
 from mttp.rewards.versions import constraint
 
 __all__ = ["document_of", "nearest"]
 
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
-    "components": Entry,
-    "include": Include,
-    "case": Case,
+    "components": ComponentEntry,
+    "include": SpecInclude,
+    "case": SpecCase,
     "better": Better,
     "expect": Expected,
     "bounds": Bounds,
-    "function": Function,
+    "function": CombiningFunction,
 }
 """The model of a place, by the last of these in pydantic's words for it."""
 _MOST = 10
 
 
-def document_of(source: Source) -> Document:
+def document_of(source: SpecSource) -> SpecDocument:
     """The document that `source` holds; raises SpecError, whose message has a line for each fault."""
     if not isinstance(source.data, dict):
         raise source.error("is no reward spec: that is a mapping with mttp, name, version and components")
@@ -39,7 +49,7 @@ def document_of(source: Source) -> Document:
     if said != FORMAT:
         raise source.error(f"says {said!r} under `mttp`; a reward spec says {FORMAT}", "mttp")
     try:
-        document = Document.model_validate(source.data)
+        document = SpecDocument.model_validate(source.data)
     except ValidationError as error:
         raise _joined([_fault(detail, source) for detail in error.errors(include_url=False)]) from error
     if faults := [source.error(reason, *place) for place, reason in _incoherent(document)]:
@@ -65,7 +75,7 @@ def _joined(faults: list[SpecError]) -> SpecError:
     return SpecError("\n".join(reasons), path=first.path, line=first.line, column=first.column)
 
 
-def _fault(detail: Any, source: Source) -> SpecError:
+def _fault(detail: Any, source: SpecSource) -> SpecError:
     """One of pydantic's errors in our words, with the line."""
     kind, loc = str(detail["type"]), detail["loc"]
     place = _place(loc, source.data)
@@ -102,7 +112,7 @@ def _place(loc: tuple[str | int, ...], data: Any) -> Place:
 
 
 def _model(loc: tuple[str | int, ...]) -> type[BaseModel]:
-    return next((_MODELS[str(part)] for part in reversed(loc[:-1]) if str(part) in _MODELS), Document)
+    return next((_MODELS[str(part)] for part in reversed(loc[:-1]) if str(part) in _MODELS), SpecDocument)
 
 
 def _where(place: Place) -> str:
@@ -113,7 +123,7 @@ def _where(place: Place) -> str:
     return f"`{place[-1]}`" if place else "the spec"
 
 
-def _written(value: object, place: Place, source: Source) -> str:
+def _written(value: object, place: Place, source: SpecSource) -> str:
     text = source.texts.get(place)
     return text if text is not None else f"{value!r:.60}"
 
@@ -137,7 +147,7 @@ _PATTERNS: Final[Mapping[str, str]] = {
 }
 
 
-def _hint(value: object, kind: str, place: Place, source: Source) -> str:
+def _hint(value: object, kind: str, place: Place, source: SpecSource) -> str:
     """What the writer of YAML probably meant."""
     if kind == "string_type" and place in source.texts:
         return f'; quote it: "{source.texts[place]}"'
@@ -146,10 +156,10 @@ def _hint(value: object, kind: str, place: Place, source: Source) -> str:
     return ""
 
 
-def _incoherent(document: Document) -> Iterator[tuple[Place, str]]:
+def _incoherent(document: SpecDocument) -> Iterator[tuple[Place, str]]:
     """What no single field shows: names that are there twice, or are those of nothing."""
     yield from _repeated_names(document)
-    cases = [case for case in document.cases if isinstance(case, Case)]
+    cases = [case for case in document.cases if isinstance(case, SpecCase)]
     known = {case.name for case in cases}
     seen: set[str] = set()
     for index, case in enumerate(document.cases):
@@ -173,7 +183,7 @@ def _incoherent(document: Document) -> Iterator[tuple[Place, str]]:
             yield ("components", index, "arity"), "output-truth takes the first two `inputs`; state them"
 
 
-def _not_plain(document: Document) -> Iterator[tuple[Place, str]]:
+def _not_plain(document: SpecDocument) -> Iterator[tuple[Place, str]]:
     """Parameters and samples that no file, and no digest, could hold."""
     for index, entry in enumerate(document.components):
         for name, value in entry.params.items():
@@ -181,14 +191,14 @@ def _not_plain(document: Document) -> Iterator[tuple[Place, str]]:
                 reason = f"the parameter {name!r} of the component {entry.name!r} {problem}"
                 yield ("components", index, "params", name), reason
     for index, case in enumerate(document.cases):
-        if isinstance(case, Case):
+        if isinstance(case, SpecCase):
             for name, value in case.input.items():
                 if problem := unfit(value):
                     reason = f"the input {name!r} of the case {case.name!r} {problem}"
                     yield ("cases", index, "input", name), reason
 
 
-def _repeated_names(document: Document) -> Iterator[tuple[Place, str]]:
+def _repeated_names(document: SpecDocument) -> Iterator[tuple[Place, str]]:
     places: list[tuple[Place, str]] = [
         (("components", index, "name"), entry.name) for index, entry in enumerate(document.components)
     ]

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from mttp import regular_files
 from mttp.errors import SpecError
-from mttp.rewards.paying import Identified
+from mttp.otlp import regular_files
+from mttp.rewards.protocols import LockedSpec
 from mttp.rewards.source import MAX_BYTES
 
 __all__ = [
@@ -79,7 +79,7 @@ def lock_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-def locked(spec: Identified) -> Lock:
+def locked(spec: LockedSpec) -> Lock:
     """A spec and its includes as they are."""
     return Lock(
         {
@@ -89,7 +89,7 @@ def locked(spec: Identified) -> Lock:
     )
 
 
-def write_lock(spec: Identified) -> None:
+def write_lock(spec: LockedSpec) -> None:
     """Lock a spec that has a file."""
     if spec.path is None:
         raise SpecError("only a spec in a file has a lock")
@@ -122,7 +122,7 @@ def _lock(data: Any) -> Lock:
     return Lock({str(name): Locked(**one) for name, one in data["specs"].items()})
 
 
-def changes(lock: Lock, spec: Identified) -> Iterator[Change]:
+def changes(lock: Lock, spec: LockedSpec) -> Iterator[Change]:
     """What is no longer as it was locked."""
     now = locked(spec).specs
     for name in sorted({*lock.specs, *now}):
@@ -148,7 +148,7 @@ def silence() -> None:
     _is_silent = True
 
 
-def warn(spec: Identified) -> None:
+def warn(spec: LockedSpec) -> None:
     """Say once that a spec changed under its version, where it has a lock."""
     if _is_silent or spec.path is None or (lock := read_lock(spec.path)) is None:
         return

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeAlias
 
-from mttp.episodes import Grade
+from mttp.model.episodes import Grade
 from mttp.rewards.combining import combine
-from mttp.rewards.document import Better, Case, Entry
+from mttp.rewards.document import Better, ComponentEntry, SpecCase
 from mttp.rewards.grading import regraded
-from mttp.rewards.plan import Plan
+from mttp.rewards.plan import ScoringPlan
 from mttp.rewards.results import RewardResult
 from mttp.rewards.trials import Trial, misses, rivalry, try_cases
 
@@ -58,7 +58,7 @@ class Mutation:
         return tuple(one for one in self.mutants if one.survived)
 
 
-def mutate(plan: Plan, cases: Sequence[Case | Better]) -> Mutation:
+def mutate(plan: ScoringPlan, cases: Sequence[SpecCase | Better]) -> Mutation:
     """
     Score the cases once, and see which of them notice each fault of the plan.
 
@@ -80,17 +80,17 @@ def mutate(plan: Plan, cases: Sequence[Case | Better]) -> Mutation:
     )
 
 
-def _ends(cases: Sequence[Case | Better]) -> list[Case | Better]:
+def _ends(cases: Sequence[SpecCase | Better]) -> list[SpecCase | Better]:
     """The cases without steps, and the orders among them."""
-    stepped = {case.name for case in cases if isinstance(case, Case) and case.steps}
+    stepped = {case.name for case in cases if isinstance(case, SpecCase) and case.steps}
     return [
         case
         for case in cases
-        if not stepped & ({case.name} if isinstance(case, Case) else {case.better, case.than})
+        if not stepped & ({case.name} if isinstance(case, SpecCase) else {case.better, case.than})
     ]
 
 
-def _exhaustive(plan: Plan) -> Plan:
+def _exhaustive(plan: ScoringPlan) -> ScoringPlan:
     """The plan with every component called, whatever a gate says: a fault may take the gate away."""
     parts = [
         replace(
@@ -104,9 +104,9 @@ def _exhaustive(plan: Plan) -> Plan:
 
 
 def _tried(
-    plan: Plan,
+    plan: ScoringPlan,
     trial: Trial,
-    cases: Sequence[Case | Better],
+    cases: Sequence[SpecCase | Better],
     kind: str,
     names: tuple[str, ...],
     fault: str,
@@ -125,7 +125,7 @@ def _tried(
     return Mutant(kind=kind, components=names, fault=fault, caught_by=tuple(caught), changed=changed)
 
 
-def _combined(plan: Plan, result: RewardResult, change: _Change) -> RewardResult:
+def _combined(plan: ScoringPlan, result: RewardResult, change: _Change) -> RewardResult:
     """The result as a faulty spec would give it; its range is the spec's only where that clips."""
     grades = change(result.components)
     found = combine(plan, list(grades.values()), bounds=plan.range if plan.clip else None)
@@ -140,7 +140,7 @@ def _combined(plan: Plan, result: RewardResult, change: _Change) -> RewardResult
     )
 
 
-def _faults(plan: Plan, graded: set[str]) -> Iterator[tuple[str, tuple[str, ...], str, _Change]]:
+def _faults(plan: ScoringPlan, graded: set[str]) -> Iterator[tuple[str, tuple[str, ...], str, _Change]]:
     entries = [one.entry for one in plan.components if one.name in graded]
     for entry in entries:
         name = (entry.name,)
@@ -173,14 +173,14 @@ def _pass(name: str) -> _Change:
     }
 
 
-def _swap(one: Entry, other: Entry) -> _Change:
+def _swap(one: ComponentEntry, other: ComponentEntry) -> _Change:
     weights = {one.name: other.weight, other.name: one.weight}
     return lambda grades: {
         key: replace(grade, weight=weights.get(key, grade.weight)) for key, grade in grades.items()
     }
 
 
-def _revalue(entry: Entry, value: Callable[[Entry, float], float]) -> _Change:
+def _revalue(entry: ComponentEntry, value: Callable[[ComponentEntry, float], float]) -> _Change:
     """Another value in place of each that there is."""
 
     def change(grades: _Grades) -> _Grades:
@@ -192,17 +192,17 @@ def _revalue(entry: Entry, value: Callable[[Entry, float], float]) -> _Change:
     return change
 
 
-def _inverted(entry: Entry, value: float) -> float:
+def _inverted(entry: ComponentEntry, value: float) -> float:
     low, high = entry.range or (0.0, 1.0)
     return low + high - value
 
 
-def _best(entry: Entry, _: float) -> float:
+def _best(entry: ComponentEntry, _: float) -> float:
     """The highest that pays: of a penalty the lowest."""
     low, high = entry.range or (0.0, 1.0)
     return low if entry.kind == "penalty" else high
 
 
-def _widened(entry: Entry, value: float) -> float:
+def _widened(entry: ComponentEntry, value: float) -> float:
     low, _ = entry.range or (0.0, 1.0)
     return low + 2 * (value - low)

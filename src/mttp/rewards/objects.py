@@ -33,7 +33,7 @@ def of_function(
     function: Callable[..., Any], distributions: Iterable[str] = (), depends: Iterable[str] = ()
 ) -> Code:
     """The code of a function, or of an object that can be called, that was given in Python."""
-    reader = _Reader(tuple(distributions), tuple(depends))
+    reader = _FunctionReader(tuple(distributions), tuple(depends))
     try:
         reader.read(function)
     except RecursionError:
@@ -43,7 +43,7 @@ def of_function(
     return Code(tuple(sorted(reader.parts)), coverage, tuple(gaps))
 
 
-class _Reader:
+class _FunctionReader:
     """What was read of a function, and of the objects that it holds."""
 
     def __init__(self, distributions: tuple[str, ...], depends: tuple[str, ...]) -> None:

@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mttp.episodes import Spec
-from mttp.rewards.document import Combine, Entry
+from mttp.model.episodes import Spec
+from mttp.rewards.document import Combine, ComponentEntry
 from mttp.rewards.trust import Trust
 
-__all__ = ["Component", "Plan"]
+__all__ = ["Component", "ScoringPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
     """One component as it is scored."""
 
-    entry: Entry
+    entry: ComponentEntry
     """What the document says of it; for an included spec, an entry made from its include."""
     function: Callable[..., Any] | None = None
     """What is called; None for an included spec."""
-    plan: Plan | None = None
+    plan: ScoringPlan | None = None
     """The included spec, whose reward is this component's value."""
 
     @property
@@ -38,7 +38,7 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ScoringPlan:
     """Everything that scoring needs of a spec."""
 
     identity: Spec

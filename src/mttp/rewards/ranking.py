@@ -10,10 +10,10 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any
 
-from mttp.episodes import Grade
-from mttp.rewards.document import Entry
+from mttp.model.episodes import Grade
+from mttp.rewards.document import ComponentEntry
 from mttp.rewards.results import Provenance
-from mttp.rewards.scores import Answer, with_costs
+from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["Comparison", "compare_pairs"]
 
@@ -28,8 +28,11 @@ class Comparison:
         """How the values of each component came about, by its path."""
 
     def ask(
-        self, call: Callable[[Sequence[Any]], list[Answer]], places: Sequence[int], entry: Entry
-    ) -> tuple[list[tuple[int, ...]], list[list[Answer]]]:
+        self,
+        call: Callable[[Sequence[Any]], list[ComponentResult]],
+        places: Sequence[int],
+        entry: ComponentEntry,
+    ) -> tuple[list[tuple[int, ...]], list[list[ComponentResult]]]:
         """The order of each of a component's calls, and what each answered of the members at these places."""
         orders = list(_orders(places, self._seed, entry.repeats))
         repeats = []
@@ -41,7 +44,7 @@ class Comparison:
         return orders, repeats
 
     def keep(
-        self, path: str, entry: Entry, orders: Sequence[tuple[int, ...]], grades: Sequence[Grade]
+        self, path: str, entry: ComponentEntry, orders: Sequence[tuple[int, ...]], grades: Sequence[Grade]
     ) -> None:
         """Keep where the values of one component come from."""
         self.sources[path] = _provenance(entry, self._group, orders, self._seed, grades)
@@ -62,22 +65,22 @@ def _orders(places: Sequence[int], seed: int | None, count: int) -> Iterator[tup
 
 
 def compare_pairs(
-    call: Callable[[Sequence[Any]], list[Answer]], shown: Sequence[Mapping[str, Any]]
-) -> list[Answer]:
+    call: Callable[[Sequence[Any]], list[ComponentResult]], shown: Sequence[Mapping[str, Any]]
+) -> list[ComponentResult]:
     """
     Each member's mean over its comparisons with every other: 1 for one that it wins, 0.5 for a tie.
 
     In each pair the member that is shown first stands first. One comparison that fails fails both members;
     those that abstain are left out.
     """
-    found: list[list[Answer]] = [[] for _ in shown]
+    found: list[list[ComponentResult]] = [[] for _ in shown]
     for pair in combinations(range(len(shown)), 2):
         for place, answer in zip(pair, call([shown[place] for place in pair]), strict=True):
             found[place].append(answer)
     return [_wins(answers) for answers in found]
 
 
-def _wins(answers: Sequence[Answer]) -> Answer:
+def _wins(answers: Sequence[ComponentResult]) -> ComponentResult:
     calls = tuple([call for one in answers for call in one.calls])
     failures = [one for one in answers if one.status == "error"]
     if failures:
@@ -85,15 +88,17 @@ def _wins(answers: Sequence[Answer]) -> Answer:
         return failures[0]._replace(error=said, calls=calls)
     values = [one.value for one in answers if one.value is not None]
     if not values:
-        return Answer(None, "abstained", explanation="there was nothing to compare it with", calls=calls)
+        return ComponentResult(
+            None, "abstained", explanation="there was nothing to compare it with", calls=calls
+        )
     facts = next((one.evidence for one in answers if isinstance(one.evidence, Mapping)), {})
     counts = {"won": sum(value > 0.5 for value in values), "tied": values.count(0.5)}
     evidence = {**facts, **counts, "comparisons": len(values)}
-    return Answer(fmean(values), evidence=with_costs(evidence, answers), calls=calls)
+    return ComponentResult(fmean(values), evidence=with_costs(evidence, answers), calls=calls)
 
 
 def _provenance(
-    entry: Entry,
+    entry: ComponentEntry,
     group: Sequence[Mapping[str, Any]],
     orders: Sequence[tuple[int, ...]],
     seed: int | None,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from mttp.rewards.document import Document, Entry
+from mttp.rewards.document import ComponentEntry, SpecDocument
 
 __all__ = ["Bounds", "entries", "floor", "paid_and_taken", "reachable", "stated_or_reachable"]
 
@@ -14,12 +14,12 @@ Bounds: TypeAlias = tuple[float, float]
 """Lowest and highest value."""
 
 
-def entries(document: Document, included: Mapping[str, Bounds | None]) -> list[Entry]:
+def entries(document: SpecDocument, included: Mapping[str, Bounds | None]) -> list[ComponentEntry]:
     """The components, with an entry for each included spec, whose range is in `included` by its name."""
     return [
         *document.components,
         *(
-            Entry(
+            ComponentEntry(
                 name=part.as_,
                 kind=part.kind,
                 weight=part.weight,
@@ -31,7 +31,7 @@ def entries(document: Document, included: Mapping[str, Bounds | None]) -> list[E
     ]
 
 
-def stated_or_reachable(document: Document, parts: Sequence[Entry]) -> Bounds | None:
+def stated_or_reachable(document: SpecDocument, parts: Sequence[ComponentEntry]) -> Bounds | None:
     """The range that the document states, else the one that it can reach; None where that is not known."""
     if document.range is not None:
         return document.range
@@ -41,7 +41,7 @@ def stated_or_reachable(document: Document, parts: Sequence[Entry]) -> Bounds | 
     return min(found[0], document.floor), max(found[1], document.floor)
 
 
-def floor(document: Document, parts: Sequence[Entry]) -> float:
+def floor(document: SpecDocument, parts: Sequence[ComponentEntry]) -> float:
     """What a failed check gives: as stated, else the range's lowest value, else 0."""
     if document.floor is not None:
         return document.floor
@@ -49,7 +49,7 @@ def floor(document: Document, parts: Sequence[Entry]) -> float:
     return bounds[0] if bounds else 0.0
 
 
-def reachable(document: Document, parts: Sequence[Entry]) -> Bounds | None:
+def reachable(document: SpecDocument, parts: Sequence[ComponentEntry]) -> Bounds | None:
     """
     Lowest and highest reward of a sample that no check failed; None where that is not known.
 
@@ -61,7 +61,7 @@ def reachable(document: Document, parts: Sequence[Entry]) -> Bounds | None:
     return None if found is None else _sum(found)
 
 
-def paid_and_taken(document: Document, parts: Sequence[Entry]) -> tuple[Bounds, Bounds] | None:
+def paid_and_taken(document: SpecDocument, parts: Sequence[ComponentEntry]) -> tuple[Bounds, Bounds] | None:
     """What an episode's components can pay, and what its penalties take off; None where it is not known."""
     scored = _scored(parts)
     if any(part.range is None for part in scored) or not isinstance(document.combine, str):
@@ -71,12 +71,12 @@ def paid_and_taken(document: Document, parts: Sequence[Entry]) -> tuple[Bounds, 
     return made, _sum([_share(part) for part in scored if part.kind == "penalty"])
 
 
-def _scored(parts: Sequence[Entry]) -> list[Entry]:
+def _scored(parts: Sequence[ComponentEntry]) -> list[ComponentEntry]:
     """The components of an episode's reward, without the checks."""
     return [part for part in parts if part.kind != "check" and part.scope == "terminal"]
 
 
-def _share(part: Entry) -> Bounds:
+def _share(part: ComponentEntry) -> Bounds:
     """What a component can add to a sum; a penalty takes off, whichever sign its value or weight has."""
     low, high = part.range or (0.0, 0.0)
     ends = sorted((low * part.weight, high * part.weight))
@@ -91,16 +91,16 @@ def _sum(ranges: Iterable[Bounds]) -> Bounds:
     return math.fsum(low for low, _ in found), math.fsum(high for _, high in found)
 
 
-def _weighted_sum(parts: Sequence[Entry]) -> Bounds:
+def _weighted_sum(parts: Sequence[ComponentEntry]) -> Bounds:
     return _sum(map(_share, parts))
 
 
-def _minimum(parts: Sequence[Entry]) -> Bounds:
+def _minimum(parts: Sequence[ComponentEntry]) -> Bounds:
     ranges = [part.range or (0.0, 0.0) for part in parts]
     return min(low for low, _ in ranges), min(high for _, high in ranges)
 
 
-def _product(parts: Sequence[Entry]) -> Bounds:
+def _product(parts: Sequence[ComponentEntry]) -> Bounds:
     low = high = 1.0
     for part in parts:
         corners = [one * other for one in (low, high) for other in part.range or (0.0, 0.0)]
@@ -108,9 +108,9 @@ def _product(parts: Sequence[Entry]) -> Bounds:
     return low, high
 
 
-def _lexicographic(parts: Sequence[Entry]) -> Bounds:
+def _lexicographic(parts: Sequence[ComponentEntry]) -> Bounds:
     """Each level counts with those before it, or not at all."""
-    levels: dict[float, list[Entry]] = {}
+    levels: dict[float, list[ComponentEntry]] = {}
     for part in parts:
         levels.setdefault(math.inf if part.priority is None else part.priority, []).append(part)
     ordered = [levels[priority] for priority in sorted(levels)]
@@ -120,7 +120,7 @@ def _lexicographic(parts: Sequence[Entry]) -> Bounds:
     return min(low for low, _ in sums), max(high for _, high in sums)
 
 
-_MADE: Mapping[str, Callable[[Sequence[Entry]], Bounds]] = {
+_MADE: Mapping[str, Callable[[Sequence[ComponentEntry]], Bounds]] = {
     "gated": _weighted_sum,
     "weighted_sum": _weighted_sum,
     "product": _product,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from mttp.episodes import Grade, Reward, Spec
+from mttp.model.episodes import Grade, Reward, Spec
 
 __all__ = ["Provenance", "Ranking", "RewardResult"]
 

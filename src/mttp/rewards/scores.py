@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mttp.scorings import INVALID_VALUE
-from mttp.values import is_masked
+from mttp.model.scorings import INVALID_VALUE
+from mttp.model.values import is_masked
 
 if TYPE_CHECKING:
-    from mttp.episodes import Call
+    from mttp.model.episodes import Call
 
 __all__ = [
-    "Answer",
+    "ComponentResult",
     "Score",
     "failed",
     "read",
@@ -45,7 +45,7 @@ class Score:
     """What it was based on; anything that JSON can say."""
 
 
-class Answer(NamedTuple):
+class ComponentResult(NamedTuple):
     """What one call of a component came to."""
 
     value: float | None = None
@@ -61,13 +61,13 @@ class Answer(NamedTuple):
     """Whether the call took longer than it may, and could not be stopped."""
     error_type: str | None = None
     """The exception's class, or a word such as `invalid_value`."""
-    criteria: Mapping[str, Answer] | None = None
+    criteria: Mapping[str, ComponentResult] | None = None
     """Of a call that answers several criteria at once, the answer to each by name."""
     calls: tuple[Call, ...] = ()
     """Calls of models that were made for it; those for several samples at once are the first one's."""
 
 
-def with_costs(evidence: Any, answers: Iterable[Answer]) -> Any:
+def with_costs(evidence: Any, answers: Iterable[ComponentResult]) -> Any:
     """The evidence of one of several answers, whose `cost` is then that of all."""
     stated = [
         one.evidence["cost"]
@@ -82,7 +82,7 @@ def with_costs(evidence: Any, answers: Iterable[Answer]) -> Any:
     )
 
 
-def without_cost(answer: Answer) -> Answer:
+def without_cost(answer: ComponentResult) -> ComponentResult:
     """An answer that came with another, whose evidence states the cost of both."""
     if not isinstance(answer.evidence, Mapping) or "cost" not in answer.evidence:
         return answer
@@ -90,14 +90,14 @@ def without_cost(answer: Answer) -> Answer:
     return answer._replace(evidence=rest or None)
 
 
-def failed(reason: object, error_type: str | None = None) -> Answer:
+def failed(reason: object, error_type: str | None = None) -> ComponentResult:
     """The answer of a call that went wrong: an exception, or a reason in words and its type."""
     if isinstance(reason, BaseException):
-        return Answer(None, "error", _described(reason), error_type=type(reason).__name__)
-    return Answer(None, "error", str(reason), error_type=error_type)
+        return ComponentResult(None, "error", _described(reason), error_type=type(reason).__name__)
+    return ComponentResult(None, "error", str(reason), error_type=error_type)
 
 
-def read(returned: object) -> Answer:
+def read(returned: object) -> ComponentResult:
     """
     What a component returned, as an answer.
 
@@ -106,9 +106,9 @@ def read(returned: object) -> Answer:
     NaN, the infinities, text and whatever else is not one number are errors.
     """
     if (type(returned) is float and math.isfinite(returned)) or type(returned) is bool:
-        return Answer(float(returned))
+        return ComponentResult(float(returned))
     if returned is None:
-        return Answer(None, "abstained")
+        return ComponentResult(None, "abstained")
     if isinstance(returned, Score):
         value = returned.value
         return _answer(value, returned.label, returned.explanation, returned.evidence)
@@ -119,7 +119,7 @@ def read(returned: object) -> Answer:
     return _answer(returned)
 
 
-def read_label(returned: object, values: Mapping[str, float]) -> Answer:
+def read_label(returned: object, values: Mapping[str, float]) -> ComponentResult:
     """
     What a component returned that answers with labels, each of which is worth a value.
 
@@ -129,7 +129,7 @@ def read_label(returned: object, values: Mapping[str, float]) -> Answer:
         if returned not in values:
             known = ", ".join(values)
             return failed(f"returned {shown(returned)}, which is none of its labels: {known}", INVALID_VALUE)
-        return Answer(values[returned], label=str(returned))
+        return ComponentResult(values[returned], label=str(returned))
     if isinstance(returned, Score):
         facts = {"explanation": returned.explanation, "evidence": returned.evidence}
         return read_label(returned.value, values)._replace(**facts)
@@ -150,24 +150,26 @@ def read_label(returned: object, values: Mapping[str, float]) -> Answer:
     return found
 
 
-def read_criteria(returned: object, names: Iterable[str], one: Callable[[object], Answer]) -> Answer:
+def read_criteria(
+    returned: object, names: Iterable[str], one: Callable[[object], ComponentResult]
+) -> ComponentResult:
     """
     What a component returned that answers several criteria at once: a mapping by name.
 
     Each is read by `one`; what is said beside them is the evidence of the whole.
     """
     if returned is None:
-        return Answer(None, "abstained")
+        return ComponentResult(None, "abstained")
     if not isinstance(returned, Mapping):
         return failed(f"returned {shown(returned)}, expected a mapping by criterion", INVALID_VALUE)
     known = list(names)
     lacking = failed("the answer has no such criterion", INVALID_VALUE)
     answers = {name: one(returned[name]) if name in returned else lacking for name in known}
     rest = {str(key): fact for key, fact in returned.items() if key not in answers}
-    return Answer(evidence=rest or None, criteria=answers)
+    return ComponentResult(evidence=rest or None, criteria=answers)
 
 
-def _of_pair(value: object, facts: str | Mapping[Any, Any]) -> Answer:
+def _of_pair(value: object, facts: str | Mapping[Any, Any]) -> ComponentResult:
     if isinstance(facts, str):
         return _answer(value, explanation=facts)
     known = {name: facts[name] for name in _FACTS if name in facts}
@@ -176,29 +178,31 @@ def _of_pair(value: object, facts: str | Mapping[Any, Any]) -> Answer:
     return _answer(value, **known)
 
 
-def _of_mapping(facts: Mapping[Any, Any]) -> Answer:
+def _of_mapping(facts: Mapping[Any, Any]) -> ComponentResult:
     for name in _VALUES:
         if name in facts:
             return _of_pair(facts[name], {key: fact for key, fact in facts.items() if key != name})
     return failed(f"returned a mapping without a value: {shown(dict(facts))}", INVALID_VALUE)
 
 
-def _answer(value: object, label: object = None, explanation: object = None, evidence: Any = None) -> Answer:
+def _answer(
+    value: object, label: object = None, explanation: object = None, evidence: Any = None
+) -> ComponentResult:
     said: dict[str, Any] = {
         "label": None if label is None else str(label),
         "explanation": None if explanation is None else str(explanation),
         "evidence": evidence,
     }
     if value is None:
-        return Answer(None, "abstained", **said)
+        return ComponentResult(None, "abstained", **said)
     if is_masked(value):
-        return Answer(None, "missing", "returned a masked value", **said)
+        return ComponentResult(None, "missing", "returned a masked value", **said)
     found = _number(value)
     if found is None:
         return failed(f"returned {shown(value)}, which is no number", INVALID_VALUE)._replace(**said)
     if not math.isfinite(found):
         return failed(f"returned {found!r}", INVALID_VALUE)._replace(**said)
-    return Answer(found, **said)
+    return ComponentResult(found, **said)
 
 
 def _number(value: Any) -> float | None:

@@ -11,19 +11,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from mttp.episodes import Grade
 from mttp.errors import NeedsGroup, SpecError
-from mttp.rewards import watching
+from mttp.model import hooks
+from mttp.model.episodes import Grade
+from mttp.model.hooks import ScoringObserver
+from mttp.model.scorings import MISSING_INPUT
 from mttp.rewards.calling import Caller, Sample
 from mttp.rewards.combining import checks, combine, needs_verifiers
-from mttp.rewards.document import Entry
+from mttp.rewards.document import ComponentEntry
 from mttp.rewards.grading import grade, included, uncalled
 from mttp.rewards.inputs import Inputs
-from mttp.rewards.plan import Component, Plan
+from mttp.rewards.plan import Component, ScoringPlan
 from mttp.rewards.ranking import Comparison
 from mttp.rewards.results import Ranking, RewardResult
-from mttp.rewards.watching import Watch
-from mttp.scorings import MISSING_INPUT
 
 __all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
 
@@ -36,7 +36,7 @@ _GATES, _DEAR_GATES, _REST = range(3)
 
 
 def score(
-    plan: Plan,
+    plan: ScoringPlan,
     sample: Sample,
     *,
     closed: str | None = None,
@@ -51,26 +51,26 @@ def score(
     Whatever a component does is in the result; raises NeedsGroup where one is relative.
     """
     scorer = _absolute(plan, "terminal")
-    watch = watching.begin(scorer.name, of_step=False) if watched else None
+    watch = hooks.begin(scorer.name, of_step=False) if watched else None
     return scorer.score(sample, watch, closed, settle)
 
 
 def score_step(
-    plan: Plan, sample: Sample, *, settle: Settle | None = None, watched: bool = True
+    plan: ScoringPlan, sample: Sample, *, settle: Settle | None = None, watched: bool = True
 ) -> RewardResult:
     """The same for one step, by the components whose scope is a step."""
     scorer = _absolute(plan, "step")
-    watch = watching.begin(scorer.name, of_step=True) if watched else None
+    watch = hooks.begin(scorer.name, of_step=True) if watched else None
     return scorer.score(sample, watch, None, settle)
 
 
-async def ascore(plan: Plan, sample: Sample) -> RewardResult:
+async def ascore(plan: ScoringPlan, sample: Sample) -> RewardResult:
     """As `score`, with asynchronous components and judges side by side."""
     scorer = _absolute(plan, "terminal")
-    return await scorer.score_async(sample, watching.begin(scorer.name, of_step=False))
+    return await scorer.score_async(sample, hooks.begin(scorer.name, of_step=False))
 
 
-def score_batch(plan: Plan, samples: Sequence[Sample], *, concurrency: int = 1) -> list[RewardResult]:
+def score_batch(plan: ScoringPlan, samples: Sequence[Sample], *, concurrency: int = 1) -> list[RewardResult]:
     """
     What the spec pays for each sample, as many at once as `concurrency` says.
 
@@ -82,7 +82,7 @@ def score_batch(plan: Plan, samples: Sequence[Sample], *, concurrency: int = 1) 
     return _absolute(plan, "terminal").score_many(samples, None, concurrency=concurrency)
 
 
-def rank(plan: Plan, group: Sequence[Sample], *, seed: int | None = None) -> Ranking:
+def rank(plan: ScoringPlan, group: Sequence[Sample], *, seed: int | None = None) -> Ranking:
     """
     What the spec pays for the members of one group, its relative components called once for all of them.
 
@@ -105,7 +105,7 @@ class SampleGrades:
 
     __slots__ = ("end", "grades", "included", "sample", "start", "watch", "wrong")
 
-    def __init__(self, scorer: Scorer, sample: Sample, watch: Watch | None = None) -> None:
+    def __init__(self, scorer: Scorer, sample: Sample, watch: ScoringObserver | None = None) -> None:
         self.sample = sample
         self.watch = watch
         self.wrong = scorer.inputs.problem(sample)
@@ -130,7 +130,7 @@ class SampleGrades:
 class Grader:
     """One component, ready to grade samples."""
 
-    def __init__(self, component: Component, plan: Plan, scope: str) -> None:
+    def __init__(self, component: Component, plan: ScoringPlan, scope: str) -> None:
         self.name = component.name
         self.entry = entry = component.entry
         self._repeats = range(entry.repeats)
@@ -186,7 +186,7 @@ class Grader:
         return grades
 
 
-def _is_dear(entry: Entry) -> bool:
+def _is_dear(entry: ComponentEntry) -> bool:
     return not entry.always and (entry.kind == "judge" or bool(entry.relative) or entry.isolation != "none")
 
 
@@ -199,7 +199,7 @@ class Scorer:
     says `always`.
     """
 
-    def __init__(self, plan: Plan, scope: str) -> None:
+    def __init__(self, plan: ScoringPlan, scope: str) -> None:
         components = [one for one in plan.components if scope in one.scopes]
         if not components:
             raise SpecError(f"spec {plan.identity.name} has no components of scope {scope}")
@@ -225,7 +225,7 @@ class Scorer:
     def score(
         self,
         sample: Sample,
-        watch: Watch | None = None,
+        watch: ScoringObserver | None = None,
         closed: str | None = None,
         settle: Settle | None = None,
     ) -> RewardResult:
@@ -236,7 +236,7 @@ class Scorer:
         result = self.result(state)
         return self._watched(result if settle is None else settle(result), watch)
 
-    async def score_async(self, sample: Sample, watch: Watch | None = None) -> RewardResult:
+    async def score_async(self, sample: Sample, watch: ScoringObserver | None = None) -> RewardResult:
         """The same, components of one stage side by side."""
         state = SampleGrades(self, sample, watch)
         for stage in self.stages:
@@ -412,7 +412,7 @@ class Scorer:
             **shared,
         )
 
-    def _watched(self, result: RewardResult, watch: Watch | None) -> RewardResult:
+    def _watched(self, result: RewardResult, watch: ScoringObserver | None) -> RewardResult:
         span_id = "" if watch is None else watch.scored(result)
         return replace(result, span_id=span_id) if span_id else result
 
@@ -422,7 +422,7 @@ def _stages_of(grader: Grader, stage: int) -> tuple[int, ...]:
     return (stage, _REST) if grader.gates and stage == _DEAR_GATES else (stage,)
 
 
-def _scorer(plan: Plan, scope: str) -> Scorer:
+def _scorer(plan: ScoringPlan, scope: str) -> Scorer:
     """The plan's scorer, made once."""
     found: Scorer | None = plan.prepared.get(scope)
     if found is None:
@@ -430,7 +430,7 @@ def _scorer(plan: Plan, scope: str) -> Scorer:
     return found
 
 
-def _absolute(plan: Plan, scope: str) -> Scorer:
+def _absolute(plan: ScoringPlan, scope: str) -> Scorer:
     """The same, which must need no group."""
     scorer = _scorer(plan, scope)
     if scorer.relative:

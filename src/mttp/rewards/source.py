@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from mttp import regular_files
 from mttp.errors import MissingExtra, SpecError
+from mttp.otlp import regular_files
 
-__all__ = ["MAX_BYTES", "Mark", "Place", "Source", "parse", "read"]
+__all__ = ["MAX_BYTES", "SourceMark", "Place", "SpecSource", "parse", "read"]
 
 MAX_BYTES: Final = 1 << 20
 """Largest document that is read, and largest lock."""
@@ -43,7 +43,7 @@ _ESCAPE = re.compile(r"\\(?:u([dD][89abAB]..)\\u([dD][c-fC-F]..)|(.))", re.DOTAL
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SourceMark:
     """Where something is written."""
 
     line: int
@@ -53,16 +53,16 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SpecSource:
     """A document as it was read."""
 
     data: Any
     """Its plain data: dict, list, str, int, float, bool and None."""
     path: Path | None = None
     """Its file; None where it came from a text, or from Python."""
-    values: dict[Place, Mark] = field(default_factory=dict)
+    values: dict[Place, SourceMark] = field(default_factory=dict)
     """Where each value begins."""
-    keys: dict[Place, Mark] = field(default_factory=dict)
+    keys: dict[Place, SourceMark] = field(default_factory=dict)
     """Where each key is, by the place of its value."""
     texts: dict[Place, str] = field(default_factory=dict)
     """What was written, for each value that is a number, true, false or null."""
@@ -71,12 +71,12 @@ class Source:
         """What is wrong with a value (or its key), to be raised; names the nearest place that is known."""
         return self.error_at(self.mark(*at, key=key), reason)
 
-    def error_at(self, mark: Mark | None, reason: str) -> SpecError:
+    def error_at(self, mark: SourceMark | None, reason: str) -> SpecError:
         """What is wrong at a line and column, to be raised."""
         line, column = (None, None) if mark is None else (mark.line, mark.column)
         return SpecError(reason, path=str(self.path) if self.path else None, line=line, column=column)
 
-    def mark(self, *at: str | int, key: bool = False) -> Mark | None:
+    def mark(self, *at: str | int, key: bool = False) -> SourceMark | None:
         """Where a value (or its key) is, or what it is in."""
         if key and at in self.keys:
             return self.keys[at]
@@ -84,7 +84,7 @@ class Source:
         return next(known, None)
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> SpecSource:
     """The document in a file; raises SpecError for what can't be read."""
     try:
         raw = regular_files.read(path, MAX_BYTES)
@@ -98,25 +98,25 @@ def read(path: Path) -> Source:
     return parse(text, path=path)
 
 
-def parse(text: str, *, path: Path | None = None) -> Source:
+def parse(text: str, *, path: Path | None = None) -> SpecSource:
     """
     The document in a text.
 
     YAML as its version 1.2 reads plain words (`yes` and `1:30` are text), without tags or merged keys;
     aliases are repeated. JSON is part of that. Raises SpecError for anything else.
     """
-    source = Source(data=None, path=path)
+    source = SpecSource(data=None, path=path)
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise source.error(f"is larger than {MAX_BYTES:,} bytes, which no reward spec is")
     text = _as_yaml(text, source)
     if found := _UNPRINTABLE.search(text):
         start = found.start()
-        mark = Mark(text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+        mark = SourceMark(text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
         raise source.error_at(mark, f"has the control character {found[0]!a}")
-    return replace(source, data=_Reader(source, _events(text, source)).document())
+    return replace(source, data=_YamlReader(source, _events(text, source)).document())
 
 
-def _as_yaml(text: str, source: Source) -> str:
+def _as_yaml(text: str, source: SpecSource) -> str:
     """JSON as YAML's parsers take it, line for line; other text as it is."""
     try:
         json.loads(text)
@@ -124,7 +124,7 @@ def _as_yaml(text: str, source: Source) -> str:
         if source.path is None or source.path.suffix != ".json":
             return text
         if isinstance(error, json.JSONDecodeError):
-            mark = Mark(error.lineno, error.colno)
+            mark = SourceMark(error.lineno, error.colno)
             raise source.error_at(mark, f"is not JSON: {error.msg}") from error
         raise source.error(f"is not JSON that can be read: {error}") from error
     text = _ESCAPE.sub(_unescaped, text).replace("\t", " ")
@@ -138,7 +138,7 @@ def _unescaped(found: re.Match[str]) -> str:
     return "/" if found[3] == "/" else found[0]
 
 
-def _events(text: str, source: Source) -> Iterator[Any]:
+def _events(text: str, source: SpecSource) -> Iterator[Any]:
     try:
         import yaml
     except ImportError as error:
@@ -148,21 +148,21 @@ def _events(text: str, source: Source) -> Iterator[Any]:
     except yaml.MarkedYAMLError as error:
         where = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
-        mark = Mark(where.line + 1, where.column + 1) if where else None
+        mark = SourceMark(where.line + 1, where.column + 1) if where else None
         raise source.error_at(mark, f"is not YAML: {what}") from error
     except yaml.YAMLError as error:
         raise source.error(f"is not YAML: {error}") from error
 
 
 @dataclass
-class _Reader:
+class _YamlReader:
     """
     Events of a YAML parser, made into plain data.
 
     Not its tree: the C library overflows the stack on what is nested deeply ahead of any limit of ours.
     """
 
-    source: Source
+    source: SpecSource
     events: Iterator[Any]
     nodes: int = 0
     anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
@@ -204,14 +204,14 @@ class _Reader:
             self.anchors[event.anchor] = (value, self.nodes - before + 1)
         return value
 
-    def _alias(self, anchor: str, at: Place, mark: Mark) -> Any:
+    def _alias(self, anchor: str, at: Place, mark: SourceMark) -> Any:
         if anchor not in self.anchors:
             raise self.source.error_at(mark, f"*{anchor} is the alias of nothing that stands before it")
         value, nodes = self.anchors[anchor]
         self._count(nodes, len(at) + _height(value), mark)
         return value
 
-    def _count(self, nodes: int, depth: int, mark: Mark) -> None:
+    def _count(self, nodes: int, depth: int, mark: SourceMark) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             reason = f"has more than {MAX_NODES:,} values, counting what aliases repeat"
@@ -227,7 +227,7 @@ class _Reader:
             self.source.texts[at] = event.value
         return value
 
-    def _plain(self, text: str, mark: Mark) -> Any:
+    def _plain(self, text: str, mark: SourceMark) -> Any:
         """What an unquoted word is."""
         if text in _WORDS:
             return _WORDS[text]
@@ -271,5 +271,5 @@ def _height(value: Any) -> int:
     return max((1 + _height(item) for item in inside), default=0)
 
 
-def _mark(event: Any) -> Mark:
-    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
+def _mark(event: Any) -> SourceMark:
+    return SourceMark(event.start_mark.line + 1, event.start_mark.column + 1)

@@ -9,19 +9,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from mttp.episodes import Spec
 from mttp.errors import MissingExtra, SpecError
+from mttp.model.episodes import Spec
 from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_target
 from mttp.rewards.composing import COMBINE, described, parts_of
-from mttp.rewards.document import Document, Entry, Function
+from mttp.rewards.document import CombiningFunction, ComponentEntry, SpecDocument
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
 from mttp.rewards.objects import of_function
-from mttp.rewards.plan import Component, Plan
+from mttp.rewards.plan import Component, ScoringPlan
 from mttp.rewards.results import Ranking, RewardResult
-from mttp.rewards.source import Source, parse, read
+from mttp.rewards.source import SpecSource, parse, read
 from mttp.rewards.targets import Policy, check_signature, resolve
 from mttp.rewards.trainers import TrlReward
 from mttp.rewards.trust import Trust, Trusted
@@ -61,7 +61,7 @@ class RewardSpec:
         data = {"mttp": "reward-spec/1", "name": name, "version": version, **fields, **parts.fields}
         place = Path(folder) if folder is not None else None
         self._open(
-            Source(data=data),
+            SpecSource(data=data),
             folder=place,
             trust=Trust.of(trust, place),
             functions=parts.functions,
@@ -95,7 +95,7 @@ class RewardSpec:
     ) -> RewardSpec:
         """The spec that plain data says, as a file would."""
         place = Path(folder) if folder is not None else None
-        return cls._of(Source(data=dict(data)), place, Trust.of(trust, place))
+        return cls._of(SpecSource(data=dict(data)), place, Trust.of(trust, place))
 
     @classmethod
     def _load(cls, path: Path, *, trust: Trust, chain: _Chain) -> RewardSpec:
@@ -103,7 +103,7 @@ class RewardSpec:
 
     @classmethod
     def _of(
-        cls, source: Source, folder: Path | None, trust: Trust, chain: _Chain | None = None
+        cls, source: SpecSource, folder: Path | None, trust: Trust, chain: _Chain | None = None
     ) -> RewardSpec:
         spec = cls.__new__(cls)
         spec._open(source, folder=folder, trust=trust, chain=chain or _Chain())
@@ -111,7 +111,7 @@ class RewardSpec:
 
     def _open(
         self,
-        source: Source,
+        source: SpecSource,
         *,
         folder: Path | None,
         trust: Trust,
@@ -119,7 +119,7 @@ class RewardSpec:
         functions: Mapping[str, Callable[..., Any]] | None = None,
         included: Mapping[str, RewardSpec] | None = None,
     ) -> None:
-        self.document: Document = document_of(source)
+        self.document: SpecDocument = document_of(source)
         """What the spec says."""
         self.source = source
         """Where it says so."""
@@ -150,7 +150,7 @@ class RewardSpec:
         return self.folder / self.source.path.name if self.folder and self.source.path else None
 
     @cached_property
-    def parts(self) -> Sequence[Entry]:
+    def parts(self) -> Sequence[ComponentEntry]:
         """Its components, with an entry for each included spec."""
         found = reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
         return [
@@ -194,7 +194,7 @@ class RewardSpec:
         named: dict[str, tuple[str | None, Callable[..., Any] | None]] = {
             entry.name: (entry.use, self._functions.get(entry.name)) for entry in self.document.components
         }
-        if isinstance(self.document.combine, Function):
+        if isinstance(self.document.combine, CombiningFunction):
             named[COMBINE] = (self.document.combine.use, self._functions.get(COMBINE))
         return {use or name: self._code(use, function) for name, (use, function) in named.items()}
 
@@ -219,7 +219,7 @@ class RewardSpec:
     def code_gaps(self) -> tuple[str, ...]:
         """Why `code_coverage` is not full: what is not in the digest, by component."""
         targets = {entry.name: entry.use or entry.name for entry in self.document.components}
-        if isinstance(self.document.combine, Function):
+        if isinstance(self.document.combine, CombiningFunction):
             targets[COMBINE] = self.document.combine.use or COMBINE
         own = [f"{name}: {gap}" for name, target in targets.items() for gap in self.codes[target].gaps]
         included = self.included.items()
@@ -237,14 +237,14 @@ class RewardSpec:
         )
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> ScoringPlan:
         """What scoring follows; its code is imported here. Raises SpecError where that can't be called."""
         path = self.path
         components = tuple(self._component(entry) for entry in self.parts)
         if self._codes() != self.codes:
             raise self.source.error("its code was changed after it was loaded; load it again")
         locking.warn(self)
-        return Plan(
+        return ScoringPlan(
             identity=self.identity,
             inputs=self.document.inputs,
             components=components,
@@ -351,7 +351,7 @@ class RewardSpec:
         """Functions that were given here and can't be imported by a name."""
         stated = {entry.name: entry.use for entry in self.document.components}
         combine = self.document.combine
-        stated[COMBINE] = combine.use if isinstance(combine, Function) else None
+        stated[COMBINE] = combine.use if isinstance(combine, CombiningFunction) else None
         for name, function in self._functions.items():
             if stated[name] is None:
                 what = "`combine`" if name == COMBINE else f"the component {name!r}"
@@ -429,7 +429,7 @@ class RewardSpec:
             return Code(coverage="opaque", gaps=("it names no code",))
         return of_target(use, self.folder, self.document.distributions, self._depends())
 
-    def _component(self, entry: Entry) -> Component:
+    def _component(self, entry: ComponentEntry) -> Component:
         if entry.name in self.included:
             return Component(entry=entry, plan=self.included[entry.name].plan)
         index = self.document.components.index(entry)
@@ -443,7 +443,11 @@ class RewardSpec:
 
     def _combine(self) -> Any:
         combine = self.document.combine
-        return self._function(COMBINE, combine.use, "combine") if isinstance(combine, Function) else combine
+        return (
+            self._function(COMBINE, combine.use, "combine")
+            if isinstance(combine, CombiningFunction)
+            else combine
+        )
 
     def _function(self, name: str, use: str | None, *at: str | int) -> Callable[..., Any]:
         if name in self._functions:

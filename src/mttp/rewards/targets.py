@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from mttp.errors import SpecError
 from mttp.rewards.components import mark_of
-from mttp.rewards.document import Document, Entry
+from mttp.rewards.document import ComponentEntry, SpecDocument
 from mttp.rewards.folder import Folder
 from mttp.rewards.loading import nearest
 from mttp.rewards.modules import locate
@@ -205,7 +205,9 @@ def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
         return []
 
 
-def check_signature(function: Callable[..., Any], entry: Entry, document: Document, fail: Fail) -> None:
+def check_signature(
+    function: Callable[..., Any], entry: ComponentEntry, document: SpecDocument, fail: Fail
+) -> None:
     """Raise SpecError where a function asks for what no sample has, or does not take its parameters."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -231,7 +233,7 @@ def check_signature(function: Callable[..., Any], entry: Entry, document: Docume
             )
 
 
-def _names(entry: Entry, document: Document) -> Sequence[str]:
+def _names(entry: ComponentEntry, document: SpecDocument) -> Sequence[str]:
     """What a function may name: the inputs, and where it takes many samples their plurals."""
     names = list(document.inputs)
     return [*names, *(f"{name}s" for name in names)] if entry.arity == "batch" or entry.relative else names

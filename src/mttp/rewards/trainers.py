@@ -9,12 +9,12 @@ from mttp.errors import NeedsGroup
 from mttp.rewards.results import RewardResult
 
 if TYPE_CHECKING:
-    from mttp.rewards.paying import Paying
+    from mttp.rewards.protocols import TrainerSpec
 
-__all__ = ["Paid", "TrlReward"]
+__all__ = ["RewardBatch", "TrlReward"]
 
 
-class Paid(list["float | None"]):
+class RewardBatch(list["float | None"]):
     """What a batch of completions is paid, None where a sample is invalid; with the results behind it."""
 
     def __init__(self, results: Sequence[RewardResult]) -> None:
@@ -32,7 +32,7 @@ class TrlReward:
     Raises NeedsGroup where a component is relative and `group_size` is not given.
     """
 
-    def __init__(self, spec: Paying, *, concurrency: int = 1, group_size: int | None = None) -> None:
+    def __init__(self, spec: TrainerSpec, *, concurrency: int = 1, group_size: int | None = None) -> None:
         relative = [part.name for part in spec.parts if part.relative]
         if relative and group_size is None:
             raise NeedsGroup(
@@ -45,7 +45,7 @@ class TrlReward:
         self._concurrency = concurrency
         self._group_size = group_size if relative else None
 
-    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> Paid:
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> RewardBatch:
         """
         The reward of each completion, in their order; None where there is none, which TRL leaves out.
 
@@ -54,11 +54,11 @@ class TrlReward:
         samples = list(self._samples({"prompt": prompts, "completion": completions, **columns}))
         size = self._group_size
         if size is None:
-            return Paid(self.spec.score_batch(samples, concurrency=self._concurrency))
+            return RewardBatch(self.spec.score_batch(samples, concurrency=self._concurrency))
         if len(samples) % size:
             raise ValueError(f"{len(samples)} completions are no whole groups of {size}")
         groups = (samples[start : start + size] for start in range(0, len(samples), size))
-        return Paid([result for group in groups for result in self.spec.rank(group).results])
+        return RewardBatch([result for group in groups for result in self.spec.rank(group).results])
 
     def __repr__(self) -> str:
         return f"{self.spec!r}.for_trl()"

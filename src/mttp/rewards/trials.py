@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mttp.episodes import Grade
+from mttp.model.episodes import Grade
 from mttp.rewards import scoring
 from mttp.rewards.agreement import Agreement, agreement
-from mttp.rewards.document import Better, Bounds, Case, Expected
+from mttp.rewards.document import Better, Bounds, Expected, SpecCase
 from mttp.rewards.episodic import EpisodeScorer
-from mttp.rewards.plan import Plan
+from mttp.rewards.plan import ScoringPlan
 from mttp.rewards.results import RewardResult
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 class Outcome:
     """One case, scored as often as was asked."""
 
-    case: Case
+    case: SpecCase
     """What was scored, and what was expected."""
     results: tuple[RewardResult, ...]
     """What it was given each time."""
@@ -150,8 +150,8 @@ class Trial:
 
 
 def try_cases(
-    plan: Plan,
-    cases: Sequence[Case | Better],
+    plan: ScoringPlan,
+    cases: Sequence[SpecCase | Better],
     *,
     repeats: int = 1,
     human: Mapping[str, float] | None = None,
@@ -162,7 +162,7 @@ def try_cases(
     The cases of a spec with a relative component are one group.
     `human` are people's scores by case, which go before those in the cases.
     """
-    samples = [case for case in cases if isinstance(case, Case)]
+    samples = [case for case in cases if isinstance(case, SpecCase)]
     rounds = [_round(plan, samples) for _ in range(repeats)]
     outcomes = []
     for case, *results in zip(samples, *rounds, strict=True):
@@ -184,14 +184,14 @@ def try_cases(
     )
 
 
-def _round(plan: Plan, cases: Sequence[Case]) -> Sequence[RewardResult]:
+def _round(plan: ScoringPlan, cases: Sequence[SpecCase]) -> Sequence[RewardResult]:
     """Every case once."""
     if any(one.entry.relative for one in plan.components):
         return scoring.rank(plan, [case.input for case in cases]).results if cases else ()
     return [_scored(plan, case) for case in cases]
 
 
-def _scored(plan: Plan, case: Case) -> RewardResult:
+def _scored(plan: ScoringPlan, case: SpecCase) -> RewardResult:
     """
     By the terminal components, or by those of a step where there are no others.
 
@@ -209,7 +209,7 @@ def _scored(plan: Plan, case: Case) -> RewardResult:
     return scoring.score(plan, case.input)
 
 
-def misses(case: Case, result: RewardResult) -> list[str]:
+def misses(case: SpecCase, result: RewardResult) -> list[str]:
     """What of a result is not as the case expects; unless it says otherwise, it has to be valid."""
     expect = case.expect or Expected()
     status = expect.status or "ok"

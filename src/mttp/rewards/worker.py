@@ -8,12 +8,12 @@ import signal
 from dataclasses import replace
 from typing import Any
 
-from mttp.processes import serve
+from mttp.otlp.processes import serve
 from mttp.rewards import locking
 from mttp.rewards.calling import Caller
 from mttp.rewards.isolation import LOAD
-from mttp.rewards.plan import Plan
-from mttp.rewards.scores import Answer
+from mttp.rewards.plan import ScoringPlan
+from mttp.rewards.scores import ComponentResult
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trust import Trust
 
@@ -42,7 +42,7 @@ class _Calls:
 def _callers(location: str, trust: Trust, sha256: str | None, code_sha256: str | None) -> dict[str, Caller]:
     """The components by name, of the spec that the process which asks has loaded, with its trust."""
     locking.silence()  # the process that scores has warned of it
-    plan: Plan = RewardSpec.load(location, trust=trust).plan
+    plan: ScoringPlan = RewardSpec.load(location, trust=trust).plan
     if (plan.identity.sha256, plan.identity.code_sha256) != (sha256, code_sha256):
         raise ValueError("the spec or its code has changed since it was loaded; load it again")
     here = {"isolation": "none", "timeout": None}
@@ -53,7 +53,7 @@ def _callers(location: str, trust: Trust, sha256: str | None, code_sha256: str |
     }
 
 
-def _answered(caller: Caller, samples: list[Any], timeout: float | None) -> list[Answer]:
+def _answered(caller: Caller, samples: list[Any], timeout: float | None) -> list[ComponentResult]:
     """The timer's signal ends the process even where a function never gives the interpreter back."""
     if timeout is not None and hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -65,12 +65,12 @@ def _answered(caller: Caller, samples: list[Any], timeout: float | None) -> list
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _packed(answers: list[Answer]) -> bytes:
+def _packed(answers: list[ComponentResult]) -> bytes:
     """Answers as plain tuples; of evidence what JSON can say, since its classes may be unknown elsewhere."""
     return pickle.dumps([tuple(_portable(answer)) for answer in answers])
 
 
-def _portable(answer: Answer) -> Answer:
+def _portable(answer: ComponentResult) -> ComponentResult:
     criteria = answer.criteria and {name: _portable(one) for name, one in answer.criteria.items()}
     return answer._replace(evidence=_plain(answer.evidence), criteria=criteria)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Span(NamedTuple):
+class SpanDefinition(NamedTuple):
     """One kind of span."""
 
     name: str
@@ -23,8 +23,8 @@ class Span(NamedTuple):
     """Every attribute that it is made of; of templates the prefix."""
 
 
-SPANS: Final[dict[str, Span]] = {
-    "mttp.run": Span(
+SPANS: Final[dict[str, SpanDefinition]] = {
+    "mttp.run": SpanDefinition(
         name="run",
         kind=1,
         is_root=True,
@@ -80,7 +80,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.run.start": Span(
+    "mttp.run.start": SpanDefinition(
         name="run.start",
         kind=1,
         is_root=False,
@@ -131,7 +131,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.episode": Span(
+    "mttp.episode": SpanDefinition(
         name="episode",
         kind=1,
         is_root=True,
@@ -260,7 +260,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.episode.start": Span(
+    "mttp.episode.start": SpanDefinition(
         name="episode.start",
         kind=1,
         is_root=False,
@@ -353,7 +353,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.segment": Span(
+    "mttp.segment": SpanDefinition(
         name="segment",
         kind=1,
         is_root=False,
@@ -382,7 +382,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.segment.start": Span(
+    "mttp.segment.start": SpanDefinition(
         name="segment.start",
         kind=1,
         is_root=False,
@@ -403,7 +403,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.step": Span(
+    "mttp.step": SpanDefinition(
         name="step",
         kind=1,
         is_root=False,
@@ -519,7 +519,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.steps": Span(
+    "mttp.steps": SpanDefinition(
         name="steps",
         kind=1,
         is_root=False,
@@ -554,7 +554,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.agent": Span(
+    "mttp.agent": SpanDefinition(
         name="agent",
         kind=1,
         is_root=False,
@@ -626,7 +626,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.model_call": Span(
+    "mttp.model_call": SpanDefinition(
         name="",
         kind=3,
         is_root=False,
@@ -675,7 +675,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.tool_call": Span(
+    "mttp.tool_call": SpanDefinition(
         name="execute_tool",
         kind=1,
         is_root=False,
@@ -709,7 +709,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.reward": Span(
+    "mttp.reward": SpanDefinition(
         name="reward",
         kind=1,
         is_root=False,
@@ -775,7 +775,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.grade": Span(
+    "mttp.grade": SpanDefinition(
         name="grade",
         kind=1,
         is_root=False,
@@ -837,7 +837,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.group": Span(
+    "mttp.group": SpanDefinition(
         name="group",
         kind=1,
         is_root=True,
@@ -881,7 +881,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.update": Span(
+    "mttp.update": SpanDefinition(
         name="update",
         kind=1,
         is_root=True,
@@ -921,7 +921,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.update.links": Span(
+    "mttp.update.links": SpanDefinition(
         name="update.links",
         kind=1,
         is_root=False,
@@ -943,7 +943,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.annotation": Span(
+    "mttp.annotation": SpanDefinition(
         name="annotate",
         kind=1,
         is_root=True,
@@ -1086,7 +1086,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.eval.run": Span(
+    "mttp.eval.run": SpanDefinition(
         name="eval.run",
         kind=1,
         is_root=True,
@@ -1143,7 +1143,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.eval.run.start": Span(
+    "mttp.eval.run.start": SpanDefinition(
         name="eval.run.start",
         kind=1,
         is_root=False,
@@ -1183,7 +1183,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.eval.result": Span(
+    "mttp.eval.result": SpanDefinition(
         name="eval.result",
         kind=1,
         is_root=False,
@@ -1248,7 +1248,7 @@ SPANS: Final[dict[str, Span]] = {
             }
         ),
     ),
-    "mttp.gap": Span(
+    "mttp.gap": SpanDefinition(
         name="gap",
         kind=1,
         is_root=True,

@@ -11,14 +11,14 @@ from unittest.mock import patch
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 
-from mttp import configuration
-from mttp.apart import Apart
-from mttp.episodes import Episode, Run
-from mttp.livespan import LiveSpan
+from mttp.model.episodes import Episode, Run
+from mttp.otlp.spans import RecordingSpan
 from mttp.reading import Recording, read
-from mttp.recorder.handle import STEP_KEY, TRAJECTORY_KEY
-from mttp.session import Session
-from mttp.share import Share
+from mttp.recording import configuration
+from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY
+from mttp.recording.isolation import IsolatedRecording
+from mttp.recording.run_recorder import RunRecorder
+from mttp.recording.session import Session
 from mttp.testing.clock import frozen_clock
 from mttp.testing.ids import counting_ids
 from mttp.transports.memory import MemoryTransport
@@ -31,7 +31,7 @@ _TICK = 0.001
 class Captured:
     """What was recorded so far, inside the block or after it."""
 
-    def __init__(self, memory: MemoryTransport, apart: Apart) -> None:
+    def __init__(self, memory: MemoryTransport, apart: IsolatedRecording) -> None:
         self._memory = memory
         self._apart = apart
 
@@ -94,7 +94,7 @@ def capture_episodes(*, deterministic: bool = False, **options: Any) -> Iterator
 @contextmanager
 def _no_markers() -> Iterator[None]:
     """Whether an open episode leaves a marker is a matter of time: it leaves none before the block ends."""
-    with patch.object(Share, "mark", lambda _: None):
+    with patch.object(RunRecorder, "mark", lambda _: None):
         yield
 
 
@@ -103,7 +103,7 @@ def _nothing_current() -> Iterator[None]:
     """Code in the block is in no episode but those of the block."""
     context = otel_context.set_value(TRAJECTORY_KEY, None)
     context = otel_context.set_value(STEP_KEY, None, context)
-    if isinstance(trace.get_current_span(), LiveSpan):
+    if isinstance(trace.get_current_span(), RecordingSpan):
         context = trace.set_span_in_context(trace.INVALID_SPAN, context)
     token = otel_context.attach(context)
     try:

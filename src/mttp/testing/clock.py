@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from mttp import clock
-from mttp.clock import Clock
+from mttp.model import clock
+from mttp.model.clock import Clock
 from mttp.testing.ids import on_writing_thread
 
 __all__ = ["FrozenClock", "frozen_clock"]

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from itertools import zip_longest
 from typing import Any
 
-from mttp.values import same
+from mttp.model.values import same
 
 __all__ = ["assert_same", "where_different"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from mttp import ids
-from mttp.numbering import MOST
+from mttp.model import ids
+from mttp.model.counters import MOST
 
 __all__ = ["CountingIds", "counting_ids", "on_writing_thread"]
 

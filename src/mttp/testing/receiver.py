@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mttp.serving import AppServer  # first: it says which extra is missing
+from mttp.otlp.app_server import AppServer  # first: it says which extra is missing
 
 # isort: split
 from google.protobuf.json_format import MessageToJson
@@ -25,9 +25,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from mttp.errors import ConfigureError, MttpError
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json_decode import decode_line
-from mttp.wire.otlp_proto_decode import decode_message
+from mttp.model.spans import SpanRecord
+from mttp.otlp.json_decode import decode_line
+from mttp.otlp.protobuf_decode import decode_message
 
 __all__ = ["Behaviour", "OtlpReceiver", "ReceivedRequest"]
 

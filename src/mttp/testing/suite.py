@@ -13,14 +13,16 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from mttp import configuration, ids, transports
-from mttp.apart import Apart
+from mttp import transports
 from mttp.codec import kinds
 from mttp.errors import MttpError
-from mttp.lane import Transport
-from mttp.livespan import LiveSpan
+from mttp.model import ids
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording import configuration
+from mttp.recording.isolation import IsolatedRecording
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.transports.export_target import Transport
 
 __all__ = ["Suite"]
 
@@ -42,7 +44,7 @@ class Suite:
         self._run_id = handed.get("mttp_run_id") or ids.run_id()
         self._episodes = 0
         self._transport: _Labelling | None = None
-        self._apart: Apart | None = None
+        self._apart: IsolatedRecording | None = None
         self._ending = ExitStack()
 
     def pytest_sessionstart(self) -> None:
@@ -139,7 +141,7 @@ class _Labelling:
         self._inner.shutdown()
 
     def _labelled(self, span: ReadableSpan) -> ReadableSpan:
-        if not isinstance(span, LiveSpan) or _type(span) not in (names.EPISODE, names.EPISODE_START):
+        if not isinstance(span, RecordingSpan) or _type(span) not in (names.EPISODE, names.EPISODE_START):
             return span
         labelled = copy.copy(span)  # the test's own sessions have no label
         labelled.values = {**span.values, a.TEST_CASE_NAME: self.test}
@@ -157,9 +159,9 @@ def _is_counted(span: ReadableSpan) -> bool:
     return context is not None and context.trace_id < 2**64
 
 
-def _is_root(span: ReadableSpan) -> TypeGuard[LiveSpan]:
-    return isinstance(span, LiveSpan) and span.parent is None and _type(span) == names.EPISODE
+def _is_root(span: ReadableSpan) -> TypeGuard[RecordingSpan]:
+    return isinstance(span, RecordingSpan) and span.parent is None and _type(span) == names.EPISODE
 
 
-def _type(span: LiveSpan) -> str:
+def _type(span: RecordingSpan) -> str:
     return kinds.of(span.name, span.values, is_root=span.parent is None)

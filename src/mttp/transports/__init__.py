@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from mttp.codec.secrets import without_secrets
 from mttp.errors import TransportError
-from mttp.lane import Transport
-from mttp.secrets import without_secrets
+from mttp.transports.export_target import Transport
 from mttp.transports.options import known_are, open_at
 
 __all__ = ["RECEIVERS", "SCHEMES", "open"]
@@ -34,11 +34,11 @@ SCHEMES: Mapping[str, str] = {
     "https": "mttp.transports.otlp",
     "grpc": "mttp.transports.otlp",
     "grpcs": "mttp.transports.otlp",
-    "mttp+file": "mttp.transports.native",
-    "mttp+http": "mttp.transports.native",
-    "mttp+https": "mttp.transports.native",
-    "mttp+stdio": "mttp.transports.native",
-    "chan": "mttp.transports.native",
+    "mttp+file": "mttp.mist.transport",
+    "mttp+http": "mttp.mist.transport",
+    "mttp+https": "mttp.mist.transport",
+    "mttp+stdio": "mttp.mist.transport",
+    "chan": "mttp.mist.transport",
 }
 """Scheme to the module whose `open(address, options)` makes the transport."""
 RECEIVERS = ("http://", "https://", "grpc://", "grpcs://")

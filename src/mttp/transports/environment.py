@@ -7,9 +7,9 @@ import re
 from importlib.metadata import entry_points
 from urllib.parse import urlsplit
 
+from mttp.codec.secrets import without_secrets
 from mttp.errors import TransportError
-from mttp.lane import Transport
-from mttp.secrets import without_secrets
+from mttp.transports.export_target import Transport
 from mttp.transports.options import known_are, one_of, parse
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.settings import TRACES_PATH, variable

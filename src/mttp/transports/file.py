@@ -23,13 +23,13 @@ from urllib.parse import quote, unquote
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.encoding import encoder
 from mttp.errors import MissingExtra, TransportError
-from mttp.refusal import Refused, Rejection
+from mttp.otlp.encoding import encoder
+from mttp.otlp.json import encode_records
+from mttp.otlp.streams import READABLE_LINE_BYTES, ends_cleanly
 from mttp.transports.options import ByteCount, path_of, take, with_query
+from mttp.transports.partial_export import PartialExport, RejectedSpans
 from mttp.transports.shrinking import smaller
-from mttp.wire.otlp_json import encode_records
-from mttp.wire.streams import READABLE_LINE_BYTES, ends_cleanly
 
 try:
     import fcntl
@@ -142,7 +142,7 @@ class FileTransport(SpanExporter):
         self.append(b"".join(lines))
         if too_large := lines.count(b""):
             message = f"{too_large} spans take more than a line may, {READABLE_LINE_BYTES} bytes"
-            raise Refused(message, rejections=[Rejection("too_large", too_large, too_large)])
+            raise PartialExport(message, rejections=[RejectedSpans("too_large", too_large, too_large)])
 
     def append(self, data: Buffer) -> None:
         """Append whole lines; raises OSError likewise."""

@@ -13,10 +13,10 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec.profiles import full
 from mttp.errors import TransportError
-from mttp.livespan import LiveSpan
-from mttp.readable import record
+from mttp.model.spans import SpanRecord
+from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.span_records import record
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 from mttp.transports.options import Positive, path_of, take, with_query
 
 __all__ = ["MemoryTransport", "open"]
@@ -40,7 +40,7 @@ class MemoryTransport(SpanExporter):
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._traces: dict[int, list[SpanRecord | LiveSpan]] = {}
+        self._traces: dict[int, list[SpanRecord | RecordingSpan]] = {}
         self._open: OrderedDict[int, None] = OrderedDict()
         self._finished: OrderedDict[int, None] = OrderedDict()
         self._others: OrderedDict[int, None] = OrderedDict()
@@ -48,7 +48,7 @@ class MemoryTransport(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Keep the spans; those of ours are made records of when somebody reads them."""
-        kept = [span if isinstance(span, LiveSpan) else record(span, full) for span in spans]
+        kept = [span if isinstance(span, RecordingSpan) else record(span, full) for span in spans]
         with self._lock:
             for each in kept:
                 self._keep(each)
@@ -56,7 +56,7 @@ class MemoryTransport(SpanExporter):
                 del self._traces[self._others.popitem(last=False)[0]]
         return SpanExportResult.SUCCESS
 
-    def _keep(self, kept: SpanRecord | LiveSpan) -> None:
+    def _keep(self, kept: SpanRecord | RecordingSpan) -> None:
         if isinstance(kept, SpanRecord):
             trace_id, is_root, attributes = int(kept.trace_id, 16), not kept.parent_id, kept.attributes
         else:

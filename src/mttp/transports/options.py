@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from mttp import regular_files
+from mttp.codec.secrets import may_be_secret, without_secrets
 from mttp.errors import TransportError
-from mttp.secrets import may_be_secret, without_secrets
+from mttp.otlp import regular_files
 
 __all__ = [
     "MAX_CERTIFICATE",

@@ -9,8 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.codec.profiles import full
 from mttp.codec.withholding import degraded
-from mttp.readable import record
-from mttp.spans import SpanRecord
+from mttp.model.spans import SpanRecord
+from mttp.otlp.spans.span_records import record
 
 __all__ = ["smaller"]
 

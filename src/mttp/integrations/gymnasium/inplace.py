@@ -10,24 +10,24 @@ from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
 from mttp.errors import InstrumentError
 from mttp.integrations.gymnasium import workers
-from mttp.integrations.gymnasium.recorder import Recorder
-from mttp.integrations.gymnasium.several import Several
-from mttp.integrations.gymnasium.single import Single
+from mttp.integrations.gymnasium.env import SingleEnv
+from mttp.integrations.gymnasium.recorder import EnvRecorder
+from mttp.integrations.gymnasium.vector_env import RecordedVectorEnv
 from mttp.integrations.gymnasium.wrappers import RecordEpisodes, RecordVectorEpisodes
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Handle, handle_in
+from mttp.integrations.patching import Patches, handle_in
 
-__all__ = ["Attachment", "attach", "wrap"]
+__all__ = ["EnvAttachment", "attach", "wrap"]
 
 _METHODS = ("reset", "step", "close")
 _HALVES = ("reset_async", "reset_wait", "step_async", "step_wait")
 """The two halves that an AsyncVectorEnv's reset and step can be called in."""
 
 
-class Attachment(Handle):
+class EnvAttachment(Patches):
     """An environment that is recorded in place."""
 
-    def __init__(self, env: Any, recorder: Recorder) -> None:
+    def __init__(self, env: Any, recorder: EnvRecorder) -> None:
         super().__init__(self._stop)
         self._env = env
         self._recorder = recorder
@@ -36,7 +36,7 @@ class Attachment(Handle):
         self.install(env, [(name, name, getattr(recorder, name)) for name in names])
 
     @property
-    def recorder(self) -> Recorder:
+    def recorder(self) -> EnvRecorder:
         """What its methods are surrounded with."""
         return self._recorder
 
@@ -51,7 +51,7 @@ class Attachment(Handle):
             workers.mute(self._env, muted=False)
 
 
-def attach(target: Any, /, **options: Any) -> Attachment:
+def attach(target: Any, /, **options: Any) -> EnvAttachment:
     """
     Record an environment or a vector environment in place.
 
@@ -59,15 +59,15 @@ def attach(target: Any, /, **options: Any) -> Attachment:
     Raises InstrumentError for what is neither, and where a method can't be replaced.
     """
     chosen = Options.of(options)
-    found = handle_in(target, Attachment, "step")
+    found = handle_in(target, EnvAttachment, "step")
     if found is not None:
         if options:
             found.use(chosen)
         return found.claim()
     if isinstance(target, gymnasium.Env):
-        return Attachment(target, Recorder(Single(target, chosen), target))
+        return EnvAttachment(target, EnvRecorder(SingleEnv(target, chosen), target))
     if isinstance(target, VectorEnv):
-        return Attachment(target, Recorder(Several(target, chosen), target))
+        return EnvAttachment(target, EnvRecorder(RecordedVectorEnv(target, chosen), target))
     raise InstrumentError(_not_an_env(target))
 
 

@@ -11,25 +11,25 @@ import gymnasium
 from gymnasium.envs import registration
 
 from mttp.integrations.faults import failed
-from mttp.integrations.gymnasium.inplace import Attachment, attach
+from mttp.integrations.gymnasium.inplace import EnvAttachment, attach
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Handle
+from mttp.integrations.patching import Patches
 
-__all__ = ["Library", "attach_all"]
+__all__ = ["GymnasiumLibrary", "attach_all"]
 
 _BUILDING: ContextVar[bool] = ContextVar("mttp-gymnasium-building", default=False)
 """Whether a vector environment is being made, which is then recorded instead of the environments in it."""
 
-_active: Library | None = None
+_active: GymnasiumLibrary | None = None
 
 
-class Library(Handle):
+class GymnasiumLibrary(Patches):
     """Gymnasium's two makers, surrounded wherever they are exported, and what they gave out meanwhile."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(self._stop)
         self._options = options
-        self._made: weakref.WeakSet[Attachment] = weakref.WeakSet()
+        self._made: weakref.WeakSet[EnvAttachment] = weakref.WeakSet()
         for name, around in (("make", self._make), ("make_vec", self._make_vec)):
             label = f"gymnasium.envs.registration.{name}"
             exporters = _exporters(name)
@@ -69,7 +69,7 @@ class Library(Handle):
             failed("gymnasium", f"{type(env).__name__} is not recorded", error)
 
 
-def attach_all(**options: Any) -> Library:
+def attach_all(**options: Any) -> GymnasiumLibrary:
     """
     Record every environment that Gymnasium makes from here on.
 
@@ -79,7 +79,7 @@ def attach_all(**options: Any) -> Library:
     global _active
     Options.of(options)
     if _active is None or not _active.attached:
-        _active = Library(options)
+        _active = GymnasiumLibrary(options)
     elif options:
         _active.use(options)
     return _active

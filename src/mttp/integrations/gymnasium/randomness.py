@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec.generators import State, sha256
+from mttp.codec.generators import GeneratorState, sha256
 
-__all__ = ["Source", "digest"]
+__all__ = ["GeneratorSource", "digest"]
 
 _OF_INTEGERS = (np.random.PCG64, np.random.PCG64DXSM)
 """Generators, Gymnasium's among them, that tell their state anew each time, and in integers and text."""
 
 
-class Source:
+class GeneratorSource:
     """
     The random generator of one base environment, looked at around a reset.
 
@@ -25,7 +25,7 @@ class Source:
     def __init__(self, base: Any) -> None:
         self._base = base
         self._seed: int | None = None
-        self._digest: State | str | None = None
+        self._digest: GeneratorState | str | None = None
         self._was_bare = False
 
     def before(self, seed: Any = None) -> None:
@@ -54,7 +54,7 @@ def _as_seed(value: Any) -> int | None:
     return found if found >= 0 else None
 
 
-def digest(base: Any) -> State | str | None:
+def digest(base: Any) -> GeneratorState | str | None:
     """
     What SHA-256 makes of the state of a base environment's generator, as text; None where there is none yet.
 
@@ -64,4 +64,4 @@ def digest(base: Any) -> State | str | None:
     state = getattr(bits, "state", None)
     if state is None:
         return None
-    return State(state) if type(bits) in _OF_INTEGERS else sha256(state)
+    return GeneratorState(state) if type(bits) in _OF_INTEGERS else sha256(state)

@@ -8,27 +8,27 @@ from typing import Any, Protocol, TypeVar
 
 from opentelemetry.context import Context
 
-from mttp.clock import Clock
-from mttp.integrations.covering import EVERYTHING, WITHIN_KEY, Covers, is_suppressed, within
 from mttp.integrations.faults import failed
 from mttp.integrations.gymnasium import workers
-from mttp.integrations.gymnasium.lane import Lane
+from mttp.integrations.gymnasium.env_steps import EnvSteps
+from mttp.integrations.nesting import EVERYTHING, WITHIN_KEY, ActiveRecorder, is_suppressed, within
 from mttp.integrations.options import Options
-from mttp.recorder.handle import attach, current, detach
+from mttp.model.clock import Clock
+from mttp.recording.handle import attach, current, detach
 
-__all__ = ["Recorder", "Scene"]
+__all__ = ["EnvRecorder", "RecordedEnv"]
 
 _T = TypeVar("_T")
 
 
-class Scene(Protocol):
+class RecordedEnv(Protocol):
     """What one recorder watches: an environment, or the environments of a vector environment."""
 
     key: Any
     """The base environment; whoever else watches it stays silent while this scene's environment is called."""
 
     @property
-    def lane(self) -> Lane | None:
+    def lane(self) -> EnvSteps | None:
         """What takes the steps of an episode that is packed, once a step was announced."""
 
     def use(self, options: Options) -> None:
@@ -53,7 +53,7 @@ class Scene(Protocol):
         """Whatever goes on is left unfinished."""
 
 
-class Recorder:
+class EnvRecorder:
     """
     Tells a scene what is done to its environment.
 
@@ -62,13 +62,13 @@ class Recorder:
     `owner` is the object whose methods are surrounded.
     """
 
-    def __init__(self, scene: Scene, owner: Any) -> None:
+    def __init__(self, scene: RecordedEnv, owner: Any) -> None:
         self._scene = scene
         self._is_muted = workers.switch(owner)
         self._clock = Clock()
         self._active = True
         self._is_silenced = False
-        self._lane: Lane | None = None
+        self._lane: EnvSteps | None = None
 
     @property
     def key(self) -> Any:
@@ -179,7 +179,7 @@ class Recorder:
         self._leave("detached")
         return True
 
-    def _is_covered(self, others: tuple[Covers, ...]) -> bool:
+    def _is_covered(self, others: tuple[ActiveRecorder, ...]) -> bool:
         return any(other.key is EVERYTHING or other.key is self.key for other in others)
 
     def _tell(

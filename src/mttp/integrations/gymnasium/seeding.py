@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from mttp.integrations.gymnasium import facts
-from mttp.integrations.gymnasium.randomness import Source
+from mttp.integrations.gymnasium.randomness import GeneratorSource
 
 __all__ = ["Seeding"]
 
@@ -26,7 +26,9 @@ class Seeding:
         self._count = int(vector.num_envs)
         self._is_shared = not isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
         inner = [member.unwrapped for member in facts.members(vector)] or [None] * self._count
-        self._sources = [Source(base)] if self._is_shared else [Source(each) for each in inner]
+        self._sources = (
+            [GeneratorSource(base)] if self._is_shared else [GeneratorSource(each) for each in inner]
+        )
         self._own: list[Any] = [None] * self._count
 
     def before(self, chosen: Iterable[int], seed: Any) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mttp.integrations.gymnasium import facts
-from mttp.integrations.gymnasium.inplace import Attachment
-from mttp.integrations.gymnasium.recorder import Recorder
+from mttp.integrations.gymnasium.inplace import EnvAttachment
+from mttp.integrations.gymnasium.recorder import EnvRecorder
 from mttp.integrations.gymnasium.wrappers import RecordEpisodes
-from mttp.integrations.seams import handle_in
+from mttp.integrations.patching import handle_in
 
 __all__ = ["silence"]
 
@@ -20,9 +20,9 @@ def silence(env: Any, *, silent: bool) -> None:
         recorder.silence(silent=silent)
 
 
-def _recorders(env: Any) -> Iterator[Recorder]:
+def _recorders(env: Any) -> Iterator[EnvRecorder]:
     for layer in facts.layers(env):
-        attachment = handle_in(layer, Attachment, "step")
+        attachment = handle_in(layer, EnvAttachment, "step")
         if attachment is not None:
             yield attachment.recorder
         if isinstance(layer, RecordEpisodes):

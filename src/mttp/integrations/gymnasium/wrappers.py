@@ -9,9 +9,9 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorWrapper
 
 from mttp.integrations.gymnasium import workers
-from mttp.integrations.gymnasium.recorder import Recorder
-from mttp.integrations.gymnasium.several import Several
-from mttp.integrations.gymnasium.single import Single
+from mttp.integrations.gymnasium.env import SingleEnv
+from mttp.integrations.gymnasium.recorder import EnvRecorder
+from mttp.integrations.gymnasium.vector_env import RecordedVectorEnv
 from mttp.integrations.options import Options
 
 __all__ = ["RecordEpisodes", "RecordVectorEpisodes"]
@@ -28,10 +28,10 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
         chosen = Options.of(options)
         RecordConstructorArgs.__init__(self, **options)
         gymnasium.Wrapper.__init__(self, env)
-        self._recorder = Recorder(Single(env, chosen), self)
+        self._recorder = EnvRecorder(SingleEnv(env, chosen), self)
 
     @property
-    def recorder(self) -> Recorder:
+    def recorder(self) -> EnvRecorder:
         """What runs around its methods."""
         return self._recorder
 
@@ -52,7 +52,7 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._recorder = Recorder(Single(self.env, Options.of(self._saved_kwargs)), self)
+        self._recorder = EnvRecorder(SingleEnv(self.env, Options.of(self._saved_kwargs)), self)
 
 
 class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
@@ -66,7 +66,7 @@ class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
         chosen = Options.of(options)
         RecordConstructorArgs.__init__(self, **options)
         VectorWrapper.__init__(self, env)
-        self._recorder = Recorder(Several(env, chosen), self)
+        self._recorder = EnvRecorder(RecordedVectorEnv(env, chosen), self)
         workers.mute(env, muted=True)
 
     def reset(self, **kwargs: Any) -> Any:
@@ -86,4 +86,4 @@ class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._recorder = Recorder(Several(self.env, Options.of(self._saved_kwargs)), self)
+        self._recorder = EnvRecorder(RecordedVectorEnv(self.env, Options.of(self._saved_kwargs)), self)

@@ -12,19 +12,19 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from mttp.errors import InstrumentError
-from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
+from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Handle
-from mttp.integrations.stable_baselines3.player import LIBRARY, Player
-from mttp.integrations.stable_baselines3.watch import Watch
+from mttp.integrations.patching import Patches
+from mttp.integrations.stable_baselines3.callback import RecordingCallback
+from mttp.integrations.stable_baselines3.player import LIBRARY, ModelRecorder
 
 __all__ = ["attach", "attach_all"]
 
-_library: Library | None = None
+_library: StableBaselines3Library | None = None
 
 
-class Library(Handle):
+class StableBaselines3Library(Patches):
     """
     Where every `learn` makes its callback, surrounded: ours is put ahead of the user's.
 
@@ -34,8 +34,8 @@ class Library(Handle):
 
     def __init__(self) -> None:
         super().__init__(lambda: None)
-        self._models: WeakKeyDictionary[Any, Attachment] = WeakKeyDictionary()
-        self._players: WeakKeyDictionary[Any, Player] = WeakKeyDictionary()
+        self._models: WeakKeyDictionary[Any, ModelAttachment] = WeakKeyDictionary()
+        self._players: WeakKeyDictionary[Any, ModelRecorder] = WeakKeyDictionary()
         self._everything: Options | None = None
         self.expect(
             LIBRARY,
@@ -46,11 +46,11 @@ class Library(Handle):
             ],
         )
 
-    def attach(self, model: Any, options: Options | None) -> Attachment:
+    def attach(self, model: Any, options: Options | None) -> ModelAttachment:
         """Record this model; without options those that it has stay."""
         found = self._models.get(model)
         if found is None:
-            found = self._models[model] = Attachment(self, model)
+            found = self._models[model] = ModelAttachment(self, model)
         else:
             found.claim()
         self._use(model, options or found.options)
@@ -111,18 +111,18 @@ class Library(Handle):
             return None
         player = self._players.get(model)
         if player is None:
-            player = self._players[model] = Player(options)
-        watch = Watch(player)
+            player = self._players[model] = ModelRecorder(options)
+        watch = RecordingCallback(player)
         watch.init_callback(model)
         both = CallbackList([watch, callback])
         both.model = model  # and not `init_callback`, which the user's has seen
         return both
 
 
-class Attachment(Handle):
+class ModelAttachment(Patches):
     """A model that is recorded."""
 
-    def __init__(self, library: Library, model: Any) -> None:
+    def __init__(self, library: StableBaselines3Library, model: Any) -> None:
         mine = ref(model)
         super().__init__(lambda: library.release(mine()))
         self._library = library
@@ -133,7 +133,7 @@ class Attachment(Handle):
         return {label: held and self.attached for label, held in self._library.status().items()}
 
 
-def attach(target: Any, /, **options: Any) -> Attachment:
+def attach(target: Any, /, **options: Any) -> ModelAttachment:
     """
     Record what a model learns from here on; the options are those of `Options`.
 
@@ -148,7 +148,7 @@ def attach(target: Any, /, **options: Any) -> Attachment:
     return _current().attach(target, chosen if options else None)
 
 
-def attach_all(**options: Any) -> Library:
+def attach_all(**options: Any) -> StableBaselines3Library:
     """Record what every model learns from here on; called again, it gives the same handle back."""
     chosen = Options.of(options)
     library = _current()
@@ -156,8 +156,8 @@ def attach_all(**options: Any) -> Library:
     return library
 
 
-def _current() -> Library:
+def _current() -> StableBaselines3Library:
     global _library
     if _library is None or not _library.attached:
-        _library = Library()
+        _library = StableBaselines3Library()
     return _library

@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
-from mttp import configuration
-from mttp.clock import Clock
 from mttp.integrations.faults import guard
-from mttp.integrations.gymnasium.track import MISSING, Track
+from mttp.integrations.gymnasium.env_episodes import MISSING, EnvEpisodes
 from mttp.integrations.options import Options
 from mttp.integrations.stable_baselines3 import environments, facts
 from mttp.integrations.stable_baselines3.rollout import Rollout
-from mttp.integrations.stable_baselines3.strip import Strip
-from mttp.integrations.stable_baselines3.updates import Updates
-from mttp.session import Session
+from mttp.integrations.stable_baselines3.rollout_steps import RolloutSteps
+from mttp.integrations.stable_baselines3.updates import ModelUpdates
+from mttp.model.clock import Clock
+from mttp.recording import configuration
+from mttp.recording.session import Session
 
-__all__ = ["LIBRARY", "Player"]
+__all__ = ["LIBRARY", "ModelRecorder"]
 
 LIBRARY = "stable_baselines3"
 
 
-class Player:
+class ModelRecorder:
     """
     What is recorded of one model, which is not held: it goes when its user lets it go.
 
@@ -33,11 +33,11 @@ class Player:
         self._options = options
         self._clock = Clock()
         self._vector: Callable[[], Any] = _nothing
-        self._tracks: list[Track] = []
+        self._tracks: list[EnvEpisodes] = []
         self._shown: tuple[Any, ...] = ()
         self._session: Session | None = None
         self._rollout = Rollout()
-        self._updates = Updates()
+        self._updates = ModelUpdates()
         self._is_active = True
 
     def use(self, options: Options) -> None:
@@ -76,10 +76,10 @@ class Player:
         is_first = not self._tracks
         self._vector = ref(vector)
         self._tracks = [
-            Track(
+            EnvEpisodes(
                 self._options,
                 environments.identity(vector, index),
-                lane=Strip,
+                lane=RolloutSteps,
             )
             for index in range(vector.num_envs)
         ]
@@ -130,7 +130,7 @@ class Player:
         self._shown = model._last_obs, observations
 
     def _take(
-        self, index: int, track: Track, action: Any, came: tuple[Any, ...], thought: Any, at: int
+        self, index: int, track: EnvEpisodes, action: Any, came: tuple[Any, ...], thought: Any, at: int
     ) -> None:
         """Record one environment's step, in whichever way its episode's are."""
         if track.lane is None or not track.lives:

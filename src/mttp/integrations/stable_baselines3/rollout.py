@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mttp import late
-from mttp.recorder import OpenEpisode
+from mttp.recording import OpenEpisode, feedback
 
 __all__ = ["Rollout"]
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _StepRange:
     """Steps of one episode that follow each other in the buffer."""
 
     episode: OpenEpisode
@@ -32,8 +31,8 @@ class Rollout:
 
     def __init__(self) -> None:
         self._rewards: list[Any] = []
-        self._stretches: list[_Stretch] = []
-        self._last: dict[int, _Stretch] = {}
+        self._stretches: list[_StepRange] = []
+        self._last: dict[int, _StepRange] = {}
 
     @property
     def episodes(self) -> list[OpenEpisode]:
@@ -50,7 +49,7 @@ class Rollout:
         if last is not None and last.episode is episode and last.first + last.count == index:
             last.count += 1
             return
-        stretch = self._last[env] = _Stretch(episode, env, len(self._rewards) - 1, index)
+        stretch = self._last[env] = _StepRange(episode, env, len(self._rewards) - 1, index)
         self._stretches.append(stretch)
 
     def state(self, buffer: Any) -> None:
@@ -63,4 +62,4 @@ class Rollout:
             numbers = {"advantage": buffer.advantages[rows], "return_target": buffer.returns[rows]}
             if not np.isnan(changed[rows]).all():
                 numbers["trained_reward"] = changed[rows]
-            late.annotate((stretch.episode, stretch.first), "steps", numbers, by="stable-baselines3")
+            feedback.annotate((stretch.episode, stretch.first), "steps", numbers, by="stable-baselines3")

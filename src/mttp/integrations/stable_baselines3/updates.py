@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mttp import learning
 from mttp.codec.plain import number
-from mttp.recorder import OpenEpisode
+from mttp.recording import OpenEpisode, training
 
-__all__ = ["Updates"]
+__all__ = ["ModelUpdates"]
 
 _PREFIX = "train/"
 _COUNT = "train/n_updates"
@@ -23,7 +22,7 @@ _NAMES = {
 _NEGATIVE_ENTROPY = "train/entropy_loss"
 
 
-class Updates:
+class ModelUpdates:
     """
     One model's updates.
 
@@ -69,7 +68,7 @@ class Updates:
             said["entropy"] = -numbers.pop(_NEGATIVE_ENTROPY)
         numbers.pop(_COUNT, None)
         metrics = {name.removeprefix(_PREFIX): value for name, value in numbers.items()}
-        update = learning.update(
+        update = training.update(
             **said,
             policy=policy,
             policy_version_before=self._seen,

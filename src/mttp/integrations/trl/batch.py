@@ -8,11 +8,11 @@ from typing import Any
 
 from opentelemetry.context import Context
 
-__all__ = ["Answer", "Batch", "Use"]
+__all__ = ["RewardFunctionResult", "CompletionBatch", "Use"]
 
 
 @dataclass(slots=True)
-class Answer:
+class RewardFunctionResult:
     """What a reward function answered."""
 
     values: Sequence[Any] | None = None
@@ -42,7 +42,7 @@ class Use:
 
 
 @dataclass(slots=True)
-class Batch:
+class CompletionBatch:
     """The completions that one process generates at a time; lists have one element per completion."""
 
     number: int
@@ -67,7 +67,7 @@ class Batch:
     """Token ids, those of tools included."""
     rewards: Any = None
     """What each function pays, of all processes' completions: float32, shape [completions, functions]."""
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, RewardFunctionResult] = field(default_factory=dict)
     """What reward functions answered, by their position."""
     extras: dict[str, list[Any]] = field(default_factory=dict)
     """What reward functions said of completions by `log_extra`."""

@@ -11,15 +11,15 @@ from typing import Any, cast
 import numpy as np
 
 from mttp.codec.plain import to_json
-from mttp.episodes import Call, Episode, Step, Tokens
 from mttp.integrations.options import Options
 from mttp.integrations.trl import trainers
-from mttp.integrations.trl.batch import Batch
+from mttp.integrations.trl.batch import CompletionBatch
 from mttp.integrations.trl.launch import Launch
 from mttp.integrations.trl.scoring import Scoring
 from mttp.integrations.trl.tensors import Tensors
 from mttp.integrations.trl.turns import Completion, steps
-from mttp.livespan import error_message, qualified_name
+from mttp.model.episodes import Call, Episode, Step, Tokens
+from mttp.otlp.spans import error_message, qualified_name
 
 __all__ = ["Completions"]
 
@@ -38,7 +38,7 @@ class Completions:
     def __init__(
         self,
         trainer: Any,
-        batch: Batch,
+        batch: CompletionBatch,
         result: Mapping[str, Any],
         *,
         launch: Launch,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from mttp.integrations.seams import Handle, Seam
+from mttp.integrations.patching import PatchedFunction, Patches
 
 __all__ = ["Functions"]
 
@@ -17,7 +17,7 @@ Asked: TypeAlias = Callable[[int, Callable[..., Any], Any, tuple[Any, ...], dict
 """What runs instead: it is given the function's position, and else what any seam is."""
 
 
-class _AsyncSeam(Seam):
+class _AsyncPatchedFunction(PatchedFunction):
     """A seam over an object whose `__call__` is async: TRL looks at that to know what to await."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -27,7 +27,7 @@ class _AsyncSeam(Seam):
 class Functions:
     """A trainer's reward functions, but for reward models, which are left as they are."""
 
-    def __init__(self, trainer: Any, handle: Handle, asked: Asked) -> None:
+    def __init__(self, trainer: Any, handle: Patches, asked: Asked) -> None:
         self._trainer = trainer
         self._handle = handle
         self._asked = asked
@@ -41,7 +41,7 @@ class Functions:
             self._ours = self._trainer.reward_funcs = list(self._before)
         for position, function in enumerate(self._ours):
             if not self._has(function) and not _is_model(function):
-                kind = Seam if _is_plain(function) else _AsyncSeam
+                kind = PatchedFunction if _is_plain(function) else _AsyncPatchedFunction
                 around = functools.partial(self._asked, position)
                 self._ours[position] = kind(function, around, self._handle)
 
@@ -59,7 +59,7 @@ class Functions:
         return all(self._has(function) or _is_model(function) for function in self._trainer.reward_funcs)
 
     def _has(self, function: Any) -> bool:
-        return isinstance(function, Seam) and function.handle is self._handle
+        return isinstance(function, PatchedFunction) and function.handle is self._handle
 
 
 def _is_model(function: Any) -> bool:

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from mttp import learning
-from mttp.episodes import Episode
 from mttp.integrations.trl import trainers
 from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
 from mttp.integrations.trl.scoring import combined
-from mttp.recorder.open_group import OpenGroup
+from mttp.model.episodes import Episode
+from mttp.recording import training
+from mttp.recording.open_group import OpenGroup
 
-__all__ = ["Recorded", "record"]
+__all__ = ["RecordedBatch", "record"]
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedBatch:
     """A batch as it was recorded, for the updates that learn from it."""
 
     launch: Launch
@@ -44,11 +44,11 @@ class Recorded:
     """The groups that this process recorded, by position."""
 
 
-def record(trainer: Any, completions: Completions, episodes: list[Episode]) -> Recorded:
+def record(trainer: Any, completions: Completions, episodes: list[Episode]) -> RecordedBatch:
     """Record the groups whose first member is among these episodes."""
     count, size, first = completions.count, completions.size, completions.first
     total = count * completions.launch.processes
-    recorded = Recorded(
+    recorded = RecordedBatch(
         launch=completions.launch,
         version=completions.batch.version,
         number=completions.batch.number,
@@ -63,7 +63,7 @@ def record(trainer: Any, completions: Completions, episodes: list[Episode]) -> R
     for position in range(math.ceil(first / size), math.ceil((first + count) / size)):
         places = range(position * size, min((position + 1) * size, total))
         paid = _paid(completions, places)
-        recorded.groups[position] = learning.group(
+        recorded.groups[position] = training.group(
             completions.launch.group_id(recorded.number, position),
             [_member(completions, episodes, place) for place in places],
             size=size,

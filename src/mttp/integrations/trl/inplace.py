@@ -9,13 +9,13 @@ from typing import Any
 from mttp.errors import InstrumentError
 from mttp.integrations.faults import guard
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Around, Handle, handle_in
+from mttp.integrations.patching import Around, Patches, handle_in
 from mttp.integrations.trl import trainers
 from mttp.integrations.trl.functions import Functions
-from mttp.integrations.trl.recorder import Recorder
-from mttp.integrations.trl.updates import Updates
+from mttp.integrations.trl.recorder import TrainerRecorder
+from mttp.integrations.trl.updates import TrainerUpdates
 
-__all__ = ["Attachment", "attach"]
+__all__ = ["TrainerAttachment", "attach"]
 
 _EVENTS = (
     "on_train_begin",
@@ -27,14 +27,14 @@ _EVENTS = (
 )
 
 
-class Attachment(Handle):
+class TrainerAttachment(Patches):
     """A trainer that is recorded in place."""
 
     def __init__(self, trainer: Any, options: Options) -> None:
         super().__init__(self._stop)
         self._trainer = trainer
-        self._updates = Updates(trainer, options)
-        self._recorder = Recorder(
+        self._updates = TrainerUpdates(trainer, options)
+        self._recorder = TrainerRecorder(
             trainer, options, version=self._updates.version, recorded=self._updates.recorded
         )
         self._functions = Functions(trainer, self, self._recorder.reward)
@@ -79,7 +79,7 @@ class Attachment(Handle):
         self._trainer.remove_callback(self._callback)
 
 
-def attach(target: Any, /, **options: Any) -> Attachment:
+def attach(target: Any, /, **options: Any) -> TrainerAttachment:
     """
     Record a trainer in place.
 
@@ -93,15 +93,15 @@ def attach(target: Any, /, **options: Any) -> Attachment:
         raise InstrumentError(
             f"{kind} is not recorded; of TRL's trainers these are, and what derives: {known}"
         )
-    found = handle_in(target, Attachment)
+    found = handle_in(target, TrainerAttachment)
     if found is None:
-        return Attachment(target, chosen)
+        return TrainerAttachment(target, chosen)
     if options:
         found.use(chosen)
     return found.claim()
 
 
-def _callback(updates: Updates) -> Any:
+def _callback(updates: TrainerUpdates) -> Any:
     """What the trainer tells of its events; whatever goes wrong is not the training's fault."""
 
     def told(event: str) -> Callable[..., None]:

@@ -13,22 +13,22 @@ import wrapt
 
 from mttp.integrations.faults import failed
 from mttp.integrations.options import Options
-from mttp.integrations.seams import Handle
+from mttp.integrations.patching import Patches
 from mttp.integrations.trl import trainers
-from mttp.integrations.trl.inplace import Attachment, attach
+from mttp.integrations.trl.inplace import TrainerAttachment, attach
 
-__all__ = ["Library", "attach_all"]
+__all__ = ["TrlLibrary", "attach_all"]
 
-_active: Library | None = None
+_active: TrlLibrary | None = None
 
 
-class Library(Handle):
+class TrlLibrary(Patches):
     """The trainers' constructors, each once its module is imported, and the trainers made meanwhile."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(self._stop)
         self._options = options
-        self._made: weakref.WeakSet[Attachment] = weakref.WeakSet()
+        self._made: weakref.WeakSet[TrainerAttachment] = weakref.WeakSet()
         for name, algorithm in trainers.FAMILIES.items():
             home = f"trl.trainer.{algorithm}_trainer"
             if home in sys.modules or not _exists(home):
@@ -67,7 +67,7 @@ def _exists(module: str) -> bool:
         return False
 
 
-def attach_all(**options: Any) -> Library:
+def attach_all(**options: Any) -> TrlLibrary:
     """
     Record every GRPOTrainer and RLOOTrainer that is made from here on.
 
@@ -77,7 +77,7 @@ def attach_all(**options: Any) -> Library:
     global _active
     Options.of(options)
     if _active is None or not _active.attached:
-        _active = Library(options)
+        _active = TrlLibrary(options)
     elif options:
         _active.use(options)
     return _active

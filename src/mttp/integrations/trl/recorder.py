@@ -10,22 +10,21 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
-from mttp import configuration
 from mttp.codec.plain import plain
-from mttp.episodes import Episode, Reward
-from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
+from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.trl import facts, groups, trainers
-from mttp.integrations.trl.batch import Answer, Batch, Use
+from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult, Use
 from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
 from mttp.integrations.trl.scoring import answered
-from mttp.recorder import OpenEpisode
+from mttp.model.episodes import Episode, Reward
+from mttp.recording import OpenEpisode, configuration
+from mttp.recording.session import Session
 from mttp.rewards.call_log import CallLog
-from mttp.session import Session
 
-__all__ = ["ROWS", "Recorder"]
+__all__ = ["ROWS", "TrainerRecorder"]
 
 ROWS = "mttp_rows"
 """Under this name a batch says which completion each of its rows is, until TRL has shuffled and split it."""
@@ -33,7 +32,7 @@ ROWS = "mttp_rows"
 _Call = Callable[..., Any]
 
 
-class Recorder:
+class TrainerRecorder:
     """
     What surrounds the methods in which a trainer generates and scores.
 
@@ -47,14 +46,14 @@ class Recorder:
         options: Options,
         *,
         version: Callable[[], int],
-        recorded: Callable[[groups.Recorded], None],
+        recorded: Callable[[groups.RecordedBatch], None],
     ) -> None:
         self._trainer = trainer
         self._options = options
         self._version = version
         self._recorded = recorded
         self._launch: Launch | None = None
-        self._batch: Batch | None = None
+        self._batch: CompletionBatch | None = None
         self._batches = 0
 
     def use(self, options: Options) -> None:
@@ -104,7 +103,7 @@ class Recorder:
         batch = self._batch
         if batch is None:
             return wrapped(*args, **kwargs)
-        answer = batch.answers[position] = Answer()
+        answer = batch.answers[position] = RewardFunctionResult()
         if batch.scoring is None:  # what TRL does around it goes by another name
             guard("trl", self._asked, **kwargs)
         try:
@@ -119,11 +118,11 @@ class Recorder:
 
     # What is done then.
 
-    def _begin(self) -> Batch | None:
+    def _begin(self) -> CompletionBatch | None:
         number, self._batches = self._batches, self._batches + 1
         if is_suppressed() or not configuration.may_record():
             return None
-        return Batch(
+        return CompletionBatch(
             number=number,
             version=self._version(),
             is_training=trainers.is_training(self._trainer),
@@ -216,7 +215,7 @@ def _identity(opened: OpenEpisode, episode: Episode) -> Episode:
     )
 
 
-def _listening(batch: Batch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _listening(batch: CompletionBatch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """A reward function's arguments, with a `log_extra` that is heard here too."""
     log = kwargs.get("log_extra")
     if log is None:
@@ -229,7 +228,7 @@ def _listening(batch: Batch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {**kwargs, "log_extra": log_extra}
 
 
-def _taken(found: Any, answer: Answer) -> Any:
+def _taken(found: Any, answer: RewardFunctionResult) -> Any:
     """What a function answered, which can be gone through once more."""
     if hasattr(found, "__next__"):
         found = list(found)
@@ -243,7 +242,7 @@ def _values(found: Any) -> list[Any] | None:
     return list(found) if hasattr(found, "__iter__") else None
 
 
-async def _awaited(found: Awaitable[Any], batch: Batch, answer: Answer) -> Any:
+async def _awaited(found: Awaitable[Any], batch: CompletionBatch, answer: RewardFunctionResult) -> Any:
     """The answer of an async function: its thread knows nothing of the trainer's context, and is told it."""
     token = otel_context.attach(batch.context)
     try:

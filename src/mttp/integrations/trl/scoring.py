@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mttp.codec.plain import number, scalar_text
-from mttp.episodes import Grade, Reward
-from mttp.integrations.trl.batch import Answer, Batch
+from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult
+from mttp.model.episodes import Grade, Reward
 
 __all__ = ["Scoring", "answered", "combined"]
 
@@ -30,9 +30,9 @@ def combined(rewards: Array, weights: Array) -> Array:
     return total
 
 
-def answered(batch: Batch, functions: int) -> Array | None:
+def answered(batch: CompletionBatch, functions: int) -> Array | None:
     """The answers as TRL keeps them, shape [completions, functions]; None where not all are known."""
-    answers = [batch.answers.get(position, Answer()).values for position in range(functions)]
+    answers = [batch.answers.get(position, RewardFunctionResult()).values for position in range(functions)]
     if not all(values is not None and len(values) == len(batch.completions) for values in answers):
         return None
     numbers = [[number(value) for value in values or ()] for values in answers]
@@ -46,7 +46,9 @@ class Scoring:
     `first` says which of all processes' completions is this process's first, `end` when scoring was over.
     """
 
-    def __init__(self, batch: Batch, names: Sequence[str], weights: Array, *, first: int, end: int) -> None:
+    def __init__(
+        self, batch: CompletionBatch, names: Sequence[str], weights: Array, *, first: int, end: int
+    ) -> None:
         self.weights = weights
         """Of the reward functions, float32."""
         self.totals: Array | None = None
@@ -94,12 +96,15 @@ class Scoring:
 
     def _by_spec(self, row: int) -> dict[str, Any]:
         """What reward specs said of a completion, by the names of the functions that they stand for."""
-        answers = ((name, self._batch.answers.get(place, Answer())) for place, name in enumerate(self._names))
+        answers = (
+            (name, self._batch.answers.get(place, RewardFunctionResult()))
+            for place, name in enumerate(self._names)
+        )
         return {name: answer.results[row] for name, answer in answers if row < len(answer.results)}
 
     def _part(self, row: int, position: int) -> tuple[float | None, str]:
         """What one function pays: the number that TRL has of it, else what its answer means."""
-        answer = self._batch.answers.get(position, Answer())
+        answer = self._batch.answers.get(position, RewardFunctionResult())
         if self.totals is not None:
             paid = float(self._rewards[row, position])
             return (paid, "ok") if math.isfinite(paid) else (None, _meaning(answer, row, "error"))
@@ -135,11 +140,11 @@ def _grade(name: str, result: Any, weight: float) -> Grade:
     )
 
 
-def _given(answer: Answer, row: int) -> Any:
+def _given(answer: RewardFunctionResult, row: int) -> Any:
     return answer.values[row] if answer.values is not None and row < len(answer.values) else None
 
 
-def _meaning(answer: Answer, row: int, unknown: str) -> str:
+def _meaning(answer: RewardFunctionResult, row: int, unknown: str) -> str:
     """What it means that there is no number: None is an abstention, anything else an error."""
     if answer.values is None or row >= len(answer.values):
         return unknown

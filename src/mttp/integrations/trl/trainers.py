@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mttp.codec.plain import as_array
-from mttp.keys import name_key
+from mttp.model.keys import name_key
 
 __all__ = [
     "FAMILIES",

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mttp.episodes import Call, Step, Tokens
 from mttp.integrations.trl.batch import Use
-from mttp.livespan import error_message, qualified_name
+from mttp.model.episodes import Call, Step, Tokens
+from mttp.otlp.spans import error_message, qualified_name
 
 __all__ = ["Completion", "steps"]
 

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mttp import configuration, learning
 from mttp.codec.plain import number
-from mttp.episodes import Episode
-from mttp.integrations.covering import is_suppressed
 from mttp.integrations.faults import guard
+from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.trl import facts, trainers
-from mttp.integrations.trl.groups import Recorded
+from mttp.integrations.trl.groups import RecordedBatch
 from mttp.integrations.trl.recorder import ROWS
+from mttp.model.episodes import Episode
+from mttp.recording import configuration, training
 
-__all__ = ["Updates"]
+__all__ = ["TrainerUpdates"]
 
 _NAMED = {
     "kl": "kl",
@@ -35,7 +35,7 @@ class _Step:
 
     losses: list[Any] = field(default_factory=list)
     """Of each part of the batch, as tensors."""
-    rows: list[tuple[Recorded, list[int]]] = field(default_factory=list)
+    rows: list[tuple[RecordedBatch, list[int]]] = field(default_factory=list)
     """What these parts are of."""
     grad_norm: Any = None
     learning_rate: float | None = None
@@ -43,7 +43,7 @@ class _Step:
     """When the first part went to the policy, in nanoseconds since the Unix epoch."""
 
 
-class Updates:
+class TrainerUpdates:
     """Notes what a trainer does from one update to the next; it is told of events as TRL's callbacks are."""
 
     def __init__(self, trainer: Any, options: Options) -> None:
@@ -53,8 +53,8 @@ class Updates:
         self._pending: dict[str, Any] | None = None
         self._unlogged = 0
         self._before = self._made = 0
-        self._batch: Recorded | None = None
-        self._parts: list[tuple[Any, Recorded, list[int]]] = []
+        self._batch: RecordedBatch | None = None
+        self._parts: list[tuple[Any, RecordedBatch, list[int]]] = []
         self._seen: dict[str, tuple[Sequence[float], int]] = {}
 
     def use(self, options: Options) -> None:
@@ -65,7 +65,7 @@ class Updates:
         """How many updates the policy has had, those of an earlier call of `train` included."""
         return self._before + trainers.version(self._trainer)
 
-    def recorded(self, batch: Recorded) -> None:
+    def recorded(self, batch: RecordedBatch) -> None:
         """Take note of a batch from which the next updates learn."""
         self._batch, self._parts = batch, []
 
@@ -204,18 +204,18 @@ class Updates:
     def _write(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
-            learning.update(**pending)
+            training.update(**pending)
 
 
-def _by_batch(parts: Sequence[tuple[Recorded, list[int]]]) -> list[tuple[Recorded, set[int]]]:
+def _by_batch(parts: Sequence[tuple[RecordedBatch, list[int]]]) -> list[tuple[RecordedBatch, set[int]]]:
     """The rows of each batch that parts are of."""
-    found: dict[int, tuple[Recorded, set[int]]] = {}
+    found: dict[int, tuple[RecordedBatch, set[int]]] = {}
     for batch, rows in parts:
         found.setdefault(batch.number, (batch, set()))[1].update(rows)
     return list(found.values())
 
 
-def _names(batch: Recorded, rows: set[int], *, everywhere: bool) -> tuple[list[Any], list[Episode]]:
+def _names(batch: RecordedBatch, rows: set[int], *, everywhere: bool) -> tuple[list[Any], list[Episode]]:
     """The groups of which everybody learned from all, by handle or id, and the episodes of the others."""
     if everywhere:
         positions = range(batch.total // batch.size)
@@ -228,7 +228,7 @@ def _names(batch: Recorded, rows: set[int], *, everywhere: bool) -> tuple[list[A
     return groups, [batch.episodes[row] for row in sorted(rows - named)]
 
 
-def _members(batch: Recorded, position: int) -> range:
+def _members(batch: RecordedBatch, position: int) -> range:
     """The rows of a group; some may be those of other processes."""
     first = position * batch.size - batch.first
     return range(first, first + batch.size)

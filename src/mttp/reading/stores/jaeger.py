@@ -10,13 +10,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 from mttp.errors import ReadError
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
-from mttp.reading.stores.query import Absent, Missing, ask
+from mttp.reading.stores.query import StoreNotFound, UnknownPath, ask
 from mttp.reading.stores.store import Store
 from mttp.reading.stores.texts import EMPTY, typed, untyped
 from mttp.semconv import attributes as a
-from mttp.spans import Link, Scope, SpanEvent, SpanRecord
 
 __all__ = ["Jaeger", "open"]
 
@@ -78,7 +78,7 @@ class Jaeger(Store):
         }
         try:
             answer = ask(self.address, "/api/v3/traces", query)
-        except Missing:
+        except StoreNotFound:
             return []
         except ReadError:
             raise error from None
@@ -123,9 +123,9 @@ class Jaeger(Store):
                 answer = ask(self.address, path)
                 self._found.pop(trace_id, None)
                 return self._spans(f"{self.address.url}{path}", answer)
-            except Missing:
+            except StoreNotFound:
                 return []
-            except Absent:
+            except UnknownPath:
                 self._has_newer = False
                 self.losses.append(_OLDER)
         return self._by_older(trace_id)
@@ -166,7 +166,7 @@ class Jaeger(Store):
         if found is None:
             try:
                 data = ask(self.address, f"/api/traces/{trace_id}").get("data") or []
-            except Missing:
+            except StoreNotFound:
                 return []
             found = next(iter(data), None)
         return [] if found is None else self._typed(_spans(found))

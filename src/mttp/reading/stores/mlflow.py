@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from mttp.codec.plain import to_json
+from mttp.model.spans import SpanRecord
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
-from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.query import StoreNotFound, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES
-from mttp.spans import SpanRecord
 
 __all__ = ["Mlflow", "open"]
 
@@ -52,7 +52,7 @@ class Mlflow(Store):
         path = "/api/3.0/mlflow/traces/get"
         try:
             answer = ask(self.address, path, {"trace_id": f"tr-{trace_id}", "allow_partial": "true"})
-        except Missing:
+        except StoreNotFound:
             return []
         found = (answer.get("trace") or {}).get("spans") or []
         document = {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}

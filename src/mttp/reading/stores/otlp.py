@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from mttp.errors import ReadError
-from mttp.spans import SpanRecord
-from mttp.wire.otlp_json_decode import decode_line
+from mttp.model.spans import SpanRecord
+from mttp.otlp.json_decode import decode_line
 
 __all__ = ["spans"]
 

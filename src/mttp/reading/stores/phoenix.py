@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mttp.model.spans import SpanRecord
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
-from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.query import StoreNotFound, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["Phoenix", "open"]
 
@@ -43,7 +43,7 @@ class Phoenix(Store):
         """All of its spans."""
         try:
             found = [span for page in self._pages(trace_id=trace_id) for span in page]
-        except Missing:
+        except StoreNotFound:
             return []
         document = {"resourceSpans": [{"scopeSpans": [{"spans": found[::-1]}]}]}  # the newest come first
         return otlp.spans(self.address.url, document)

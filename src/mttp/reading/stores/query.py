@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mttp.errors import ReadError, TransportError
+from mttp.otlp.http_client import HttpClient, NoReply, Reply
+from mttp.otlp.replies import ADVICE, is_page, printable, redacted
+from mttp.otlp.request_errors import Kind, RequestError
+from mttp.otlp.tls import tls_context
 from mttp.reading.stores.address import Address
-from mttp.wire.http import Client, NoReply, Reply
-from mttp.wire.replies import ADVICE, is_page, printable, redacted
-from mttp.wire.tls import tls_context
-from mttp.wire.troubles import Kind, Trouble
 
-__all__ = ["Absent", "Missing", "ask"]
+__all__ = ["UnknownPath", "StoreNotFound", "ask"]
 
 _SHOWN = 200
 _MAX_BYTES = 1 << 30
@@ -39,11 +39,11 @@ _TROUBLES: dict[Kind, str] = {
 }
 
 
-class Missing(ReadError):  # noqa: N818 - reads as what it says
+class StoreNotFound(ReadError):  # noqa: N818 - reads as what it says
     """The store answers that there is no such trace, or no such project."""
 
 
-class Absent(ReadError):  # noqa: N818 - reads as what it says
+class UnknownPath(ReadError):  # noqa: N818 - reads as what it says
     """What answers does not know the path: it is another program, or an older one."""
 
 
@@ -59,7 +59,7 @@ def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None
     if body is not None:
         data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
     try:
-        client = Client(url, tls=tls_context() if url.startswith("https") else None)
+        client = HttpClient(url, tls=tls_context() if url.startswith("https") else None)
         reply = client.request(url, data, headers=headers, timeout=address.timeout, max_bytes=_MAX_BYTES)
         client.close()
     except TransportError as error:
@@ -79,7 +79,7 @@ def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None
         raise ReadError(f"{url} answers {what} instead of JSON: {said!r} ({_PORT})") from error
 
 
-def _unanswered(url: str, found: Trouble) -> ReadError:
+def _unanswered(url: str, found: RequestError) -> ReadError:
     return ReadError(f"{url}: {found.said}; {_TROUBLES.get(found.kind, 'is the store there?')}")
 
 
@@ -90,9 +90,9 @@ def _refused(url: str, reply: Reply, sent: Mapping[str, str]) -> ReadError:
         return ReadError(f"{message} (it leads to {location}: write the address that it leads to)")
     is_absent = reply.status in (405, 501) or _knows_no_path(reply.status, reply.body)
     if reply.status == 404 and not is_absent:
-        return Missing(f"{message} ({_PORT})")
+        return StoreNotFound(f"{message} ({_PORT})")
     advice = _PORT if is_absent else _ADVICE.get(reply.status, _LOG if reply.status >= 500 else "")
-    kind = Absent if is_absent else ReadError
+    kind = UnknownPath if is_absent else ReadError
     return kind(f"{message} ({advice})" if advice else message)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mttp.errors import ReadError
+from mttp.model.spans import SpanRecord
 from mttp.reading.stores.address import Address
 from mttp.semconv import attributes as a
-from mttp.spans import SpanRecord
 
 __all__ = ["Store"]
 

@@ -8,13 +8,13 @@ import re
 import time
 from collections.abc import Iterator
 
+from mttp.model.spans import SpanRecord
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
-from mttp.reading.stores.query import Missing, ask
+from mttp.reading.stores.query import StoreNotFound, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES
-from mttp.spans import SpanRecord
 
 __all__ = ["Tempo", "open"]
 
@@ -99,7 +99,7 @@ class Tempo(Store):
         path = f"/api/v2/traces/{trace_id}"
         try:
             answer = ask(self.address, path)
-        except Missing:
+        except StoreNotFound:
             return []
         if answer.get("status") == "PARTIAL":
             self.losses.append(f"trace {trace_id} is there in part only: {answer.get('message', '')}")

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mttp.printable import one_line
-from mttp.wire.replies import printable
+from mttp.model.printable import one_line
+from mttp.otlp.replies import printable
 
-__all__ = ["Answer", "Sender", "partly"]
+__all__ = ["ExportResponse", "OtlpSender", "partly"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ExportResponse:
     """A receiver's answer, or why there was none."""
 
     verdict: Literal["taken", "again", "never", "smaller"]
@@ -31,21 +31,21 @@ class Answer:
         object.__setattr__(self, "message", one_line(self.message))
 
 
-class Sender(Protocol):
+class OtlpSender(Protocol):
     """
     One protocol's side of the transport; it never raises for what a receiver or a network does.
 
     In a forked child it connects anew, and leaves the parent's connection alone.
     """
 
-    def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
+    def send(self, request: bytes, spans: int, timeout: float | None = None) -> ExportResponse:
         """Send a request of so many spans, and wait for the answer, by default for the settings' timeout."""
 
     def close(self) -> None:
         """Release the connection; called from any thread, also while `send` waits."""
 
 
-def partly(rejected: int, spans: int, message: str, sent: Mapping[str, str]) -> Answer:
+def partly(rejected: int, spans: int, message: str, sent: Mapping[str, str]) -> ExportResponse:
     """The answer to a request with these headers that was taken, perhaps but for some of its spans."""
     said = printable(message.encode(), sent)
-    return Answer(verdict="taken", message=said, rejected=min(max(rejected, 0), spans))
+    return ExportResponse(verdict="taken", message=said, rejected=min(max(rejected, 0), spans))

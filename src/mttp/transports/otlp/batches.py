@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.codec.profiles import full
-from mttp.encoding import encoder
-from mttp.livespan import LiveSpan
-from mttp.readable import record
-from mttp.refusal import Rejection
-from mttp.spans import Scope, SpanRecord
-from mttp.transports.otlp.answers import Answer
+from mttp.model.spans import Scope, SpanRecord
+from mttp.otlp.encoding import encoder
+from mttp.otlp.protobuf import encode_request, encode_span, frame_bytes, span_bytes
+from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.span_records import record
+from mttp.transports.otlp.answers import ExportResponse
+from mttp.transports.partial_export import RejectedSpans
 from mttp.transports.shrinking import smaller
-from mttp.wire.otlp_proto import encode_request, encode_span, frame_bytes, span_bytes
 
 __all__ = ["Export"]
 
@@ -38,7 +38,7 @@ class _Piece:
 
     def __init__(self, span: ReadableSpan, frames: _Frames, message: bytes | None = None) -> None:
         self.span = span
-        if message is not None and isinstance(span, LiveSpan):
+        if message is not None and isinstance(span, RecordingSpan):
             self.scope, self.data = span.scope, message
         else:
             with encoder.here():
@@ -102,7 +102,7 @@ class _Batch:
 class Export:
     """One call of a transport's `export`: spans go out, answers come in."""
 
-    send: Callable[[bytes, int], Answer]
+    send: Callable[[bytes, int], ExportResponse]
     """Sends a request of so many spans."""
     max_bytes: int
     """The most that a request takes."""
@@ -140,9 +140,9 @@ class Export:
             batch.add(piece)
         self._offer(batch)
 
-    def rejections(self) -> list[Rejection]:
+    def rejections(self) -> list[RejectedSpans]:
         """What is lost, by cause."""
-        return [Rejection(cause, len(traces), len(set(traces))) for cause, traces in self.lost.items()]
+        return [RejectedSpans(cause, len(traces), len(set(traces))) for cause, traces in self.lost.items()]
 
     def _offer(self, batch: _Batch) -> None:
         pieces = batch.pieces
@@ -168,7 +168,7 @@ class Export:
         else:
             self.message = self.message or answer.message
 
-    def _offer_smaller(self, pieces: list[_Piece], answer: Answer) -> None:
+    def _offer_smaller(self, pieces: list[_Piece], answer: ExportResponse) -> None:
         """Halves, and of a single span a smaller form."""
         middle = len(pieces) // 2
         if not middle and not pieces[0].shrink():

@@ -13,11 +13,12 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from mttp import __version__, regular_files
+from mttp import __version__
+from mttp.otlp import regular_files
+from mttp.otlp.replies import LONGEST_WAIT, MESSAGE_CHARACTERS, printable
 from mttp.transports.options import MAX_CERTIFICATE
-from mttp.transports.otlp.answers import Answer, partly
+from mttp.transports.otlp.answers import ExportResponse, partly
 from mttp.transports.otlp.settings import Settings
-from mttp.wire.replies import LONGEST_WAIT, MESSAGE_CHARACTERS, printable
 
 __all__ = ["COMPRESSIONS", "GrpcSender"]
 
@@ -100,7 +101,7 @@ class GrpcSender:
             self._channel = grpc.secure_channel(place, self._credentials, options, compression)
         self._call = self._channel.unary_unary(_METHOD)  # of bytes, as nothing is said to serialize
 
-    def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
+    def send(self, request: bytes, spans: int, timeout: float | None = None) -> ExportResponse:
         """Call the receiver."""
         timeout = self._settings.timeout if timeout is None else timeout
         if self._process != os.getpid():
@@ -114,11 +115,11 @@ class GrpcSender:
                 self._connect()
             return _refusal(error, timeout, self._settings.headers)
         except ValueError as error:  # the channel was closed meanwhile
-            return Answer(verdict="again", cause="shutdown", message=str(error))
+            return ExportResponse(verdict="again", cause="shutdown", message=str(error))
         try:
             found = ExportTraceServiceResponse.FromString(response).partial_success
         except DecodeError:  # the status says that the request was taken
-            return Answer(verdict="taken")
+            return ExportResponse(verdict="taken")
         return partly(found.rejected_spans, spans, found.error_message, self._settings.headers)
 
     def close(self) -> None:
@@ -136,14 +137,14 @@ def _credentials(settings: Settings) -> Any:
     return grpc.ssl_channel_credentials(*found)
 
 
-def _refusal(error: Any, timeout: float, sent: Mapping[str, str]) -> Answer:
+def _refusal(error: Any, timeout: float, sent: Mapping[str, str]) -> ExportResponse:
     code, details = error.code(), printable(str(error.details() or "").encode(), sent, _DETAILS)
     message, cause = _message(code, details, timeout), f"grpc_{code.name.lower()}"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
-        return Answer(verdict="smaller", cause=cause, message=message)
+        return ExportResponse(verdict="smaller", cause=cause, message=message)
     if code in _AGAIN:
-        return Answer(verdict="again", cause=cause, message=message, retry_after=_retry_after(error))
-    return Answer(verdict="never", cause=cause, message=message)
+        return ExportResponse(verdict="again", cause=cause, message=message, retry_after=_retry_after(error))
+    return ExportResponse(verdict="never", cause=cause, message=message)
 
 
 def _message(code: Any, details: str, timeout: float) -> str:

@@ -11,11 +11,11 @@ from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from mttp.transports.otlp.answers import Answer, partly
+from mttp.otlp.http_client import HttpClient, NoReply, Reply
+from mttp.otlp.replies import ADVICE, is_page, redacted, seconds_to_wait
+from mttp.otlp.request_errors import Kind, RequestError
+from mttp.transports.otlp.answers import ExportResponse, partly
 from mttp.transports.otlp.settings import Settings
-from mttp.wire.http import Client, NoReply, Reply
-from mttp.wire.replies import ADVICE, is_page, redacted, seconds_to_wait
-from mttp.wire.troubles import Kind, Trouble
 
 __all__ = ["HttpSender"]
 
@@ -60,9 +60,9 @@ class HttpSender:
         self._headers = {"content-type": "application/x-protobuf", **settings.headers}
         if settings.compression != "none":
             self._headers["content-encoding"] = settings.compression
-        self._client = Client(settings.endpoint, tls=settings.tls() if settings.secure else None)
+        self._client = HttpClient(settings.endpoint, tls=settings.tls() if settings.secure else None)
 
-    def send(self, request: bytes, spans: int, timeout: float | None = None) -> Answer:
+    def send(self, request: bytes, spans: int, timeout: float | None = None) -> ExportResponse:
         """Post a request."""
         url, body = self._settings.endpoint, self._compressed(request)
         timeout = self._settings.timeout if timeout is None else timeout
@@ -83,7 +83,7 @@ class HttpSender:
             return gzip.compress(request)
         return zlib.compress(request) if self._settings.compression == "deflate" else request
 
-    def _answer(self, reply: Reply, spans: int) -> Answer:
+    def _answer(self, reply: Reply, spans: int) -> ExportResponse:
         status, kind = reply.status, reply.headers.get("content-type", "")
         is_success = 200 <= status < 300
         is_html = "html" in kind or ("protobuf" not in kind and is_page(reply.body))
@@ -93,11 +93,13 @@ class HttpSender:
         advice = _PAGE if is_success else _advice(status, redacted(reply.location, self._headers))
         message, cause = f"{said} ({advice})", f"http_{status}"
         if is_success:
-            return Answer(verdict="never", cause="not_otlp", message=message)
+            return ExportResponse(verdict="never", cause="not_otlp", message=message)
         if status in _AGAIN:
             after = seconds_to_wait(reply.headers.get("retry-after", ""))
-            return Answer(verdict="again", cause=cause, message=message, retry_after=after)
-        return Answer(verdict="smaller" if status == _TOO_LARGE else "never", cause=cause, message=message)
+            return ExportResponse(verdict="again", cause=cause, message=message, retry_after=after)
+        return ExportResponse(
+            verdict="smaller" if status == _TOO_LARGE else "never", cause=cause, message=message
+        )
 
 
 def _advice(status: int, location: str) -> str:
@@ -107,7 +109,7 @@ def _advice(status: int, location: str) -> str:
     return _ADVICE.get(status, "its own log may say why" if status >= 500 else "is it a receiver of OTLP?")
 
 
-def _taken(kind: str, body: bytes, spans: int, sent: Mapping[str, str]) -> Answer:
+def _taken(kind: str, body: bytes, spans: int, sent: Mapping[str, str]) -> ExportResponse:
     """
     The request was taken, but for the spans that the body says were rejected.
 
@@ -116,7 +118,7 @@ def _taken(kind: str, body: bytes, spans: int, sent: Mapping[str, str]) -> Answe
     try:
         found = _response(kind, body).partial_success
     except (DecodeError, ParseError):
-        return Answer(verdict="taken")
+        return ExportResponse(verdict="taken")
     return partly(found.rejected_spans, spans, found.error_message, sent)
 
 
@@ -139,7 +141,7 @@ def _words(kind: str, body: bytes) -> bytes:
         return b""
 
 
-def _unanswered(found: Trouble, *, secure: bool) -> Answer:
+def _unanswered(found: RequestError, *, secure: bool) -> ExportResponse:
     """Why there is no answer, and what may be wrong."""
     advice = (_ADVICE_SECURE if secure else _ADVICE_PLAIN).get(found.kind, "is a receiver of OTLP there?")
-    return Answer(verdict="again", cause=found.cause, message=f"{found.said}; {advice}")
+    return ExportResponse(verdict="again", cause=found.cause, message=f"{found.said}; {advice}")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from mttp.errors import TransportError
+from mttp.otlp.tls import tls_context
 from mttp.transports.options import (
     Headers,
     ReadableFile,
@@ -21,7 +22,6 @@ from mttp.transports.options import (
     take,
 )
 from mttp.transports.otlp.profiles import Profile, guessed, named
-from mttp.wire.tls import tls_context
 
 __all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
 

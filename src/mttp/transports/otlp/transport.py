@@ -11,12 +11,12 @@ from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.refusal import Refused
 from mttp.transports.options import with_query
 from mttp.transports.otlp import profiles
-from mttp.transports.otlp.answers import Sender
+from mttp.transports.otlp.answers import OtlpSender
 from mttp.transports.otlp.batches import Export
 from mttp.transports.otlp.settings import TRACES_PATH, Settings, resolve
+from mttp.transports.partial_export import PartialExport
 
 __all__ = ["OtlpTransport"]
 
@@ -60,7 +60,7 @@ class OtlpTransport(SpanExporter):
             self._given["profile"] = self.profile
         self._said = ""
         self._lock = threading.Lock()
-        self._sender: Sender | None = None
+        self._sender: OtlpSender | None = None
         self._closed = False
 
     @property
@@ -79,7 +79,7 @@ class OtlpTransport(SpanExporter):
         """Send the spans; raises Refused where not all of them were taken."""
         sender = self._connected()
         if sender is None:
-            raise Refused(f"{self._url}: the transport is closed", kept=spans)
+            raise PartialExport(f"{self._url}: the transport is closed", kept=spans)
         export = Export(sender.send, self.settings.max_bytes)
         silent = otel_context.set_value(otel_context._SUPPRESS_INSTRUMENTATION_KEY, True)
         token = otel_context.attach(silent)
@@ -88,7 +88,7 @@ class OtlpTransport(SpanExporter):
         finally:
             otel_context.detach(token)
         if export.kept or export.lost:
-            raise Refused(
+            raise PartialExport(
                 f"{self._url}: {export.message}",
                 kept=export.kept,
                 rejections=export.rejections(),
@@ -116,7 +116,7 @@ class OtlpTransport(SpanExporter):
     def __repr__(self) -> str:
         return self._url
 
-    def _connected(self) -> Sender | None:
+    def _connected(self) -> OtlpSender | None:
         with self._lock:
             if self._sender is None and not self._closed:
                 self._sender = _sender(self.settings)
@@ -129,7 +129,7 @@ class OtlpTransport(SpanExporter):
         self._said = message
 
 
-def _sender(settings: Settings) -> Sender:
+def _sender(settings: Settings) -> OtlpSender:
     if settings.protocol == "grpc":
         from mttp.transports.otlp.grpc import GrpcSender
 

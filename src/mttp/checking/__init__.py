@@ -1,6 +1,0 @@
-"""A recording's spans against the registry of the convention."""
-
-from mttp.checking.checker import check
-from mttp.checking.findings import LEVELS, Example, Finding, Findings, Level
-
-__all__ = ["LEVELS", "Example", "Finding", "Findings", "Level", "check"]

@@ -1,0 +1,216 @@
+"""The envelope that every message of the stack travels in."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+from zlib import crc32
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from mttp.errors import ChecksumError, EncodeError, EnvelopeError, PayloadError
+from mttp.mist.messages.canonical import compact, encode
+from mttp.mist.messages.decoding import decode, fold
+from mttp.mist.messages.payloads import PAYLOADS, Int64, Payload
+from mttp.mist.messages.syntax import JsonDocument, JsonFault
+from mttp.mist.messages.versions import VERSION
+from mttp.model import ids
+
+__all__ = ["MAX_SIZE", "Message"]
+
+MAX_SIZE = 10_485_760
+"""Bytes that a message may have."""
+
+_MUST = ("version", "id", "source", "type")
+_INT64 = range(-(2**63), 2**63)
+_UINT32 = range(2**32)
+_HEAD = re.compile(
+    "".join(rf'{mark}"{name}":"(?P<{name}>[ !#-\[\]-~]+)"' for name, mark in zip(_MUST, "{,,,", strict=True))
+    + r',"timestamp_ns":(?P<timestamp_ns>0|[1-8][0-9]{,18}|9[0-9]{,17}),"payload":[ \t\n\r]*'
+).match
+_TAIL = re.compile(r'(?:,"checksum":([1-3][0-9]{,9}|[4-9][0-9]{,8}))?\}[ \t\n\r]*\Z').match
+"""Before and after the payload, as nearly everybody writes it."""
+
+
+class Message(BaseModel):
+    """
+    One message, with its payload as it was received or will be sent.
+
+    Fields that the protocol doesn't know are kept, and written again after those that it does.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, use_attribute_docstrings=True)
+
+    version: str = VERSION
+    """The version of the protocol."""
+    id: str
+    """Identity of the message, 32 hexadecimal digits unless its sender does otherwise."""
+    source: str
+    """The program that sends it."""
+    type: str
+    """What it says: a key of `PAYLOADS`, or one that only others know."""
+    timestamp_ns: Int64 = 0
+    """When it was made, in nanoseconds since the Unix epoch."""
+    payload: Annotated[bytes, WithJsonSchema({})] = b""
+    """JSON; `decode` has what it says."""
+    checksum: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """CRC-32 of the payload; 0 where it is not stated."""
+    unknown: Annotated[tuple[tuple[str, bytes], ...], Field(exclude=True)] = ()
+    """Fields of the envelope that the protocol doesn't know: names and JSON."""
+
+    @classmethod
+    def new(
+        cls,
+        source: str,
+        payload: Payload,
+        *,
+        timestamp_ns: int | None = None,
+        id: str | None = None,
+        checksum: bool = False,
+    ) -> Message:
+        """
+        A message of now that carries `payload`.
+
+        Raises EncodeError for what JSON can't hold, EnvelopeError where it would not be valid.
+        """
+        if not getattr(payload, "TYPE", ""):
+            raise EncodeError(f"{payload!r:.80} is no payload; those of mttp.messages are {_names()}")
+        raw = encode(payload.to_wire())
+        message = cls(
+            id=f"{ids.trace_id():032x}" if id is None else id,
+            source=source,
+            type=payload.TYPE,
+            timestamp_ns=time.time_ns() if timestamp_ns is None else timestamp_ns,
+            payload=raw,
+            checksum=crc32(raw) if checksum else 0,
+        )
+        message.validate()
+        return message
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Message:
+        """
+        The message that these bytes are.
+
+        Neither checksum nor version is verified, and the payload is kept as it came.
+        Raises EnvelopeError, with the byte, where it is none.
+        """
+        if len(raw) > MAX_SIZE:
+            raise EnvelopeError(f"too large: {len(raw):,} bytes, at most {MAX_SIZE:,} are allowed")
+        document = JsonDocument(raw)
+        try:
+            message = cls(**_fields(document))
+        except JsonFault as fault:
+            raise EnvelopeError(fault.reason, position=document.position(fault.at)) from fault
+        message.validate()
+        return message
+
+    def to_bytes(self) -> bytes:
+        """
+        The message as the reference writes it, in one line without its end.
+
+        A checksum that was right for the payload as it came is right for the payload as it is written.
+        """
+        payload = compact(self.payload) or b"null"
+        known = {name: getattr(self, name) for name in (*_MUST, "timestamp_ns")}
+        parts = [encode(known)[:-1], b',"payload":', payload]
+        if checksum := self._checksum_of(payload):
+            parts.append(b',"checksum":%d' % checksum)
+        parts += [b",%s:%s" % (encode(name), compact(raw)) for name, raw in self.unknown]
+        return b"".join([*parts, b"}"])
+
+    def decode(self) -> Payload:
+        """What the message says; raises PayloadError where its payload is not what its type says."""
+        payload = PAYLOADS.get(self.type)
+        if payload is None:
+            raise PayloadError(f"{self.type!r:.80} is no known type; those are {', '.join(PAYLOADS)}")
+        return decode(payload, self.payload)
+
+    def verify_checksum(self) -> None:
+        """Raise ChecksumError where one is stated, and is not that of the payload as it came."""
+        if self.checksum and self.checksum != crc32(self.payload):
+            raise ChecksumError(
+                f"the checksum is {self.checksum}, that of the payload is {crc32(self.payload)}: "
+                "it was changed on its way"
+            )
+
+    def validate(self) -> None:  # type: ignore[override]  # pydantic's is deprecated
+        """Raise EnvelopeError where something is missing that every message must have."""
+        for name in _MUST:
+            if not getattr(self, name):
+                raise EnvelopeError(f"{name} is missing")
+        if len(self.payload) > MAX_SIZE:
+            raise EnvelopeError(f"too large: a payload of {len(self.payload):,} bytes")
+
+    def _checksum_of(self, payload: bytes) -> int:
+        """The checksum to state of the payload as it is written."""
+        stated = self.checksum
+        return crc32(payload) if stated and stated == crc32(self.payload) else stated
+
+
+def _names() -> str:
+    return ", ".join(payload.__name__ for payload in PAYLOADS.values())
+
+
+def _fields(document: JsonDocument) -> dict[str, Any]:
+    """The fields of the envelope; raises Fault where it is none."""
+    if (head := _HEAD(document.text)) and (
+        tail := _TAIL(document.text, payload_end := document.skip(head.end(), depth=1))
+    ):
+        found: dict[str, Any] = head.groupdict() | {"payload": document.raw(head.end(), payload_end)}
+        return found | {"timestamp_ns": int(head["timestamp_ns"]), "checksum": int(tail[1] or 0)}
+    return _members(document)
+
+
+def _members(document: JsonDocument) -> dict[str, Any]:
+    start = document.start()
+    if document.kind(start) == "null":
+        return dict.fromkeys(_MUST, "")
+    if document.kind(start) != "an object":
+        raise JsonFault(f"{document.kind(start)}, expected an object", start)
+    found: dict[str, Any] = dict.fromkeys(_MUST, "")
+    unknown: dict[str, bytes] = {}
+    for key, at, end in document.members(start):
+        name = key if key in _READERS else fold(key)
+        if name not in _READERS:
+            unknown[key] = document.raw(at, end)
+        elif name == "payload" or document.kind(at) != "null":
+            found[name] = _READERS[name](document, name, at, end)
+    if unknown:
+        found["unknown"] = tuple(unknown.items())
+    return found
+
+
+def _text(document: JsonDocument, name: str, at: int, _: int) -> str:
+    if document.kind(at) != "a string":
+        raise JsonFault(f"{name} is {document.kind(at)}, expected a string", at)
+    return str(document.value(at))
+
+
+def _integer(allowed: range) -> _Reader:
+    def read(document: JsonDocument, name: str, at: int, end: int) -> int:
+        text = document.text[at:end]
+        sign = 1 if allowed.start < 0 and text.startswith("-") else 0
+        if not text[sign:].isdecimal() or len(text) > 20 or int(text) not in allowed:
+            bounds = f"an integer from {allowed.start} to {allowed.stop - 1}"
+            raise JsonFault(
+                f"{name} is {text[:40]}, expected {bounds}, written without fraction and exponent", at
+            )
+        return int(text)
+
+    return read
+
+
+def _raw(document: JsonDocument, _: str, at: int, end: int) -> bytes:
+    return document.raw(at, end)
+
+
+_Reader = Callable[[JsonDocument, str, int, int], Any]
+_READERS: dict[str, _Reader] = {
+    **dict.fromkeys(_MUST, _text),
+    "timestamp_ns": _integer(_INT64),
+    "payload": _raw,
+    "checksum": _integer(_UINT32),
+}

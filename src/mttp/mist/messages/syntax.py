@@ -1,0 +1,245 @@
+"""
+JSON as the reference reads it.
+
+Any UTF-8 is text, as far as it goes: a byte that is none, and half a surrogate pair, become U+FFFD.
+There is no byte order mark, no NaN and no second value; nesting ends at 10,000.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["JsonDocument", "JsonFault"]
+
+_DEEPEST = 10_000
+_LARGEST = sys.float_info.max
+_space = re.compile(r"[ \t\n\r]*").match
+_STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"'
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_string = re.compile(_STRING).match
+_scalar = re.compile(f"{_STRING}|{_NUMBER}|true|false|null").match
+_HALF = re.compile("[\ud800-\udfff]")
+_MAY_BE_HALF = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
+_MAY_BE_NEGATIVE_ZERO = re.compile(r"-0(?![0-9.eE])")
+
+
+class JsonFault(Exception):  # noqa: N818 - never leaves this package
+    """What is wrong with a document, and the character at which it is."""
+
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(reason)
+        self.reason, self.at = reason, at
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
+def _signed(digits: str) -> int | float:
+    return -0.0 if digits == "-0" else int(digits)
+
+
+_read = json.JSONDecoder(parse_constant=_refuse).raw_decode
+_read_once = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique).raw_decode
+_read_signed = json.JSONDecoder(parse_constant=_refuse, parse_int=_signed).raw_decode
+_pass = json.JSONDecoder(parse_constant=_refuse, parse_int=len, parse_float=len).raw_decode
+"""Likewise, for values that nobody looks at: numbers are not computed."""
+
+
+class JsonDocument:
+    """One JSON value; places in it are those of its characters, whose bytes `position` counts."""
+
+    __slots__ = ("_halves", "text")
+
+    def __init__(self, raw: bytes) -> None:
+        self.text = text = raw.decode("utf-8", "surrogateescape")
+        self._halves = (not text.isascii() or "\\u" in text) and _MAY_BE_HALF.search(text) is not None
+
+    def position(self, at: int) -> int:
+        """The byte of a place."""
+        return len(self.raw(0, at))
+
+    def raw(self, start: int, end: int) -> bytes:
+        """The bytes from one place to another, as they came."""
+        return self.text[start:end].encode("utf-8", "surrogateescape")
+
+    def start(self) -> int:
+        """Where the value begins; raises Fault where it is not the only one, or none."""
+        start = _after_space(self.text, 0)
+        if self.text[start : start + 1] == "\ufeff":
+            raise JsonFault("a byte order mark, which JSON must not have", start)
+        end = _after_space(self.text, self.skip(start))
+        if end < len(self.text):
+            raise JsonFault(f"{_shown(self.text, end)} after the end of the value", end)
+        return start
+
+    def skip(self, at: int, *, depth: int = 0) -> int:
+        """Where the value at a place ends, which stands within so many others."""
+        try:
+            return int(_pass(self.text, at)[1])
+        except (ValueError, RecursionError):
+            return _walk(self.text, at, depth)
+
+    def value(self, at: int) -> Any:
+        """The value at a place; of a name that stands twice in an object, the last."""
+        try:
+            read = _read_signed if _MAY_BE_NEGATIVE_ZERO.search(self.text, at) else _read
+            found = read(self.text, at)[0]
+        except (ValueError, RecursionError) as error:
+            _walk(self.text, at)
+            raise JsonFault("what Python can't hold: too deep, or a number of too many digits", at) from error
+        try:
+            _refuse_too_large(found)
+        except ValueError as error:
+            raise JsonFault(str(error), at) from error
+        return _whole(found) if self._halves else found
+
+    def plain(self) -> Any:
+        """The document, if there is nothing unusual about it; raises ValueError if there is, or might be."""
+        start = _after_space(self.text, 0)
+        try:
+            found, end = _read_once(self.text, start)
+        except RecursionError as error:
+            raise ValueError(str(error)) from error
+        rest = _after_space(self.text, end) < len(self.text)
+        if rest or self._halves or _MAY_BE_NEGATIVE_ZERO.search(self.text):
+            raise ValueError("unusual")
+        _refuse_too_large(found)
+        return found
+
+    def kind(self, at: int) -> str:
+        """What sort of value begins at a place, in a word."""
+        return _KINDS.get(self.text[at], "a number")
+
+    def members(self, at: int) -> Iterator[tuple[str, int, int]]:
+        """Of the object at a place, each name with where its value begins and ends, in order."""
+        text = self.text
+        at = _after_space(text, at + 1)
+        while text[at : at + 1] != "}":
+            key, at = _key(text, at)
+            end = self.skip(at)
+            yield (_HALF.sub("\ufffd", key) if self._halves else key), at, end
+            at = _next(text, end, "}")
+
+    def elements(self, at: int) -> Iterator[int]:
+        """Of the array at a place, where each element begins."""
+        text = self.text
+        at = _after_space(text, at + 1)
+        while text[at : at + 1] != "]":
+            yield at
+            at = _next(text, self.skip(at), "]")
+
+
+_KINDS = {
+    "{": "an object",
+    "[": "an array",
+    '"': "a string",
+    "t": "a boolean",
+    "f": "a boolean",
+    "n": "null",
+}
+
+
+def _walk(text: str, at: int, depth: int = 0) -> int:
+    """Where a value ends: slow, but as deep as it may be, and exact about what is wrong."""
+    closing: list[str] = []
+    while True:
+        at = _after_space(text, at)
+        if text[at : at + 1] in ("{", "["):
+            closing.append("}" if text[at] == "{" else "]")
+            if depth + len(closing) > _DEEPEST:
+                raise JsonFault(f"nested deeper than {_DEEPEST:,}", at)
+            at = _after_space(text, at + 1)
+            if text[at : at + 1] != closing[-1]:
+                at = _key(text, at)[1] if closing[-1] == "}" else at
+                continue
+        elif found := _scalar(text, at):
+            at = found.end()
+        else:
+            raise JsonFault(f"{_shown(text, at)} where a value should begin", at)
+        while closing:
+            at = _next(text, at, closing[-1])
+            if text[at : at + 1] != closing[-1]:
+                at = _key(text, at)[1] if closing[-1] == "}" else at
+                break
+            closing.pop()
+            at += 1
+        else:
+            return at
+
+
+def _next(text: str, at: int, closing: str) -> int:
+    """From the end of a value to the next, or to what closes them all."""
+    at = _after_space(text, at)
+    if text[at : at + 1] == closing:
+        return at
+    if text[at : at + 1] != ",":
+        raise JsonFault(f"{_shown(text, at)} where ',' or {closing!r} should be", at)
+    at = _after_space(text, at + 1)
+    if text[at : at + 1] == closing:
+        raise JsonFault(f"{closing!r} after ','", at)
+    return at
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    """A name, and where its value begins."""
+    if not _string(text, at):
+        raise JsonFault(f"{_shown(text, at)} where a name in quotes should be", at)
+    key, at = _read(text, at)
+    at = _after_space(text, at)
+    if text[at : at + 1] != ":":
+        raise JsonFault(f"{_shown(text, at)} where ':' should be", at)
+    return key, _after_space(text, at + 1)
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _space(text, at)
+    return found.end() if found else at
+
+
+def _shown(text: str, at: int) -> str:
+    """What stands at a place, for people."""
+    return ascii(text[at : at + 12]) if at < len(text) else "the end"
+
+
+def _refuse_too_large(value: Any) -> None:
+    """Raise ValueError where a number is beyond those of float64, as which the reference reads it."""
+    if isinstance(value, dict):
+        for item in value.values():
+            _refuse_too_large(item)
+    elif isinstance(value, list):
+        if not _are_numbers(value):
+            for item in value:
+                _refuse_too_large(item)
+    elif isinstance(value, (int, float)) and not -_LARGEST <= value <= _LARGEST:
+        raise ValueError("a number beyond those of float64")
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    """Whether all of them are numbers, none too large."""
+    try:
+        return bool(min(values) >= -_LARGEST and max(values) <= _LARGEST)
+    except (TypeError, ValueError):  # others, or none at all
+        return False
+
+
+def _whole(value: Any) -> Any:
+    """The value with U+FFFD for each half of a surrogate pair."""
+    if isinstance(value, str):
+        return _HALF.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return value

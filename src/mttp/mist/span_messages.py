@@ -1,0 +1,407 @@
+"""
+Spans as `trace.span` messages and back.
+
+Attributes are written as they are, so that everybody reads them; what a message has no field for is written
+beside them. A span that went through a message is the same span, its numpy arrays as lists.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from mttp.codec import profiles
+from mttp.codec.plain import Plain
+from mttp.errors import PayloadError
+from mttp.mist import eval_messages
+from mttp.mist.messages import Message, Payload, TraceSpan
+from mttp.model.nesting import shallow
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.semconv import attributes as a
+from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+
+__all__ = ["decode", "encode", "envelop", "messages", "records"]
+
+_STATUSES = ("unset", "ok", "error")
+_STATUS_CODES = {"ok": 1, "error": 2}
+_TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}").fullmatch
+_SPAN_ID = re.compile(r"(?:[0-9a-f]{16})?((?!0{16})[0-9a-f]{16})").fullmatch
+_WELL_KNOWN = {
+    a.GEN_AI_REQUEST_MODEL: "model",
+    a.GEN_AI_PROVIDER_NAME: "provider",
+    a.GEN_AI_USAGE_INPUT_TOKENS: "tokens_in",
+    a.GEN_AI_USAGE_OUTPUT_TOKENS: "tokens_out",
+}
+"""What the stack's tools add up, by the attribute of a model call that says it."""
+
+
+class _Scope(msgspec.Struct, omit_defaults=True):
+    """A `Scope`, its values tagged with their types."""
+
+    name: str = ""
+    version: str = ""
+    schema_url: str = ""
+    resource: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
+    resource_schema_url: str = ""
+
+
+class _Rest(msgspec.Struct, omit_defaults=True):
+    """What of a span no field of a message says."""
+
+    kind: int = 1
+    status_message: str = ""
+    trace_state: str = ""
+    flags: int = 0
+    dropped_attributes: int = 0
+    dropped_events: int = 0
+    dropped_links: int = 0
+    events: list[tuple[str, int, dict[str, Any], int]] = []
+    """Fields of `SpanEvent` in their order; likewise links."""
+    links: list[tuple[str, str, dict[str, Any], int, int]] = []
+    scope: _Scope | None = None
+    doubles: list[str] = []
+    """Attributes in whose value every number is a float, though some are whole."""
+    values: dict[str, Any] = {}
+    """Attributes whose value JSON can't hold, with their types."""
+    added: list[str] = []
+    """Attrs that are no attributes, for others to read."""
+
+
+_SAME = (
+    "kind",
+    "status_message",
+    "trace_state",
+    "flags",
+    "dropped_attributes",
+    "dropped_events",
+    "dropped_links",
+)
+"""Fields that a span and its rest both have."""
+
+
+def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
+    """
+    What is sent of a span: payloads, each with the id of its message, None for a new one.
+
+    Ids are the same however often it is sent, so that whoever gets it twice can tell.
+    A span that was read from a message of another type is that message again, and no other.
+    """
+    if a.MESSAGE_ID not in span.attributes:
+        yield encode(span), f"{span.trace_id[16:]}{span.span_id}"
+    yield from eval_messages.messages(span)
+
+
+def envelop(span: SpanRecord, *, source: str = "", timestamp_ns: int | None = None) -> list[Message]:
+    """
+    What is sent of a span, each with a checksum; `source` is by default the service that recorded it.
+
+    Raises EncodeError for what JSON can't hold, EnvelopeError where a message would be too large.
+    """
+    source = source or str(span.scope.resource.get(a.SERVICE_NAME) or "mttp")
+    return [
+        Message.new(source, payload, id=id, timestamp_ns=timestamp_ns, checksum=True)
+        for payload, id in messages(span)
+    ]
+
+
+def records(message: Message) -> list[SpanRecord] | None:
+    """
+    The spans that a message says; None where messages of its type say none.
+
+    Raises PayloadError where the payload is not what its type says.
+    """
+    if message.type != TraceSpan.TYPE:
+        evaluated = eval_messages.decode(message)
+        return None if evaluated is None else [_shallow(evaluated)]
+    payload = message.decode()
+    assert isinstance(payload, TraceSpan)
+    return [_shallow(decode(payload, source=message.source))]
+
+
+def _shallow(span: SpanRecord) -> SpanRecord:
+    """The span with no value that is nested deeper than a level beyond the limit: its readers name those."""
+    return replace(
+        span,
+        attributes=shallow(span.attributes, 1),
+        events=tuple(replace(one, attributes=shallow(one.attributes, 1)) for one in span.events),
+        links=tuple(replace(one, attributes=shallow(one.attributes, 1)) for one in span.links),
+        scope=_shallow_scope(span.scope),
+    )
+
+
+def _shallow_scope(scope: Scope) -> Scope:
+    resource, attributes = shallow(scope.resource, 1), shallow(scope.attributes, 1)
+    is_kept = resource is scope.resource and attributes is scope.attributes
+    return scope if is_kept else replace(scope, resource=resource, attributes=attributes)
+
+
+def encode(span: SpanRecord) -> TraceSpan:
+    """The payload of a message that says all of a span."""
+    attributes = profiles.arrays(span.attributes)
+    sender = attributes.pop(a.MESSAGE_REST, {})
+    attrs = {key: _written(value) for key, value in attributes.items()}
+    added = {name: value for name, value in _well_known(span).items() if name not in attrs}
+    rest = msgspec.to_builtins(_rest(span, attributes, list(added)))
+    if rest:
+        added[a.MESSAGE_REST] = rest
+    return TraceSpan(
+        trace_id=sender.get("trace_id", span.trace_id),
+        span_id=sender.get("span_id", span.span_id),
+        parent_id=sender.get("parent_id", span.parent_id),
+        operation=span.name,
+        start_ns=span.start_time,
+        end_ns=span.end_time,
+        status=sender.get("status", _STATUSES[span.status_code]),
+        attrs=attrs | added,
+    )
+
+
+def decode(payload: TraceSpan, *, source: str = "") -> SpanRecord:
+    """
+    The span that a payload says; `source` is the program that sent it, where the payload does not say.
+
+    Ids that OpenTelemetry can't hold become such as it can, the same each time: the last 16 digits of a
+    span id of 32, else a digest. What the sender wrote stays with the span.
+    Raises PayloadError for times before 1970, and where attrs hold a rest of a span that is none.
+    """
+    if min(payload.start_ns, payload.end_ns) < 0:
+        raise PayloadError(
+            f"trace.span: {payload.start_ns} to {payload.end_ns} ns begins or ends before 1970"
+        )
+    try:
+        rest = msgspec.convert(payload.attrs.get(a.MESSAGE_REST, {}), _Rest)
+        return _decoded(payload, rest, source)
+    except RecursionError as error:
+        raise PayloadError(f"trace.span: attrs.{a.MESSAGE_REST} is nested too deeply") from error
+    except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
+        raise PayloadError(f"trace.span: attrs.{a.MESSAGE_REST}: {error}") from error
+
+
+def _decoded(payload: TraceSpan, rest: _Rest, source: str) -> SpanRecord:
+    attributes = {
+        key: _read(key, value)
+        for key, value in payload.attrs.items()
+        if key != a.MESSAGE_REST and key not in rest.added
+    }
+    attributes |= {key: _floats(attributes[key]) for key in rest.doubles if key in attributes}
+    attributes |= _values(rest.values)
+    status = _STATUS_CODES.get(payload.status, 0)
+    ours = {
+        "trace_id": _trace_id(payload.trace_id),
+        "span_id": _span_id(payload.span_id),
+        "parent_id": _span_id(payload.parent_id) if payload.parent_id else "",
+        "status": _STATUSES[status],
+    }
+    if sender := {name: said for name in ours if (said := getattr(payload, name)) != ours[name]}:
+        attributes[a.MESSAGE_REST] = sender
+    return SpanRecord(
+        trace_id=ours["trace_id"],
+        span_id=ours["span_id"],
+        parent_id=ours["parent_id"],
+        name=payload.operation,
+        start_time=payload.start_ns,
+        end_time=payload.end_ns,
+        attributes=attributes,
+        status_code=status,
+        events=tuple(SpanEvent(name, time, _values(said), lost) for name, time, said, lost in rest.events),
+        links=tuple(
+            Link(trace_id, span_id, _values(said), flags, lost)
+            for trace_id, span_id, said, flags, lost in rest.links
+        ),
+        scope=_scope(rest.scope) if rest.scope else _sent_by(source),
+        **{name: getattr(rest, name) for name in _SAME},
+    )
+
+
+def _rest(span: SpanRecord, attributes: Mapping[str, Plain], added: list[str]) -> _Rest:
+    doubles, values = _spelled(attributes)
+    return _Rest(
+        **{name: getattr(span, name) for name in _SAME},
+        events=[(one.name, one.time, _mapped(one.attributes), one.dropped_attributes) for one in span.events],
+        links=[
+            (one.trace_id, one.span_id, _mapped(one.attributes), one.flags, one.dropped_attributes)
+            for one in span.links
+        ],
+        scope=_told(span.scope),
+        doubles=doubles,
+        values=values,
+        added=added,
+    )
+
+
+def _told(scope: Scope) -> _Scope | None:
+    if scope == Scope():
+        return None
+    return _Scope(
+        name=scope.name,
+        version=scope.version,
+        schema_url=scope.schema_url,
+        resource=_mapped(scope.resource),
+        attributes=_mapped(scope.attributes),
+        resource_schema_url=scope.resource_schema_url,
+    )
+
+
+def _spelled(attributes: Mapping[str, Plain]) -> tuple[list[str], dict[str, Any]]:
+    """Attributes that would come back as other values than they are: as integers, or otherwise."""
+    doubles, values = [], {}
+    for key, value in attributes.items():
+        if _survives(key, value) or _same(_read(key, _through_json(value)), value):
+            continue
+        if _same(_floats(_through_json(value)), value):
+            doubles.append(key)
+        else:
+            values[key] = _tagged(value)
+    return doubles, values
+
+
+def _survives(key: str, value: Plain) -> bool:
+    """Whether a value is seen at a glance to come back as it is."""
+    kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
+    if isinstance(value, list) and kinds == {float} and _type(key) == "double[]":
+        return math.isfinite(sum(value)) and not (0.0 in value and any(map(_is_negative_zero, value)))
+    return kinds <= {str, bool} or (kinds == {int} and not _type(key).startswith("double"))
+
+
+def _is_negative_zero(value: float) -> bool:
+    return value == 0.0 and math.copysign(1.0, value) < 0.0
+
+
+def _well_known(span: SpanRecord) -> dict[str, Any]:
+    """What the stack's tools look for in a span's attrs."""
+    found: dict[str, Any] = {}
+    if a.GEN_AI_OPERATION_NAME in span.attributes:
+        found = {name: span.attributes[key] for key, name in _WELL_KNOWN.items() if key in span.attributes}
+        reasons = span.attributes.get(a.GEN_AI_RESPONSE_FINISH_REASONS)
+        if reasons:
+            found["finish_reason"] = reasons[0]
+    if span.status_code == _STATUS_CODES["error"] and span.status_message:
+        found["error"] = span.status_message
+    return found
+
+
+def _written(value: Plain) -> Any:
+    """A value in JSON's types, for others to read; NaN, the infinities and bytes are text there."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): _written(item) for key, item in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return value
+    kinds = set(map(type, value))
+    is_plain = kinds <= {int, str, bool} or (kinds == {float} and math.isfinite(sum(value)))
+    return value if is_plain else [_written(item) for item in value]
+
+
+def _through_json(value: Plain) -> Any:
+    """The value as it is read from a message: a whole float is an integer there."""
+    if isinstance(value, float):
+        whole = math.isfinite(value) and value.is_integer() and abs(value) < 1e21
+        return int(value) if whole else _written(value)
+    if isinstance(value, Mapping):
+        return {str(key): _through_json(item) for key, item in value.items()}
+    return [_through_json(item) for item in value] if isinstance(value, (list, tuple)) else _written(value)
+
+
+def _same(one: Plain, other: Plain) -> bool:
+    """Whether two values are equal and of the same types; 0.0 and -0.0 are two values."""
+    if isinstance(one, list) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, float):
+        return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
+    return bool(one == other)
+
+
+@lru_cache(maxsize=4096)
+def _type(key: str) -> str:
+    """The type that the convention gives an attribute."""
+    if key in ATTRIBUTE_TYPES:
+        return ATTRIBUTE_TYPES[key]
+    return next((type_ for prefix, type_ in TEMPLATE_TYPES.items() if key.startswith(f"{prefix}.")), "any")
+
+
+def _read(key: str, value: Any) -> Plain:
+    return _floats(value) if _type(key).startswith("double") else value
+
+
+def _floats(value: Any) -> Any:
+    """A number as a float, and a list of numbers as one of floats."""
+    if isinstance(value, list):
+        return [_floats(item) for item in value]
+    return float(value) if type(value) is int else value
+
+
+def _tagged(value: Plain) -> Any:
+    """A value that says its type, as OTLP's JSON spells it."""
+    if isinstance(value, Mapping):
+        return {"kvlistValue": _mapped(value)}
+    if isinstance(value, (list, tuple)):
+        return {"arrayValue": [_tagged(item) for item in value]}
+    if isinstance(value, float):
+        return {"doubleValue": repr(float(value))}
+    if isinstance(value, bytes):
+        return {"bytesValue": base64.b64encode(value).decode()}
+    return value
+
+
+def _mapped(values: Mapping[str, Plain]) -> dict[str, Any]:
+    return {str(key): _tagged(value) for key, value in values.items()}
+
+
+def _typed(tagged: Any) -> Plain:
+    """The value that `_tagged` wrote."""
+    if not isinstance(tagged, dict):
+        return tagged
+    ((kind, value),) = tagged.items()
+    if kind == "kvlistValue":
+        return _values(value)
+    if kind == "arrayValue":
+        return [_typed(item) for item in value]
+    return float(value) if kind == "doubleValue" else base64.b64decode(value)
+
+
+def _values(tagged: Mapping[str, Any]) -> dict[str, Plain]:
+    return {key: _typed(value) for key, value in tagged.items()}
+
+
+def _scope(said: _Scope) -> Scope:
+    return Scope(
+        name=said.name,
+        version=said.version,
+        schema_url=said.schema_url,
+        resource=_values(said.resource),
+        attributes=_values(said.attributes),
+        resource_schema_url=said.resource_schema_url,
+    )
+
+
+@lru_cache(maxsize=256)
+def _sent_by(source: str) -> Scope:
+    return Scope(resource={a.SERVICE_NAME: source}) if source else Scope()
+
+
+@lru_cache(maxsize=256)
+def _trace_id(said: str) -> str:
+    given = said.lower()
+    return given if _TRACE_ID(given) else hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=256)
+def _span_id(said: str) -> str:
+    found = _SPAN_ID(said.lower())
+    return found[1] if found else hashlib.sha256(said.encode()).hexdigest()[:16]

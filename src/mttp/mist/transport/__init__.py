@@ -1,0 +1,46 @@
+"""
+MTTP's own transports: spans as messages, for the tools of the MIST stack and for `mttp.receive`.
+
+    mttp+file://runs/a.mttp.jsonl       lines appended to a file; a directory has one for each process
+    mttp+http://localhost:8700          one POST each, to /mist where there is no path; mttp+https:// with TLS
+    mttp+stdio://                       lines on standard output
+    chan://name                         to whoever receives from the channel of that name in this process
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from mttp.mist.transport.outlets import Outlet
+from mttp.mist.transport.transport import NativeTransport, RemoteTransport
+from mttp.transports.options import parse, path_of, text
+
+__all__ = ["OUTLETS", "NativeTransport", "open", "outlet"]
+
+OUTLETS: Mapping[str, str] = {
+    "mttp+file": "file",
+    "mttp+http": "http",
+    "mttp+https": "http",
+    "mttp+stdio": "stdio",
+    "chan": "channel",
+}
+"""Scheme to the module here whose `open(address, options)` makes the way."""
+
+
+def open(address: str, options: Mapping[str, Any]) -> NativeTransport:
+    """A transport; `source` is the program that its messages name."""
+    rest = dict(options)
+    named = rest.pop("source", None)
+    source = "" if named is None else parse(text, named, "option source")
+    opened = outlet(address, rest)
+    return (RemoteTransport if opened.is_remote else NativeTransport)(opened, source=source)
+
+
+def outlet(address: str, options: Mapping[str, Any]) -> Outlet:
+    """The way to an address; raises TransportError where that is wrong, or it can't be opened."""
+    scheme = address.removesuffix(path_of(address)).removesuffix("://")
+    module = import_module(f"mttp.mist.transport.{OUTLETS[scheme]}")
+    factory: Callable[..., Outlet] = module.open
+    return factory(address, options)

@@ -1,0 +1,153 @@
+"""Messages over HTTP: one is one POST, as the stack's own tools receive them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+from urllib.parse import SplitResult, urlsplit
+
+from mttp.errors import SendError, TransportError
+from mttp.mist.messages import Message
+from mttp.otlp.http_client import HttpClient, NoReply, Reply
+from mttp.otlp.replies import ADVICE, seconds_to_wait
+from mttp.otlp.request_errors import Kind
+from mttp.otlp.tls import tls_context
+from mttp.transports.options import ByteCount, Headers, ReadableFile, Seconds, take, with_query
+
+__all__ = ["MIST_PATH", "HttpOutlet", "open"]
+
+MIST_PATH = "/mist"
+"""Where the stack's tools take messages."""
+MAX_BYTES = 2**20
+"""The stack's own listeners read no more of a message, and answer 400."""
+TIMEOUT = 10.0
+"""Seconds that one message may take."""
+_BODY_BYTES = 1 << 16
+_MAY_PASS = frozenset({408, 425, 429})
+_ADVICE = ADVICE | {
+    404: "check the path, which is /mist for the stack's tools",
+    405: "does it receive messages there? the stack's tools do at /mist",
+}
+
+_TLS = "check certificates, and whether the receiver uses TLS: https does, http does not"
+_TROUBLES: dict[Kind, str] = {
+    "name": "check the address",
+    "nobody": "is a receiver running there, and is this its port?",
+    "timeout": "timeout=N waits longer",
+    "untrusted": f"certificate=FILE names whose certificates are trusted; {_TLS}",
+    "no_tls": _TLS,
+    "tls": _TLS,
+    "closed": f"does it receive messages there? {_TLS}",
+}
+
+
+class HttpOutlet:
+    """
+    Posts to one URL, over connections that are kept open.
+
+    `timeout` is how many seconds one message may take, `max_bytes` how many bytes it may have;
+    `headers` are sent with each, and `certificate` is a file of those that the receiver's is checked against.
+    """
+
+    is_stream: ClassVar[bool] = False
+    is_remote: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: Seconds = TIMEOUT,
+        max_bytes: ByteCount = MAX_BYTES,
+        headers: Headers | None = None,
+        certificate: ReadableFile | None = None,
+    ) -> None:
+        parts = _checked(url)
+        self.url = url if parts.path else f"{url}{MIST_PATH}"
+        self.max_bytes = max_bytes
+        self._timeout = timeout
+        self._headers = {"content-type": "application/json", **(headers or {})}
+        self._certificate = certificate
+        self._tls = tls_context(certificate) if parts.scheme == "https" else None
+        self._closed = False
+        self.after_fork()
+
+    @property
+    def address(self) -> str:
+        """The URL, with what was asked for but for headers."""
+        options: dict[str, object] = {} if self._timeout == TIMEOUT else {"timeout": self._timeout}
+        options |= {} if self.max_bytes == MAX_BYTES else {"max_bytes": self.max_bytes}
+        options |= {"certificate": self._certificate} if self._certificate else {}
+        return with_query(f"mttp+{self.url}", options)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Post them one after another, up to the first that is not taken."""
+        for message in messages:
+            body = message.to_bytes()
+            if len(body) > self.max_bytes:
+                raise SendError(
+                    f"a {message.type} message takes {len(body):,} bytes, "
+                    f"the receiver takes {self.max_bytes:,}; if it takes more, say so by max_bytes",
+                    cause="too_large",
+                )
+            self._judge(self._post(body))
+
+    def close(self) -> None:
+        """Break off what is being sent, and release the connections."""
+        self._closed = True
+        self._client.break_off()
+
+    def after_fork(self) -> None:
+        """In a forked child: connect anew; the parent's connections are left alone."""
+        self._client = HttpClient(self.url, tls=self._tls, is_direct=True)
+
+    def __repr__(self) -> str:
+        return f"mttp+{self.url}"
+
+    def _post(self, body: bytes) -> Reply:
+        """What is answered; raises SendError where nothing is."""
+        closed = SendError(f"{self} is closed", cause="closed")
+        if self._closed:
+            raise closed
+        try:
+            return self._client.request(
+                self.url, body, headers=self._headers, timeout=self._timeout, max_bytes=_BODY_BYTES
+            )
+        except NoReply as error:
+            if self._closed:
+                raise closed from error
+            found = error.trouble
+            advice = _TROUBLES.get(found.kind, "does it receive messages there?")
+            raise SendError(f"{self}: {found.said}; {advice}", cause=found.cause, may_pass=True) from error
+
+    def _judge(self, reply: Reply) -> None:
+        """Raise SendError unless the message was taken."""
+        status = reply.status
+        if 200 <= status < 300:
+            return
+        said = reply.said(self._headers)
+        raise SendError(
+            f"{said} ({_ADVICE[status]})" if status in _ADVICE else said,
+            cause=f"http_{status}",
+            may_pass=status in _MAY_PASS or status >= 500,
+            retry_after=seconds_to_wait(reply.headers.get("retry-after", "")),
+        )
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises where it is none
+    except ValueError as error:
+        raise TransportError(f"{error}; write mttp+{url.partition('://')[0]}://HOST:PORT") from error
+    if not parts.hostname:
+        raise TransportError(f"no host; write mttp+{parts.scheme}://HOST:PORT")
+    if "@" in parts.netloc:
+        raise TransportError("an address holds no credentials; give them as headers")
+    return parts
+
+
+def open(address: str, options: Mapping[str, object]) -> HttpOutlet:
+    """A receiver; where its address has no path, messages go to /mist."""
+    url = address.removeprefix("mttp+")
+    url = url if urlsplit(url).path.strip("/") else url.rstrip("/")
+    return HttpOutlet(url, **take(options, HttpOutlet))

@@ -1,0 +1,424 @@
+"""
+Spans to OTLP JSON lines, as the OTLP file rules say.
+
+A line is one TracesData; ids are hex, enums integers, 64-bit integers strings, bytes base64.
+Text is put together piece by piece: what is the same from span to span is written once.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.otlp.malloc import keep_freed
+from mttp.otlp.numbers import Array, as_numbers
+from mttp.otlp.span_fields import by_identity, pairs
+
+__all__ = ["MAX_LINE_BYTES", "RareFields", "SpanRow", "decimal", "encode_records", "lines", "row_of", "texts"]
+
+MAX_LINE_BYTES = 1_000_000
+"""A line stays under this, but for one that holds a single larger span: collectors split lines at 1 MiB."""
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+_json = msgspec.json.Encoder().encode
+
+
+class RareFields(NamedTuple):
+    """Parts that few spans have."""
+
+    events: Sequence[SpanEvent] = ()
+    links: Sequence[Link] = ()
+    status_code: int = 0
+    status_message: str = ""
+    trace_state: str = ""
+    dropped_attributes: int = 0
+    dropped_events: int = 0
+    dropped_links: int = 0
+
+
+class SpanRow(NamedTuple):
+    """A span that is about to be written; ids are numbers, 0 is none."""
+
+    scope: Scope
+    trace_id: int
+    span_id: int
+    parent_id: int
+    name: str
+    kind: int
+    start_time: int
+    end_time: int
+    flags: int
+    attributes: Mapping[str, Any]
+    rest: RareFields | None = None
+
+
+def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """
+    Lines, each ending in a newline, that hold the spans in order, side by side where they share a scope.
+
+    Spans of one trace that come together are on one line where they fit on one.
+    """
+    return lines(map(row_of, records), max_bytes)
+
+
+def row_of(record: SpanRecord) -> SpanRow:
+    """A record as a row; raises ValueError for an id that is no hexadecimal number."""
+    rest = RareFields(
+        record.events,
+        record.links,
+        record.status_code,
+        record.status_message,
+        record.trace_state,
+        record.dropped_attributes,
+        record.dropped_events,
+        record.dropped_links,
+    )
+    return SpanRow(
+        record.scope,
+        int(record.trace_id or "0", 16),
+        int(record.span_id or "0", 16),
+        int(record.parent_id or "0", 16),
+        record.name,
+        record.kind,
+        record.start_time,
+        record.end_time,
+        record.flags,
+        record.attributes,
+        rest if any(rest) else None,
+    )
+
+
+def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """As `encode_records`, of rows."""
+    keep_freed()
+    line = _LineBuilder(Scope(), max_bytes)
+    for _, group in groupby(_written(rows), key=_trace_of):
+        trace = list(group)
+        if not line.fits([text for _, text in trace]):
+            yield from line.end()
+        for row, text in trace:
+            if not line.holds(row.scope):
+                yield from line.end()
+                line = _LineBuilder(row.scope, max_bytes)
+            yield from line.take(text)
+    yield from line.end()
+
+
+_TOGETHER = 1024
+"""Spans that are written at once."""
+
+
+def _written(rows: Iterable[SpanRow]) -> Iterator[tuple[SpanRow, bytes]]:
+    left = iter(rows)
+    while some := list(islice(left, _TOGETHER)):
+        yield from zip(some, texts(some), strict=True)
+
+
+def _trace_of(written: tuple[SpanRow, bytes]) -> int:
+    return written[0].trace_id
+
+
+class _LineBuilder:
+    """A line in the making: spans of one scope."""
+
+    def __init__(self, scope: Scope, max_bytes: int) -> None:
+        self._scope = scope
+        self._before, self._after = _frame(scope)
+        self._spans: list[bytes] = []
+        self._empty = len(self._before) + len(self._after)
+        self._size = self._empty
+        self._max_bytes = max_bytes
+
+    def holds(self, scope: Scope) -> bool:
+        return scope is self._scope or scope == self._scope
+
+    def fits(self, spans: Sequence[bytes]) -> bool:
+        return self._size + _side_by_side(spans) <= self._max_bytes
+
+    def take(self, span: bytes) -> Iterator[bytes]:
+        """Take a span in; the line before, where that is full."""
+        if not self.fits([span]):
+            yield from self.end()
+        self._spans.append(span)
+        self._size += len(span) + 1
+
+    def end(self) -> Iterator[bytes]:
+        """The line, unless it is empty; the next one begins."""
+        if self._spans:
+            yield b"".join((self._before, b",".join(self._spans), self._after))
+        self._spans, self._size = [], self._empty
+
+
+def _side_by_side(spans: Sequence[bytes]) -> int:
+    """The bytes that they take on a line."""
+    return sum(map(len, spans)) + len(spans)
+
+
+@by_identity
+def _frame(scope: Scope) -> tuple[bytes, bytes]:
+    """What stands around the spans of one scope: a line's beginning and its end."""
+    about = _object(
+        name=_named(scope.name), version=_named(scope.version), attributes=_attributes(scope.attributes)
+    )
+    resource = _object(attributes=_attributes(scope.resource))
+    scope_text = b'"scope":%b,' % about if about != b"{}" else b""
+    before = b'{"resourceSpans":[{"resource":%b,"scopeSpans":[{%b"spans":[' % (resource, scope_text)
+    return before, b"]%b}]%b}]}\n" % (_url(scope.schema_url), _url(scope.resource_schema_url))
+
+
+def _url(schema_url: str) -> bytes:
+    return b',"schemaUrl":' + _text(schema_url) if schema_url else b""
+
+
+# Spans: those of one shape are written by one template.
+
+_Shape: TypeAlias = tuple[str, int, int, bool, bool, bool, tuple[str, ...], tuple[type, ...]]
+"""A span's name, kind and flags, whether it has parent, start and end, its attributes' names and types."""
+
+
+def texts(rows: Sequence[SpanRow]) -> list[bytes]:
+    """Each span, written."""
+    alike: dict[_Shape, list[int]] = {}
+    for place, row in enumerate(rows):
+        alike.setdefault(_shape(row), []).append(place)
+    found = [b""] * len(rows)
+    for shape, places in alike.items():
+        for place, text in zip(places, _alike(shape, [rows[place] for place in places]), strict=True):
+            found[place] = text
+    return found
+
+
+def _shape(row: SpanRow) -> _Shape:
+    said = row.attributes
+    has = row.parent_id != 0, row.start_time != 0, row.end_time != 0
+    return (row.name, row.kind, row.flags, *has, tuple(said), tuple(map(type, said.values())))
+
+
+def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
+    """Spans of one shape."""
+    _, traces, ids, parents, _, _, starts, ends, _, said, rests = zip(*rows, strict=True)
+    values = zip(*[each.values() for each in said], strict=True)
+    writers = [_WRITERS.get(kind, _other) for kind in shape[-1]]
+    written = [map(write, column) for write, column in zip(writers, values, strict=True)]
+    known = [column for column, has in zip((parents, starts, ends), shape[3:6], strict=True) if has]
+    columns = zip(traces, ids, *known, *written, map(_rest, rests), strict=True)
+    return map(_template(shape).__mod__, columns)
+
+
+@lru_cache(maxsize=1 << 10)
+def _template(shape: _Shape) -> bytes:
+    """What spans of this shape share, with places for what differs."""
+    name, kind, flags, has_parent, has_start, has_end, keys, _ = shape
+    parts = [
+        b'{"traceId":"%032x","spanId":"%016x"',
+        b',"parentSpanId":"%016x"' if has_parent else b"",
+        b',"startTimeUnixNano":"%d"' if has_start else b"",
+        b',"endTimeUnixNano":"%d"' if has_end else b"",
+        b',"flags":%d' % flags if flags else b"",
+        b',"name":' + _literal(_text(name)) if name else b"",
+        b',"kind":%d' % kind if kind else b"",
+    ]
+    heads = [_literal(_head(key)) + b"%b" for key in keys]
+    if heads:
+        parts.append(b',"attributes":[%b}]' % b"},".join(heads))
+    return b"".join(parts) + b"%b}"
+
+
+def _literal(text: bytes) -> bytes:
+    return text.replace(b"%", b"%%")
+
+
+def _rest(rest: RareFields | None) -> bytes:
+    """What few spans have, and the status that all do."""
+    if rest is None:
+        return b',"status":{}'
+    state = b',"traceState":' + _text(rest.trace_state) if rest.trace_state else b""
+    events = [_event(one.name, one.time, one.attributes, one.dropped_attributes) for one in rest.events]
+    links = [
+        _link(one.trace_id, one.span_id, one.attributes, one.dropped_attributes, one.flags)
+        for one in rest.links
+    ]
+    dropped = rest.dropped_attributes, rest.dropped_events, rest.dropped_links
+    status = _object(message=_named(rest.status_message), code=_number(rest.status_code))
+    return state + _marks(events, links, dropped) + b',"status":' + status
+
+
+def _marks(events: list[bytes], links: list[bytes], dropped: tuple[int, int, int]) -> bytes:
+    text = b',"droppedAttributesCount":%d' % dropped[0] if dropped[0] else b""
+    if events:
+        text += b',"events":[%b]' % b",".join(events)
+    if dropped[1]:
+        text += b',"droppedEventsCount":%d' % dropped[1]
+    if links:
+        text += b',"links":[%b]' % b",".join(links)
+    return text + b',"droppedLinksCount":%d' % dropped[2] if dropped[2] else text
+
+
+def _event(name: str, time: int, attributes: Mapping[str, Any] | None, dropped: int) -> bytes:
+    return _object(
+        timeUnixNano=b'"%d"' % time if time else b"",
+        name=_named(name),
+        attributes=_attributes(attributes),
+        droppedAttributesCount=_number(dropped),
+    )
+
+
+def _link(
+    trace_id: str, span_id: str, attributes: Mapping[str, Any] | None, dropped: int, flags: int
+) -> bytes:
+    return _object(
+        traceId=_named(trace_id),
+        spanId=_named(span_id),
+        attributes=_attributes(attributes),
+        droppedAttributesCount=_number(dropped),
+        flags=_number(flags),
+    )
+
+
+def _object(**members: bytes) -> bytes:
+    """Without what is empty: protobuf's JSON leaves defaults out."""
+    return b"{%b}" % b",".join([b'"%b":%b' % (key.encode(), text) for key, text in members.items() if text])
+
+
+def _number(value: int) -> bytes:
+    return b"%d" % value if value else b""
+
+
+def _named(value: str) -> bytes:
+    return _text(value) if value else b""
+
+
+def _text(value: str) -> bytes:
+    if type(value) is not str:  # an enum's or numpy's may print as something else
+        value = str.__str__(value)
+    try:
+        return _json(value)
+    except UnicodeEncodeError:  # a lone surrogate, from spans that did not pass our recorder
+        return _json(value.encode("utf-8", "backslashreplace").decode())
+
+
+# Attributes.
+
+
+def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
+    found = _listed(pairs(attributes))
+    return b"[%b}]" % found if found else b""
+
+
+def _listed(said: Iterable[tuple[Any, Any]]) -> bytes:
+    return b"},".join([_head(key) + _WRITERS.get(type(value), _other)(value) for key, value in said])
+
+
+@lru_cache(maxsize=1 << 12, typed=True)
+def _head(key: object) -> bytes:
+    return b'{"key":%b,"value":' % _text(str(key))
+
+
+def _value(value: Any) -> bytes:
+    write = _WRITERS.get(type(value), _other)
+    return write(value)
+
+
+def _string(value: str) -> bytes:
+    return b'{"stringValue":%b}' % _text(value)
+
+
+def _integer(value: int) -> bytes:
+    if _INT64_MIN <= value <= _INT64_MAX:
+        return b'{"intValue":"%d"}' % value
+    return _string(decimal(value))
+
+
+def _float(value: float) -> bytes:
+    return b'{"doubleValue":%b}' % (_json(value) if math.isfinite(value) else _spelled(value))
+
+
+def _bytes(value: bytes | bytearray) -> bytes:
+    return b'{"bytesValue":"%b"}' % binascii.b2a_base64(value, newline=False)
+
+
+def _map(values: Mapping[Any, Any]) -> bytes:
+    listed = _listed(values.items())
+    return b'{"kvlistValue":{"values":[%b}]}}' % listed if listed else b'{"kvlistValue":{}}'
+
+
+def _list(values: Sequence[Any]) -> bytes:
+    numbers = as_numbers(values)
+    if numbers is not None:
+        return _numbers(numbers, values)
+    written = b",".join([_value(item) for item in values])
+    return b'{"arrayValue":{"values":[%b]}}' % written if written else b'{"arrayValue":{}}'
+
+
+def _array(array: Array) -> bytes:
+    flat = array.ravel()
+    listed = flat.tolist()
+    kind = flat.dtype.kind
+    covered = kind in "bif" or (kind == "u" and listed and max(listed) <= _INT64_MAX)
+    return _numbers(flat, listed) if covered and listed else _list(listed)
+
+
+def _numbers(array: Array, values: Sequence[Any]) -> bytes:
+    """The items written as one list, with what belongs around each put between them."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return b'{"arrayValue":{"values":[%b]}}' % b",".join(map(_float, values))
+    before, after = _AROUND[array.dtype.kind]
+    inner = _json(values)[1:-1].replace(b",", b"%b},{%b" % (after, before))
+    return b'{"arrayValue":{"values":[{%b%b%b}]}}' % (before, inner, after)
+
+
+_AROUND = {
+    "f": (b'"doubleValue":', b""),
+    "i": (b'"intValue":"', b'"'),
+    "u": (b'"intValue":"', b'"'),
+    "b": (b'"boolValue":', b""),
+}
+
+
+def _other(value: Any) -> bytes:
+    """A value of a class of its own as what it is at heart, any other as text."""
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, int):
+        return _integer(int(value))
+    if isinstance(value, float):
+        return _float(float(value))
+    if isinstance(value, Mapping):
+        return _map(value)
+    return _list(list(value)) if isinstance(value, Sequence) else _string(str(value))
+
+
+_WRITERS: Mapping[type, Callable[[Any], bytes]] = {
+    str: _string,
+    float: _float,
+    int: _integer,
+    bool: {True: b'{"boolValue":true}', False: b'{"boolValue":false}'}.__getitem__,
+    bytes: _bytes,
+    bytearray: _bytes,
+    type(None): lambda _: b"{}",
+    list: _list,
+    tuple: _list,
+    dict: _map,
+    np.ndarray: _array,
+}
+
+
+def decimal(value: int) -> str:
+    """An integer as text, of any size."""
+    try:
+        return int.__repr__(value)
+    except ValueError:  # Python refuses to print integers of more than some 4,300 digits
+        return hex(value)
+
+
+def _spelled(value: float) -> bytes:
+    return b'"NaN"' if value != value else b'"Infinity"' if value > 0 else b'"-Infinity"'

@@ -1,0 +1,399 @@
+"""
+One line of OTLP JSON as span records.
+
+As lenient as the OTLP/JSON rules ask: unknown fields are ignored, null is the default, ids are hexadecimal in
+either case, int64 is text or a number, enums are numbers or names, and an empty value is None.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from mttp.errors import ReadError
+from mttp.model.nesting import MAX_DEPTH
+from mttp.model.spans import COUNTED_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen
+from mttp.otlp import json_schema as messages
+from mttp.otlp.json_arrays import PLACE, Place, cut, hollowed, numbers
+from mttp.otlp.json_nesting import parsed
+from mttp.semconv.registry import NO_SCALAR, is_scalar
+
+__all__ = [
+    "Block",
+    "LineError",
+    "Shorten",
+    "as_record",
+    "decode_attributes",
+    "decode_line",
+    "decode_spans",
+    "scalars",
+    "span_id",
+]
+
+Block: TypeAlias = tuple[Scope, Sequence[messages.ScalarSpan]]
+"""Spans of one scope, of which only scalars are wanted."""
+
+Shorten: TypeAlias = Callable[[Iterable[Block]], list[Any]]
+"""What makes of the blocks of a line what its reader has a use for."""
+
+
+class LineError(ReadError):
+    """A line is not OTLP JSON traces; the message says what it is instead."""
+
+    def __init__(self, kind: Literal["broken_line", "not_traces"], message: str) -> None:
+        super().__init__(message)
+        self.kind: Literal["broken_line", "not_traces"] = kind
+        """broken_line, or not_traces where the line is good JSON of another kind."""
+
+
+_EVERYTHING = msgspec.json.Decoder(messages.JsonTraces[messages.JsonSpan])
+_SCALARS = msgspec.json.Decoder(messages.JsonTraces[messages.ScalarSpan])
+_FRAME = msgspec.json.Decoder(messages.JsonTraces[msgspec.Raw])
+_ONE = msgspec.json.Decoder(messages.JsonSpan)
+_ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
+_ARRAY = msgspec.json.Decoder(messages.JsonArray)
+_TEXT = msgspec.json.Decoder(str)
+_MAYBE_ARRAY = msgspec.json.Decoder(messages.JsonArray | None)
+_ATTRIBUTES = msgspec.json.Decoder(list[messages.JsonKeyValue])
+_SCALAR_ATTRIBUTES = msgspec.json.Decoder(list[messages.ScalarKeyValue])
+
+_KINDS = {
+    "SPAN_KIND_UNSPECIFIED": 0,
+    "SPAN_KIND_INTERNAL": 1,
+    "SPAN_KIND_SERVER": 2,
+    "SPAN_KIND_CLIENT": 3,
+    "SPAN_KIND_PRODUCER": 4,
+    "SPAN_KIND_CONSUMER": 5,
+}
+_STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_NO_VALUE = messages.ScalarOrText()
+_HEX = "0123456789abcdefABCDEF"
+_INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
+_OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
+
+
+def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = None) -> list[SpanRecord]:
+    """
+    The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
+
+    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `COUNTED_LISTS`;
+    so are events and links. Of one that should be a scalar by the registry, `NO_SCALAR` is the value.
+    Of values that are nested deeper than `MAX_DEPTH`, one level more is kept.
+    `shorten` is for such spans only.
+    Raises LineError when any part of the line that is not left out is wrong.
+    """
+    decoder = _EVERYTHING if arrays else _SCALARS
+    short, places = cut(line) if arrays else (hollowed(line), [])
+    if short is not line:
+        with suppress(*_INVALID, LookupError):  # what is wrong is said of the line as it is
+            traces = decoder.decode(short)
+            if traces.resource_spans:
+                return _records(traces, _Cut(line, places), arrays=arrays, shorten=shorten)
+    traces = _parsed(line, decoder)
+    try:
+        return _records(traces, _NOTHING_CUT, arrays=arrays, shorten=shorten)
+    except _INVALID as error:
+        raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
+
+
+def _records(traces: Any, cut_out: _Cut, *, arrays: bool, shorten: Shorten | None) -> list[SpanRecord]:
+    blocks = (
+        (_scope(resource_spans, scope_spans, cut_out), scope_spans.spans or ())
+        for resource_spans in traces.resource_spans or ()
+        for scope_spans in resource_spans.scope_spans or ()
+    )
+    if shorten is not None:
+        return shorten(blocks)
+    return [_record(span, scope, cut_out, arrays=arrays) for scope, spans in blocks for span in spans]
+
+
+def as_record(span: messages.ScalarSpan, scope: Scope) -> SpanRecord:
+    """A span of which only scalars are wanted; raises ValueError where it is not valid."""
+    return _record(span, scope, _NOTHING_CUT, arrays=False)
+
+
+def span_id(span: messages.ScalarSpan) -> str:
+    """The span's id; raises ValueError where it is none."""
+    return _id(span.span_id, 16, "spanId")
+
+
+def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
+    """Those of its attributes that are scalars, or should be, and the `COUNTED_LISTS`."""
+    return _scalars(span.attributes)
+
+
+def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord], list[str]]:
+    """
+    The good ones among the spans of a line that `decode_line` refuses, and what is wrong with the others.
+
+    Raises LineError where the fault is not in a span.
+    """
+    decode = _ONE.decode if arrays else _ONE_OF_SCALARS.decode
+    records, reasons = [], []
+    for position, (scope, written) in enumerate(_written(line), start=1):
+        try:
+            records.append(_record(decode(written), scope, _NOTHING_CUT, arrays=arrays))
+        except _INVALID as error:
+            reasons.append(f"span {position} of the line is not valid OTLP JSON: {error}")
+    return records, reasons
+
+
+def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
+    """A span's attributes by their own text, a list of keys with values, as `decode_line` takes them."""
+    if arrays:
+        return _attributes(parsed(_ATTRIBUTES.decode, document.encode()), _NOTHING_CUT)
+    return _scalars(parsed(_SCALAR_ATTRIBUTES.decode, document.encode()))
+
+
+def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
+    """The spans of a line as they are written there."""
+    try:
+        return [
+            (scope, span)
+            for resource_spans in parsed(_FRAME.decode, line).resource_spans or ()
+            for scope_spans in resource_spans.scope_spans or ()
+            for scope in [_scope(resource_spans, scope_spans, _NOTHING_CUT)]
+            for span in scope_spans.spans or ()
+        ]
+    except _INVALID as error:
+        raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
+
+
+def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    try:
+        traces = parsed(decoder.decode, line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _explained(_document(line), error) from error
+    if traces.resource_spans is msgspec.UNSET:
+        document = _document(line)
+        if document:  # `{}` is fine: a message in which nothing is set
+            raise LineError("not_traces", f"{_described(document)}, not traces")
+        return messages.JsonTraces(None)
+    return traces
+
+
+def _document(line: bytes) -> Any:
+    """The line as plain JSON; raises LineError where it isn't that."""
+    try:
+        return msgspec.json.decode(line)
+    except UnicodeDecodeError as error:
+        raise LineError("broken_line", "not JSON: it is not UTF-8 text") from error
+    except RecursionError as error:
+        raise LineError("broken_line", "not valid OTLP JSON: it is nested too deeply") from error
+    except msgspec.DecodeError as error:
+        raise LineError("broken_line", f"not JSON: {_position(str(error))}") from error
+
+
+def _explained(document: Any, error: Exception) -> LineError:
+    if isinstance(document, dict) and "resourceSpans" in document:
+        return LineError("broken_line", f"not valid OTLP JSON: {error}")
+    return LineError("not_traces", f"{_described(document)}, not traces")
+
+
+def _position(reason: str) -> str:
+    return reason.removeprefix("JSON is malformed: ").replace("Input data was truncated", "it ends too early")
+
+
+def _described(document: object) -> str:
+    """What a JSON document is, when it isn't traces."""
+    if not isinstance(document, dict):
+        kind = {list: "an array", str: "text", bool: "a boolean", type(None): "null"}.get(
+            type(document), "a number"
+        )
+        return f"the line is {kind}"
+    for key, signal in _OTHER_SIGNALS.items():
+        if key in document:
+            return f"the line holds {signal} ({key})"
+    shown = ", ".join(repr(key) for key in list(document)[:4]) + (", …" if len(document) > 4 else "")
+    return f"the line is an object of {shown}"
+
+
+def _scope(resource_spans: Any, scope_spans: Any, cut_out: _Cut) -> Scope:
+    resource, scope = resource_spans.resource, scope_spans.scope or messages.JsonScope()
+    return Scope(
+        name=scope.name or "",
+        version=scope.version or "",
+        schema_url=scope_spans.schema_url or "",
+        resource=_attributes(resource.attributes, cut_out) if resource else {},
+        attributes=_attributes(scope.attributes, cut_out),
+        resource_schema_url=resource_spans.schema_url or "",
+    )
+
+
+def _record(span: Any, scope: Scope, cut_out: _Cut, *, arrays: bool) -> SpanRecord:
+    status = span.status
+    return frozen(
+        Draft(
+            trace_id=_repeated_id(span.trace_id, 32, "traceId"),
+            span_id=_id(span.span_id, 16, "spanId"),
+            parent_id=_parent(span.parent_span_id) if span.parent_span_id else "",
+            name=span.name or "",
+            kind=span.kind if type(span.kind) is int else _enum(span.kind, _KINDS),
+            start_time=_time(span.start_time_unix_nano),
+            end_time=_time(span.end_time_unix_nano),
+            attributes=_attributes(span.attributes, cut_out) if arrays else _scalars(span.attributes),
+            status_code=_enum(status.code, _STATUS_CODES) if status else 0,
+            status_message=(status.message or "") if status else "",
+            events=_events(span.events, cut_out) if span.events else (),
+            links=_links(span.links, cut_out) if span.links else (),
+            trace_state=span.trace_state or "",
+            flags=int(span.flags or 0),
+            dropped_attributes=int(span.dropped_attributes_count or 0),
+            dropped_events=int(span.dropped_events_count or 0),
+            dropped_links=int(span.dropped_links_count or 0),
+            scope=scope,
+        )
+    )
+
+
+def _id(given: str | None, digits: int, field: str) -> str:
+    if given is None or len(given) != digits or given.strip(_HEX) or not given.strip("0"):
+        raise ValueError(f"{field} is {given!r}, expected {digits} hexadecimal digits, not all of them zero")
+    return given.lower()
+
+
+_repeated_id = lru_cache(maxsize=256)(_id)
+"""Likewise, for ids that many spans of a line share."""
+
+
+@lru_cache(maxsize=256)
+def _parent(given: str) -> str:
+    """A parent's id; some writers spell none in zeros."""
+    return _id(given, 16, "parentSpanId") if given.strip("0") else ""
+
+
+def _time(given: int | float | str | None) -> int:
+    found = int(given or 0)
+    if not 0 <= found < 2**63:
+        raise ValueError(f"{given!r} is no time in nanoseconds since 1970")
+    return found
+
+
+def _enum(given: int | str | None, names: Mapping[str, int]) -> int:
+    if isinstance(given, str):
+        return names[given] if given in names else int(given)
+    return given or 0
+
+
+def _events(events: Sequence[messages.JsonEvent], cut_out: _Cut) -> tuple[SpanEvent, ...]:
+    return tuple(
+        SpanEvent(
+            event.name or "",
+            _time(event.time_unix_nano),
+            _attributes(event.attributes, cut_out),
+            int(event.dropped_attributes_count or 0),
+        )
+        for event in events
+    )
+
+
+def _links(links: Sequence[messages.JsonLink], cut_out: _Cut) -> tuple[Link, ...]:
+    return tuple(
+        Link(
+            (link.trace_id or "").lower(),
+            (link.span_id or "").lower(),
+            _attributes(link.attributes, cut_out),
+            int(link.flags or 0),
+            int(link.dropped_attributes_count or 0),
+        )
+        for link in links
+    )
+
+
+def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pair in pairs or ():
+        value = pair.value
+        if value is None:
+            value = _NO_VALUE
+        if value.string_value is not None:  # as _scalar says, without a call for each: this is the hot path
+            found[pair.key] = value.string_value
+        elif value.double_value is not None:
+            found[pair.key] = float(value.double_value)
+        elif value.int_value is not None:
+            found[pair.key] = int(value.int_value)
+        elif value.bool_value is not None:
+            found[pair.key] = value.bool_value
+        elif pair.key in COUNTED_LISTS and (array := _MAYBE_ARRAY.decode(value.array_value or b"null")):
+            found[pair.key] = _array(array, _NOTHING_CUT, 0)
+        elif is_scalar(pair.key):
+            found[pair.key] = NO_SCALAR
+    return found
+
+
+def _scalar(value: messages.Scalar) -> str | bool | int | float | None:
+    if value.string_value is not None:
+        return value.string_value
+    if value.double_value is not None:
+        return float(value.double_value)
+    if value.int_value is not None:
+        return int(value.int_value)
+    return value.bool_value
+
+
+class _Cut(NamedTuple):
+    """What was cut out of a line."""
+
+    line: bytes
+    places: Sequence[Place]
+
+    def items(self, number: int) -> bytes:
+        """The text that was there."""
+        start, end = self.places[number]
+        return self.line[start:end]
+
+
+_NOTHING_CUT = _Cut(b"", ())
+
+
+def _attributes(
+    pairs: Iterable[messages.JsonKeyValue] | None, cut_out: _Cut, depth: int = 0
+) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value, cut_out, depth) for pair in pairs or ()}
+
+
+def _plain(value: messages.JsonValue | None, cut_out: _Cut, depth: int) -> Any:
+    """The value within so many arrays and maps; of an array or a map beyond the limit, an empty one."""
+    if value is None:
+        return None
+    found = _scalar(value)
+    if found is not None:
+        return found
+    if value.bytes_value is not None:
+        return _bytes(_text(value.bytes_value, cut_out))
+    if value.kvlist_value is not None:
+        return _attributes(value.kvlist_value.values, cut_out, depth + 1) if depth < MAX_DEPTH else {}
+    if value.array_value is None:
+        return None
+    return _array(value.array_value, cut_out, depth) if depth < MAX_DEPTH else []
+
+
+def _array(array: messages.JsonArray, cut_out: _Cut, depth: int) -> list[Any]:
+    values = array.values or ()
+    first = values[0] if values else None
+    if first is None or first.place is None or not cut_out.places:
+        return [_plain(item, cut_out, depth + 1) for item in values]
+    items = cut_out.items(first.place)
+    found = numbers(items)
+    if found is None:
+        return _array(_ARRAY.decode(b'{"values":[%b]}' % items), _NOTHING_CUT, depth)
+    return found
+
+
+def _text(encoded: str, cut_out: _Cut) -> str:
+    if not cut_out.places or not encoded.startswith(PLACE):
+        return encoded
+    return _TEXT.decode(b'"%b"' % cut_out.items(int(encoded[1:])))
+
+
+def _bytes(encoded: str) -> bytes:
+    """Base64 of either alphabet, padded or not: all of these are valid in JSON."""
+    if not encoded.isascii():
+        raise ValueError("bytesValue is not base64")
+    encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")
+    return binascii.a2b_base64(encoded + "=" * (-len(encoded) % 4))

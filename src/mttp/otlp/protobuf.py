@@ -1,0 +1,416 @@
+"""
+Spans to OTLP protobuf, byte for byte what the official encoder writes, in a fraction of its time.
+
+Spans of any library are written as requests. What is not covered here, an attribute of an odd type or with
+text that UTF-8 can't carry, the official encoder is asked for, and drops it or not.
+Records are written one by one, so that each one's size is known; what the protocol can't say is said as text.
+Numpy arrays are written as the lists that they hold, and None, which the official encoder of 1.38 drops, as
+the empty value that later ones write.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mttp.model.spans import Scope, SpanRecord
+from mttp.otlp.json import decimal
+from mttp.otlp.numbers import Array, as_numbers
+from mttp.otlp.protobuf_fields import field, items, varint
+from mttp.otlp.span_fields import Attributes, by_identity, flags, pairs, shown
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import StatusCode
+
+__all__ = [
+    "Block",
+    "encode_readable",
+    "encode_request",
+    "encode_span",
+    "encode_spans",
+    "frame_bytes",
+    "span_bytes",
+]
+
+Block: TypeAlias = tuple[Scope, Sequence[bytes]]
+"""A scope, and encoded spans of it."""
+
+_FRAME_TAGS = 32
+"""More bytes than the tags and lengths around the spans of one scope take."""
+_SPAN_TAG = 6
+"""Likewise around one span."""
+_INT64 = range(-(2**63), 2**63)
+
+_double = partial(struct.Struct("<Bd").pack, 0x21)
+_fixed32 = struct.Struct("<I").pack
+_fixed64 = struct.Struct("<Q").pack
+
+_Rest: TypeAlias = Callable[[bytes, Any, Any], bytes]
+"""Writes the attributes that are not covered."""
+_Frame: TypeAlias = tuple[bytes, bytes]
+"""What stands before and after the contents of a resource's or a scope's block."""
+
+
+# Whole requests, of any library's spans.
+
+
+def encode_spans(spans: Iterable[ReadableSpan], attributes: Attributes = shown) -> bytes:
+    """
+    An ExportTraceServiceRequest of the spans, or what is the same, a TracesData.
+
+    Raises what the official encoder raises where a time, a count or an id is impossible.
+    """
+    blocks: dict[Resource, dict[InstrumentationScope | None, list[bytes]]] = {}
+
+    @by_identity
+    def block(resource: Resource, scope: InstrumentationScope | None) -> list[bytes]:
+        return blocks.setdefault(resource, {}).setdefault(scope, [])
+
+    for span in spans:
+        encoded = encode_readable(span, attributes)
+        block(span.resource, span.instrumentation_scope).append(encoded)
+    parts: list[bytes] = []
+    for resource, scopes in blocks.items():
+        inner: list[bytes] = []
+        for scope, encoded_spans in scopes.items():
+            inner += _framed(b"\x12", _scope(scope), _span_fields(encoded_spans))
+        parts += _framed(b"\x0a", _resource(resource), inner)
+    return b"".join(parts)
+
+
+def encode_readable(span: ReadableSpan, attributes: Attributes = shown) -> bytes:
+    """One span of any library's, without its tag."""
+    written = _attributes(b"\x4a", attributes(span), _official_pair)
+    try:
+        return _readable(span, written)
+    except Exception:  # whatever is odd about it, the official encoder knows or says what is wrong
+        return _official_span(span, written)
+
+
+def _readable(span: ReadableSpan, attributes: list[bytes]) -> bytes:
+    context, parent, status = span.get_span_context(), span.parent, span.status
+    assert context is not None
+    before = (
+        b"\x0a\x10",
+        context.trace_id.to_bytes(16, "big"),
+        b"\x12\x08",
+        context.span_id.to_bytes(8, "big"),
+        _text(b"\x1a", context.trace_state.to_header()) if context.trace_state else b"",
+        b"\x22\x08" + parent.span_id.to_bytes(8, "big") if parent else b"",
+        _life(span.name, span.kind.value + 1, span.start_time, span.end_time),
+    )
+    events = [
+        _event(
+            one.name,
+            one.timestamp,
+            _attributes(b"\x1a", one.attributes, _official_pair),
+            one.dropped_attributes,
+        )
+        for one in span.events
+    ]
+    links = [
+        _link(
+            one.context.trace_id.to_bytes(16, "big"),
+            one.context.span_id.to_bytes(8, "big"),
+            _attributes(b"\x22", one.attributes, _official_pair),
+            one.dropped_attributes,
+            flags(one.context),
+        )
+        for one in span.links
+    ]
+    dropped = (span.dropped_attributes, span.dropped_events, span.dropped_links)
+    after = _status(status.status_code, status.description)
+    return _span(before, attributes, events, links, dropped, after, flags(parent))
+
+
+def _status(code: StatusCode, message: str | None) -> bytes:
+    if not code.value and not message:
+        return b"\x7a\x00"
+    return field(b"\x7a", _text(b"\x12", message or "") + _count(b"\x18", code.value))
+
+
+# Records, one by one.
+
+
+def encode_request(blocks: Iterable[Block]) -> bytes:
+    """A request of spans that `encode_span` made."""
+    parts: list[bytes] = []
+    for scope, spans in blocks:
+        resource, about = _recorded(scope)
+        parts += _framed(b"\x0a", resource, _framed(b"\x12", about, _span_fields(spans)))
+    return b"".join(parts)
+
+
+def frame_bytes(scope: Scope) -> int:
+    """What a request takes for a scope beside its spans, at most."""
+    return len(encode_request([(scope, ())])) + _FRAME_TAGS
+
+
+def span_bytes(span: bytes) -> int:
+    """What a request takes for an encoded span, at most."""
+    return len(span) + _SPAN_TAG
+
+
+def encode_span(record: SpanRecord) -> bytes:
+    """One record, without its tag."""
+    before = (
+        field(b"\x0a", bytes.fromhex(record.trace_id)),
+        field(b"\x12", bytes.fromhex(record.span_id)),
+        _text(b"\x1a", record.trace_state),
+        field(b"\x22", bytes.fromhex(record.parent_id)) if record.parent_id else b"",
+        _life(record.name, record.kind, record.start_time, record.end_time),
+    )
+    events = [
+        _event(one.name, one.time, _attributes(b"\x1a", one.attributes, _said_pair), one.dropped_attributes)
+        for one in record.events
+    ]
+    links = [
+        _link(
+            bytes.fromhex(one.trace_id),
+            bytes.fromhex(one.span_id),
+            _attributes(b"\x22", one.attributes, _said_pair),
+            one.dropped_attributes,
+            one.flags,
+        )
+        for one in record.links
+    ]
+    attributes = _attributes(b"\x4a", record.attributes, _said_pair)
+    dropped = (record.dropped_attributes, record.dropped_events, record.dropped_links)
+    after = field(b"\x7a", _text(b"\x12", record.status_message) + _count(b"\x18", record.status_code))
+    return _span(before, attributes, events, links, dropped, after, record.flags)
+
+
+def _recorded(scope: Scope) -> tuple[_Frame, _Frame]:
+    resource = b"".join(_attributes(b"\x0a", scope.resource, _said_pair))
+    about = _text(b"\x0a", scope.name) + _text(b"\x12", scope.version)
+    about += b"".join(_attributes(b"\x1a", scope.attributes, _said_pair))
+    return (
+        (field(b"\x0a", resource), _text(b"\x1a", scope.resource_schema_url)),
+        (field(b"\x0a", about), _text(b"\x1a", scope.schema_url)),
+    )
+
+
+# The parts of a message.
+
+
+def _framed(tag: bytes, frame: _Frame, contents: Sequence[bytes]) -> list[bytes]:
+    before, after = frame
+    size = len(before) + sum(map(len, contents)) + len(after)
+    return [tag, varint(size), before, *contents, after]
+
+
+def _span_fields(spans: Iterable[bytes]) -> list[bytes]:
+    return [part for span in spans for part in (b"\x12", varint(len(span)), span)]
+
+
+def _span(
+    before: Iterable[bytes],
+    attributes: list[bytes],
+    events: list[bytes],
+    links: list[bytes],
+    dropped: tuple[int, int, int],
+    status: bytes,
+    flags: int,
+) -> bytes:
+    parts = [*before, *attributes]
+    if events or links or dropped != (0, 0, 0):
+        parts.append(_count(b"\x50", dropped[0]))
+        parts += [field(b"\x5a", event) for event in events]
+        parts.append(_count(b"\x60", dropped[1]))
+        parts += [field(b"\x6a", link) for link in links]
+        parts.append(_count(b"\x70", dropped[2]))
+    parts.append(status)
+    if flags:
+        parts.append(b"\x85\x01" + _fixed32(flags))
+    return b"".join(parts)
+
+
+def _life(name: str, kind: int, start: int | None, end: int | None) -> bytes:
+    return _text(b"\x2a", name) + _count(b"\x30", kind) + _time(b"\x39", start) + _time(b"\x41", end)
+
+
+def _event(name: str, time: int, attributes: list[bytes], dropped: int) -> bytes:
+    return b"".join((_time(b"\x09", time), _text(b"\x12", name), *attributes, _count(b"\x20", dropped)))
+
+
+def _link(trace_id: bytes, span_id: bytes, attributes: list[bytes], dropped: int, flags: int) -> bytes:
+    ids = field(b"\x0a", trace_id) + field(b"\x12", span_id)
+    after = b"\x35" + _fixed32(flags) if flags else b""
+    return b"".join((ids, *attributes, _count(b"\x28", dropped), after))
+
+
+def _time(tag: bytes, nanoseconds: int | None) -> bytes:
+    return tag + _fixed64(nanoseconds) if nanoseconds else b""
+
+
+def _count(tag: bytes, value: int) -> bytes:
+    if value >> 32:
+        raise OverflowError(f"{value} has no 32 bits")
+    return tag + varint(value) if value else b""
+
+
+def _text(tag: bytes, value: str) -> bytes:
+    content = _utf8(value)
+    return field(tag, content) if content else b""
+
+
+def _utf8(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:  # a lone surrogate, from spans that did not pass our recorder
+        return value.encode("utf-8", "backslashreplace")
+
+
+# Attributes.
+
+
+def _attributes(tag: bytes, attributes: Mapping[str, Any] | None, rest: _Rest) -> list[bytes]:
+    parts: list[bytes] = []
+    for key, value in pairs(attributes):
+        try:
+            content = _WRITERS[type(value)](value)
+            parts += (_head(tag, key, len(content)), content)
+        except Exception:  # whatever it is, it is not covered
+            parts.append(rest(tag, key, value))
+    return parts
+
+
+@lru_cache(maxsize=1 << 12)
+def _head(tag: bytes, key: str, size: int) -> bytes:
+    """What stands before a value of that size: what spans say again and again."""
+    content, length = key.encode(), varint(size)
+    name = field(b"\x0a", content) if content else b""
+    return b"".join((tag, varint(len(name) + 1 + len(length) + size), name, b"\x12", length))
+
+
+def _value(value: Any) -> bytes:
+    return _WRITERS[type(value)](value)
+
+
+def _string(value: str) -> bytes:
+    return field(b"\x0a", value.encode())
+
+
+@lru_cache(maxsize=1 << 12)
+def _integer(value: int) -> bytes:
+    if value not in _INT64:
+        raise OverflowError(f"{value:#x} has no 64 bits")
+    return b"\x18" + varint(value % (1 << 64))
+
+
+def _list(values: Sequence[Any]) -> bytes:
+    numbers = as_numbers(values)
+    if numbers is not None:
+        return field(b"\x2a", items(numbers))
+    return field(b"\x2a", b"".join([field(b"\x0a", _value(item)) for item in values]))
+
+
+def _map(values: Mapping[Any, Any]) -> bytes:
+    parts: list[bytes] = []
+    for key, value in values.items():
+        content = _value(value)
+        parts += (_head(b"\x0a", str(key), len(content)), content)
+    return field(b"\x32", b"".join(parts))
+
+
+def _array(array: Array) -> bytes:
+    """As its list would be, but for integers beyond 64 bits, which no recorder of spans lets through."""
+    flat = array.ravel()
+    if flat.dtype.kind in "bif" or (flat.dtype.kind == "u" and not (flat > _INT64[-1]).any()):
+        return field(b"\x2a", items(flat))
+    return _value(_said(flat))
+
+
+_WRITERS: Mapping[type, Callable[[Any], bytes]] = {
+    str: _string,
+    float: _double,
+    np.float64: _double,
+    int: _integer,
+    bool: {True: b"\x10\x01", False: b"\x10\x00"}.__getitem__,
+    bytes: partial(field, b"\x3a"),
+    type(None): lambda _: b"",
+    list: _list,
+    tuple: _list,
+    dict: _map,
+    np.ndarray: _array,
+}
+
+
+# What is not covered, said as text.
+
+
+def _said_pair(tag: bytes, key: Any, value: Any) -> bytes:
+    content = _value(_said(value))
+    return _head(tag, _utf8(str(key)).decode(), len(content)) + content
+
+
+def _said(value: Any) -> Any:
+    """A value of a class of its own as what it is at heart; what the protocol can't say, as text."""
+    if isinstance(value, str):
+        return _utf8(value).decode()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value) if value in _INT64 else decimal(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, np.ndarray):
+        return _said(value.ravel().tolist())
+    if isinstance(value, Mapping):
+        return {_said(str(key)): _said(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_said(item) for item in value]
+    return value if value is None or isinstance(value, (bool, bytes)) else _said(str(value))
+
+
+# What is not covered, as the official encoder has it.
+
+
+def official(spans: Sequence[ReadableSpan]) -> Any:
+    """The official encoder's message; it and protobuf are imported where they are needed."""
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as encode
+
+    return encode(spans)
+
+
+def _probe(resource: Resource | None = None, **facts: Any) -> Any:
+    """The official encoder's block of one span of which this is known."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import SpanContext
+
+    made_by = Resource({}) if resource is None else resource
+    probe = ReadableSpan("", SpanContext(1, 1, is_remote=False), resource=made_by, **facts)
+    return official([probe]).resource_spans[0]
+
+
+def _official_pair(tag: bytes, key: Any, value: Any) -> bytes:
+    """The attribute as the official encoder writes it; nothing where it drops it, which it logs."""
+    written = _probe(attributes={key: value}).scope_spans[0].spans[0].attributes
+    return b"".join(field(tag, pair.SerializeToString()) for pair in written)
+
+
+def _official_span(span: ReadableSpan, attributes: list[bytes]) -> bytes:
+    message = official([span]).resource_spans[0].scope_spans[0].spans[0]
+    message.ClearField("attributes")
+    message.MergeFromString(b"".join(attributes))
+    return bytes(message.SerializeToString())
+
+
+@by_identity
+def _resource(resource: Resource) -> _Frame:
+    block = _probe(resource)
+    return field(b"\x0a", block.resource.SerializeToString()), _text(b"\x1a", block.schema_url)
+
+
+@by_identity
+def _scope(scope: InstrumentationScope | None) -> _Frame:
+    block = _probe(instrumentation_scope=scope).scope_spans[0]
+    return field(b"\x0a", block.scope.SerializeToString()), _text(b"\x1a", block.schema_url)

@@ -1,0 +1,94 @@
+"""
+Protobuf's own words: varints, fields, and arrays of numbers as OTLP's repeated values.
+
+An array is written in one go, as the rows of a table of bytes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from mttp.otlp.numbers import Array
+
+__all__ = ["field", "items", "varint"]
+
+_ROWS = 1 << 16
+"""Rows of one table: what is in the making stays within a few megabytes."""
+_KNOWN = 1 << 18
+"""Integers below this, token ids above all, are looked up: the table of them takes 2 MiB."""
+_DIGITS = 10
+_SHIFTS = np.arange(0, 7 * _DIGITS, 7, dtype=np.uint64)
+_SECOND_DIGIT_ON = np.array([1 << shift for shift in range(7, 64, 7)], np.uint64)
+_ZERO = b"\x0a\x02\x18\x00"
+_DOUBLE_ITEM = np.dtype([("before", "S3"), ("value", "<f8")])
+_BOOLEAN_ITEM = np.dtype([("before", "S3"), ("value", "u1")])
+
+
+@lru_cache(maxsize=1 << 14)
+def varint(value: int) -> bytes:
+    """An unsigned number of at most 64 bits, seven to a byte."""
+    if not 0 <= value < 1 << 64:
+        raise OverflowError(f"{value} has no 64 bits")
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
+def field(tag: bytes, content: bytes) -> bytes:
+    """A message, text or bytes under a tag."""
+    return b"".join((tag, varint(len(content)), content))
+
+
+def items(array: Array) -> bytes:
+    """The items of a flat array of floats, booleans or integers that 64 bits hold with a sign."""
+    write = {"f": _doubles, "b": _booleans}.get(array.dtype.kind, _integers)
+    return b"".join([write(array[start : start + _ROWS]) for start in range(0, len(array), _ROWS)])
+
+
+def _doubles(array: Array) -> bytes:
+    rows = np.empty(len(array), _DOUBLE_ITEM)
+    rows["before"], rows["value"] = b"\x0a\x09\x21", array
+    return rows.tobytes()
+
+
+def _booleans(array: Array) -> bytes:
+    rows = np.empty(len(array), _BOOLEAN_ITEM)
+    rows["before"], rows["value"] = b"\x0a\x02\x10", array
+    return rows.tobytes()
+
+
+def _integers(array: Array) -> bytes:
+    numbers = array.astype(np.int64, copy=False)
+    unsigned = numbers.view(np.uint64)
+    if np.maximum.reduce(unsigned) >= _KNOWN:
+        table, sizes = _table(unsigned)
+        return table[np.arange(table.shape[1]) < sizes[:, None]].tobytes()
+    found = _known().take(numbers).tolist()
+    if np.count_nonzero(numbers) < len(numbers):
+        for place in np.flatnonzero(numbers == 0):
+            found[place] = _ZERO
+    return b"".join(found)
+
+
+def _table(numbers: Array) -> tuple[Array, Array]:
+    """An item per row, filled up with zeros, and how long each is."""
+    digits = int(numbers.max(initial=0)).bit_length() // 7 + 1
+    more = numbers[:, None] >= _SECOND_DIGIT_ON[: digits - 1]
+    sizes = more.sum(axis=1) + 4
+    table = np.zeros((len(numbers), 3 + digits), np.uint8)
+    table[:, 0], table[:, 1], table[:, 2] = 0x0A, sizes - 2, 0x18
+    table[:, 3:] = (numbers[:, None] >> _SHIFTS[:digits]).astype(np.uint8) & 0x7F
+    table[:, 3:-1] |= more.astype(np.uint8) << 7
+    return table, sizes
+
+
+@lru_cache(maxsize=1)
+def _known() -> Array:
+    """The items of the integers below `_KNOWN`; numpy gives them without the zeros at their end."""
+    table, _ = _table(np.arange(_KNOWN, dtype=np.uint64))
+    return table.view(f"S{table.shape[1]}").ravel()

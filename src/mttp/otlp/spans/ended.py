@@ -1,0 +1,82 @@
+"""What transports are given: a span that has ended."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.trace import Link, SpanContext, Status
+from typing_extensions import Self
+
+from mttp.codec import kinds
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["EndedSpan"]
+
+
+class EndedSpan(ReadableSpan):
+    """Any span that has ended, ours or another library's."""
+
+    trace_id: int
+    """Its trace."""
+    size: int
+    """Roughly what it takes in a file, in bytes."""
+
+    @property
+    def identity(self) -> SpanContext:
+        """Its context."""
+        raise NotImplementedError
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its attributes, those of ours as recorded, numpy arrays and all."""
+        raise NotImplementedError
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether collectors get it."""
+        return self.identity.trace_flags.sampled
+
+    @property
+    def of_episode(self) -> bool:
+        """Whether it belongs to an episode."""
+        return a.EPISODE_ID in self.values
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its trace ends with it, or this process's part of the trace."""
+        return self.parent is None or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
+
+    def with_values(self, values: dict[str, Any]) -> Self:
+        """The same span with other attributes."""
+        raise NotImplementedError
+
+    @property
+    def texts(self) -> tuple[str, list[Mapping[str, Any]]]:
+        """The description of its status, and the attributes of its events and of its links."""
+        events = [mark.attributes for mark in self._events]
+        links = [mark.attributes for mark in self._links]
+        return self._status.description or "", [dict(mark or {}) for mark in (*events, *links)]
+
+    def with_texts(self, description: str, marks: Sequence[Mapping[str, Any]]) -> Self:
+        """The same span with another description, and other attributes of its events and links."""
+        if not marks and description == (self._status.description or ""):
+            return self
+        shown, count = copy.copy(self), len(self._events)
+        shown._status = Status(self._status.status_code, description or None)
+        shown._events = list(map(_marked, self._events, marks[:count]))
+        shown._links = list(map(_marked, self._links, marks[count:]))
+        return shown
+
+
+_Mark = TypeVar("_Mark", Event, Link)
+
+
+def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
+    """The same event or link with other attributes."""
+    shown = copy.copy(mark)
+    shown._attributes = dict(attributes)
+    return shown

@@ -1,0 +1,62 @@
+"""Any OpenTelemetry span as a plain record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext
+
+from mttp.codec.profiles import Profile, arrays
+from mttp.model.spans import SpanRecord
+from mttp.otlp.spans import RecordingSpan, SpanOrigin
+from mttp.otlp.spans.records import KINDS, event_record, flags, link_record
+
+__all__ = ["Restored", "record"]
+
+_NO_RESOURCE = Resource.get_empty()
+"""The SDK would look at the machine for each span that has none."""
+
+
+class Restored(ReadableSpan):
+    """A record that was read, as a span that our transports export again."""
+
+    def __init__(self, record: SpanRecord) -> None:
+        context = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), is_remote=False)
+        super().__init__(record.name, context, resource=_NO_RESOURCE)
+        self.record = record
+        """All of it: what OpenTelemetry's properties say beyond name and ids is not kept up."""
+
+
+def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
+    """The span as a record; those of ours as `profile` delivers them, others as they are."""
+    if isinstance(span, RecordingSpan):
+        return span.as_record(profile)
+    if isinstance(span, Restored):
+        return replace(span.record, attributes=profile(span.record.attributes))
+    context = span.get_span_context()
+    if context is None:
+        raise ValueError(f"span {span.name!r} has no context")
+    origin = SpanOrigin(span.resource, span.instrumentation_scope or InstrumentationScope(""))
+    return SpanRecord(
+        trace_id=f"{context.trace_id:032x}",
+        span_id=f"{context.span_id:016x}",
+        parent_id="" if span.parent is None else f"{span.parent.span_id:016x}",
+        name=span.name,
+        kind=KINDS[span.kind],
+        start_time=span.start_time or 0,
+        end_time=span.end_time or 0,
+        attributes=dict(span.attributes or {}),
+        status_code=span.status.status_code.value,
+        status_message=span.status.description or "",
+        events=[event_record(event) for event in span.events],
+        links=[link_record(link) for link in span.links],
+        trace_state=context.trace_state.to_header(),
+        flags=flags(span.parent),
+        dropped_attributes=span.dropped_attributes,
+        dropped_events=span.dropped_events,
+        dropped_links=span.dropped_links,
+        scope=origin.record,
+    )

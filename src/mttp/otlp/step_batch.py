@@ -1,0 +1,151 @@
+"""Consecutive steps of an environment, as one span until somebody wants a span for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from opentelemetry.trace import SpanContext
+
+from mttp.codec import blocks, transitions
+from mttp.codec.blocks import Column
+from mttp.codec.pending import TRANSITIONS, Pending
+from mttp.codec.transitions import Row, RowSchema
+from mttp.model import ids
+from mttp.otlp.spans import SPAN_BYTES, RecordingSpan, weight
+from mttp.recording.segment import AUTO, Segment
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["StepBatch"]
+
+_ROW_BYTES = 26
+"""Times, reward and flags of a step in columns."""
+_SPREAD = 0x9E3779B97F4A7C15
+"""An odd number far from any small multiple of 2**64: the ids of a batch's steps lie far apart."""
+
+
+class StepBatch(RecordingSpan):
+    """
+    Up to 1,000 steps of one trajectory that follow each other, as rows.
+
+    They are laid out in columns, or as spans, by the thread that writes; most columns by its helper.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        parent: SpanContext,
+        place: Mapping[str, object],
+        rows: Sequence[Row],
+        form: RowSchema,
+        start_time: int,
+    ) -> None:
+        """
+        Steps of which the first began at `start_time`, and each of the others as the one before it ended.
+
+        `place` says whose they are. Their spans have ended: observers are not shown them.
+        """
+        self._name = names.STEPS
+        self.encoded = {**segment.identity, **place}
+        self._trace, self._parent, self._span_id = segment, parent, ids.span_id()
+        self._start_time, self._end_time = start_time, rows[-1][-1]
+        self._rows: Sequence[Row] | None = rows
+        self._form = form
+        self._columns: Mapping[str, Column] | None = None
+        self._numbers = transitions.paid([row[2] for row in rows])
+        self.count = len(rows)
+        self.size = SPAN_BYTES + self._row_bytes(rows)
+        self.first_index = 0
+        """The index of the first."""
+        self.is_spread = segment.steps == AUTO
+        """Whether a transport that does not take columns has a span for each step."""
+
+    def paid(self) -> tuple[Sequence[float], int]:
+        """What was paid by the steps that state a number, and how many paid something that is none."""
+        if self._numbers is not None:
+            return self._numbers, 0
+        columns, count = self.columns, self.count
+        return blocks.entries(columns, a.STEP_REWARD, count), blocks.unpaid(columns, count)
+
+    @staticmethod
+    def _row_bytes(rows: Sequence[Row]) -> int:
+        first = rows[0][0]
+        if isinstance(first, (bytes, np.ndarray)):  # and so are the others
+            return len(rows) * (_ROW_BYTES + (len(first) if isinstance(first, bytes) else first.nbytes))
+        return sum(_ROW_BYTES + weight([*row[:2]]) for row in rows)
+
+    # As columns.
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """What the steps say; what is wrong with them is counted when they are first looked at."""
+        rows = self._rows
+        if self._columns is None and rows is not None:
+            *facts, _ = zip(*rows, strict=True)
+            found = self._form.columns(*facts)
+            if self._columns is None:  # still: another transport's thread may have looked as well
+                self._columns = found
+                for faults in blocks.entries(found, a.FAULTS, self.count):
+                    for fault in faults:
+                        kind, _, detail = fault.partition(": ")
+                        self._trace.fault(kind, detail)
+        return self._columns or {}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All its attributes as recorded."""
+        rows = self._rows
+        if rows is not None:
+            ends = [row[-1] for row in rows]
+            starts = [self.started, *ends[:-1]]
+            try:
+                said = blocks.encode(
+                    self.columns, first_index=self.first_index, start_times=starts, end_times=ends
+                )
+                self.encoded.update(said)
+            except Exception as error:  # whatever a foreign object raises when it is looked at
+                self._trace.fault("internal_error", f"steps: {error!r}")
+            self._rows = self._columns = None
+        return self.encoded
+
+    @values.setter
+    def values(self, values: dict[str, Any]) -> None:
+        self.encoded, self._rows = values, None
+
+    def facts(self) -> tuple[dict[str, Any], Pending | None]:
+        """Its attributes, the columns still to be made where nobody has asked for them yet."""
+        rows, numbers = self._rows, self._numbers
+        found = None if rows is None or numbers is None else self._form.travelling(rows, numbers)
+        if found is None:
+            return self.values.copy(), None
+        return self.encoded.copy(), {TRANSITIONS: (self.first_index, self.started, *found)}
+
+    def with_values(self, values: dict[str, Any]) -> StepBatch:
+        """The same ended span with other attributes."""
+        shown = super().with_values(values)
+        shown._rows = None
+        return shown
+
+    # As spans.
+
+    def spans(self) -> Iterator[RecordingSpan]:
+        """A span for each step, with the same ids whenever it is asked for."""
+        values = self.values
+        identity = {key: values[key] for key in _IDENTITY if key in values}
+        times = blocks.times(values)
+        for position, row in enumerate(blocks.rows(values)):
+            start, end = times[position]
+            yield RecordingSpan.over(
+                names.STEP,
+                {**identity, a.STEP_INDEX: self.first_index + position, **row},
+                self._trace,
+                self._parent,
+                span_id=(self._span_id + (position + 1) * _SPREAD) % 2**64 or 1,
+                start_time=start,
+                end_time=end,
+            )
+
+
+_IDENTITY = (a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID)

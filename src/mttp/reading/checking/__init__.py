@@ -1,0 +1,6 @@
+"""A recording's spans against the registry of the convention."""
+
+from mttp.reading.checking.checker import check
+from mttp.reading.checking.findings import LEVELS, Example, Finding, Findings, Level
+
+__all__ = ["LEVELS", "Example", "Finding", "Findings", "Level", "check"]

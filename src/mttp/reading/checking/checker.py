@@ -1,0 +1,103 @@
+"""The check of a recording, span by span and in constant memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+
+from mttp.codec import summary_fields
+from mttp.codec.conformity import Conformity
+from mttp.model.spans import Scope, SpanRecord
+from mttp.otlp.streams import Progress
+from mttp.reading.checking import attributes, recorded, spans
+from mttp.reading.checking.findings import Findings, Issue, Place, Register
+from mttp.reading.problems import Problem
+from mttp.reading.scanning import Scan
+from mttp.reading.sources import Source
+from mttp.semconv import SCHEMA_URL, VERSION
+from mttp.semconv import attributes as a
+from mttp.semconv.definitions import RESOURCE
+
+__all__ = ["check"]
+
+_SCOPE = "mttp"
+_SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
+
+
+def check(source: Source, *, progress: Progress | None = None) -> Findings:
+    """
+    Each span of `source` against the registry of the convention, and what it says went wrong.
+
+    Arguments are those of `read`, and so are errors. Memory stays constant however large the files are.
+    Spans of others are counted, and only their attributes of ours are checked.
+    """
+    scan = Scan(source, arrays=True, as_written=True, progress=progress)
+    register, conformity = Register(), Conformity()
+    ours = foreign = 0
+    omissions = Counter[str]()
+    found: Iterator[Issue]
+    scope: Scope | None = None
+    for record in scan:
+        if not _is_ours(record):
+            foreign += 1
+            found = spans.of_another(record)
+        else:
+            ours += 1
+            omissions.update(summary_fields.omitted(record.attributes))
+            found = chain(spans.issues(record), recorded.issues(conformity.examine(record)[0]))
+            if record.scope is not scope:
+                scope = record.scope
+                _check_origin(record, register)
+        for issue in found:
+            register.add(issue, Place("span", spans.word(record), record.trace_id, record.span_id))
+    return register.findings(
+        spans=ours,
+        foreign=foreign,
+        omissions=dict(omissions.most_common()),
+        problems=_unnamed(scan, register),
+        sources=scan.sources,
+    )
+
+
+def _unnamed(scan: Scan, register: Register) -> list[Problem]:
+    """The problems, but for values of a wrong type that are findings."""
+    named = register.mismatched
+    return [one for one in scan.problems if one.kind != "wrong_type" or one.message.split()[0] not in named]
+
+
+def _is_ours(record: SpanRecord) -> bool:
+    """Whether the span was made by this convention's recorder, or by another one that follows it."""
+    scope = record.scope
+    if scope.name == _SCOPE or scope.schema_url.startswith(_SCHEMAS):
+        return True
+    return not scope.name and a.RUN_ID in record.attributes
+
+
+def _check_origin(record: SpanRecord, register: Register) -> None:
+    scope = record.scope
+    for issue in _of_scope(scope):
+        register.add(issue, Place("instrumentation_scope", scope.name, record.trace_id, record.span_id))
+    for issue in _of_resource(scope):
+        register.add(issue, Place("resource", "", record.trace_id, record.span_id))
+
+
+def _of_scope(scope: Scope) -> Iterator[Issue]:
+    if scope.schema_url == SCHEMA_URL:
+        return
+    if scope.schema_url.startswith(_SCHEMAS):
+        version = scope.schema_url.removeprefix(_SCHEMAS)
+        message = f"Scope follows version '{version}' of the convention. It was checked against '{VERSION}'."
+        yield Issue("schema_url_mismatch", "information", message)
+    else:
+        message = f"Scope has schema URL '{scope.schema_url}'. It should be '{SCHEMA_URL}'."
+        yield Issue("schema_url_mismatch", "improvement", message)
+
+
+def _of_resource(scope: Scope) -> Iterator[Issue]:
+    for entity, required in RESOURCE.items():
+        for key in sorted(required - scope.resource.keys()):
+            message = f"Required attribute '{key}' for entity '{entity}' is not present in the resource."
+            yield Issue("entity_required_attribute_not_present", "violation", message, key)
+    for key, value in scope.resource.items():
+        yield from attributes.issues(key, value)

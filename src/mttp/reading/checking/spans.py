@@ -1,0 +1,104 @@
+"""One span against the registry: whether it is known, where it should be, and has what it must have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mttp.codec import kinds
+from mttp.model.spans import Link, SpanEvent, SpanRecord
+from mttp.reading.checking import attributes
+from mttp.reading.checking.findings import Issue
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.semconv.definitions import ENUMS, SPANS, SpanDefinition
+
+__all__ = ["issues", "of_another", "word"]
+
+_BY_WORD = {span.name: span for span in SPANS.values()}
+_MODEL_CALL = _BY_WORD.pop("")
+_KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
+
+
+def word(record: SpanRecord) -> str:
+    """What the span is called, without what tells it from others of its kind."""
+    return record.name.partition(" ")[0][:80]
+
+
+def of_another(record: SpanRecord) -> Iterator[Issue]:
+    """What is wrong with the attributes of ours on a span that is not ours."""
+    for key, value in record.attributes.items():
+        if key.startswith(attributes.NAMESPACE):
+            yield from attributes.issues(key, value)
+
+
+def issues(record: SpanRecord) -> Iterator[Issue]:
+    """Everything that is wrong with a span of ours."""
+    span = _definition(record)
+    if span is None:
+        message = f"Span '{word(record)}' does not exist in the registry."
+        yield Issue("missing_span", "violation", message)
+    else:
+        yield from _shape(record, span)
+        yield from _missing(record, span)
+        yield from _unexpected(record, span)
+    for key, value in record.attributes.items():
+        yield from attributes.issues(key, value)
+    parts: list[SpanEvent | Link] = [*record.events, *record.links]
+    for part in parts:
+        for key, value in part.attributes.items():
+            yield from attributes.issues(key, value)
+
+
+def _definition(record: SpanRecord) -> SpanDefinition | None:
+    """What the span is; a call may be of any operation, also one that no registry lists."""
+    first, kind = word(record), kinds.kind(record)
+    if kind == kinds.CALL:
+        is_tool = record.attributes[a.GEN_AI_OPERATION_NAME] == names.EXECUTE_TOOL
+        return _BY_WORD[names.EXECUTE_TOOL] if is_tool else _MODEL_CALL
+    is_call = first in ENUMS[a.GEN_AI_OPERATION_NAME] and first not in _BY_WORD
+    return _MODEL_CALL if is_call else _BY_WORD.get(kind) or _BY_WORD.get(first)
+
+
+def _shape(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
+    kind = record.kind or 1  # unspecified is internal
+    if kind != span.kind:
+        message = f"Span has kind '{_KINDS.get(kind, kind)}'. Kind should be '{_KINDS[span.kind]}'."
+        yield Issue("kind_mismatch", "violation", message)
+    if record.parent_id and span.is_root:
+        yield Issue(
+            "unexpected_parent", "violation", "Span has a parent. It should be the root of its trace."
+        )
+    if not record.parent_id and not span.is_root:
+        yield Issue(
+            "missing_parent", "violation", "Span has no parent. It should be a child of what it is part of."
+        )
+
+
+def _missing(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
+    for key in sorted(span.required - record.attributes.keys()):
+        message = f"Required attribute '{key}' is not present."
+        yield Issue("required_attribute_not_present", "violation", message, key)
+    for key, (other, values) in span.conditional.items():
+        if key in record.attributes or other not in record.attributes:
+            continue
+        given = str(record.attributes[other])
+        if (not values or given in values) and not _is_left_out(record, key):
+            condition = f"'{other}' is '{given}'" if values else f"'{other}' is present"
+            message = f"Conditionally required attribute '{key}' is not present, although {condition}."
+            yield Issue("conditionally_required_attribute_not_present", "violation", message, key)
+
+
+def _is_left_out(record: SpanRecord, key: str) -> bool:
+    """Whether the span says itself that the attribute was left out."""
+    omissions = record.attributes.get(a.OMISSIONS)
+    return isinstance(omissions, list) and any(str(item).startswith(f"{key}:") for item in omissions)
+
+
+def _unexpected(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
+    for key, value in record.attributes.items():
+        if key in span.attributes or not key.startswith(attributes.NAMESPACE):
+            continue
+        found = attributes.known(key)
+        if found is not None and found.key not in span.attributes:
+            message = f"Attribute '{key}' is not listed for such a span."
+            yield Issue("unexpected_attribute", "improvement", message, key, value)

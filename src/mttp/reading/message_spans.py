@@ -1,0 +1,29 @@
+"""The spans that a line's message carries."""
+
+from __future__ import annotations
+
+from mttp.errors import DecodeError, EnvelopeError
+from mttp.mist import span_messages
+from mttp.mist.messages import received
+from mttp.model.spans import SpanRecord, without_arrays
+from mttp.reading.problems import Kind
+
+__all__ = ["carried"]
+
+
+def carried(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
+    """
+    The spans of a line that is a message, and what is wrong with it.
+
+    Raises EnvelopeError where it is none.
+    """
+    try:
+        message = received(line)
+        spans = span_messages.records(message)
+    except EnvelopeError:
+        raise
+    except DecodeError as error:
+        return [], [("broken_message", str(error))]
+    if spans is None:
+        return [], [("other_message", message.type)]
+    return spans if arrays else list(map(without_arrays, spans)), []

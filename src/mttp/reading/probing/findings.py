@@ -1,0 +1,174 @@
+"""What came back of a case, in words, and which profile would not have sent what was lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mttp.codec.profiles import arrays
+from mttp.model.spans import SpanEvent, SpanRecord
+from mttp.reading.probing.cases import KEY, ProbeCase
+from mttp.transports.otlp.profiles import PROFILES
+
+__all__ = ["ProbeFinding", "compared", "suited"]
+
+_SHOWN = 60
+_FRAME = ("name", "parent_id", "kind", "status_code", "status_message", "start_time", "end_time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFinding:
+    """What became of one case."""
+
+    case: str
+    """What was sent."""
+    answer: str
+    """What the receiver answered: taken, or why not."""
+    outcome: Literal["whole", "changed", "lost", "refused", "unknown"]
+    """What was read back; unknown where nobody could be asked."""
+    detail: str = ""
+    """What is different, or in whose words."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether something was lost although the receiver had taken it."""
+        return self.answer == "taken" and self.outcome in ("changed", "lost")
+
+
+def compared(case: ProbeCase, found: Sequence[SpanRecord]) -> tuple[Literal["whole", "changed", "lost"], str]:
+    """What was read back of a case that was taken."""
+    by_id = {span.span_id: span for span in found}
+    if not by_id:
+        return "lost", "the whole trace" if len(case.spans) > 1 else "the whole span"
+    missing = [span for span in case.spans if span.span_id not in by_id]
+    if missing:
+        return "changed", f"{len(missing):,} of {len(case.spans):,} spans are lost"
+    said = [words for span in case.spans for words in _differences(span, by_id[span.span_id])]
+    if len(found) > len(by_id):
+        said.append(f"{len(found) - len(by_id):,} of {len(case.spans):,} spans came back more than once")
+    if not said:
+        return "whole", ""
+    lost = all(words == f"{KEY} is lost" for words in said)
+    return ("lost" if lost else "changed"), "; ".join(dict.fromkeys(said))[:400]
+
+
+def _differences(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
+    expected = arrays(sent.attributes)
+    gone = [key for key in expected if key not in got.attributes]
+    if len(gone) > 3:
+        yield f"{len(gone)} of {len(expected)} attributes are lost"
+        gone = []
+    for key in gone:
+        inner = [name for name in got.attributes if name.startswith(f"{key}.")]
+        yield f"{key} became {', '.join(inner)}" if inner else f"{key} is lost"
+    for key, value in expected.items():
+        if key in got.attributes and not _same(value, got.attributes[key]):
+            yield _change(value, got.attributes[key])
+    if expected.get(KEY) == "frame":
+        yield from _frame(sent, got)
+
+
+def _frame(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
+    """What is different beside the attributes."""
+    for name in _FRAME:
+        before, after = getattr(sent, name), getattr(got, name)
+        if before != after:
+            is_time = name.endswith("_time")
+            words = f"{abs(before - after)} ns off" if is_time else f"{after!r} instead of {before!r}"
+            yield f"{name.replace('_', ' ')} is {words}"
+    for name in ("events", "links"):
+        before, after = getattr(sent, name), getattr(got, name)
+        if len(before) > len(after):
+            yield f"{name} are lost"
+        else:
+            yield from dict.fromkeys(
+                said for pair in zip(before, after, strict=False) for said in _beside(*pair)
+            )
+    if dict(sent.scope.resource).items() - dict(got.scope.resource).items():
+        yield "resource is lost"
+    if (sent.scope.name, sent.scope.version) != (got.scope.name, got.scope.version):
+        yield "scope is lost"
+
+
+def _beside(sent: Any, got: Any) -> Iterator[str]:
+    """What is different of an event or a link, whatever a store has added to its attributes."""
+    what, said = ("event", ("name",)) if isinstance(sent, SpanEvent) else ("link", ("trace_id", "span_id"))
+    if any(getattr(sent, name) != getattr(got, name) for name in said):
+        yield f"{what} came back as another"
+    if what == "event" and sent.time != got.time:
+        yield f"event time is {abs(sent.time - got.time)} ns off"
+    if not all(_same(value, got.attributes.get(key)) for key, value in sent.attributes.items()):
+        yield f"attributes of the {what} came back changed"
+
+
+def _same(sent: Any, got: Any) -> bool:
+    if isinstance(sent, list):
+        return isinstance(got, (list, tuple)) and len(sent) == len(got) and all(map(_same, sent, got))
+    if isinstance(sent, Mapping):
+        return (
+            isinstance(got, Mapping)
+            and sent.keys() == got.keys()
+            and all(_same(sent[k], got[k]) for k in sent)
+        )
+    if isinstance(sent, float) and isinstance(got, float) and math.isnan(sent):
+        return math.isnan(got)
+    return type(sent) is type(got) and bool(sent == got)
+
+
+def _change(sent: Any, got: Any) -> str:
+    if isinstance(sent, str) and isinstance(got, str) and sent.startswith(got):
+        return f"cut to {len(got.encode()):,} of {len(sent.encode()):,} bytes"
+    if isinstance(sent, list) and isinstance(got, (list, tuple)):
+        if len(sent) != len(got):
+            return f"{len(got):,} of {len(sent):,} elements came back"
+        if _same(sorted(sent, key=repr), sorted(got, key=repr)):
+            return "came back in another order"
+    return f"came back as {_kind(got)}: {_short(got)}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "list of " + ", ".join(sorted({_kind(item) for item in value}) or ["nothing"])
+    names = {str: "text", bool: "boolean", int: "integer", float: "double", bytes: "bytes", dict: "map"}
+    return names.get(type(value), "nothing")
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+def suited(
+    cases: Sequence[ProbeCase], findings: Sequence[ProbeFinding], *, guess: str
+) -> tuple[str, list[str]]:
+    """
+    The profile that keeps back what was lost and the least of the rest; the cases that no profile keeps back.
+
+    Of profiles that keep back as much of what was lost, `guess` is preferred: the address chooses it anyway.
+    """
+    by_case = list(zip(cases, findings, strict=True))
+    bad = [case for case, finding in by_case if finding.outcome in ("changed", "lost", "refused")]
+    good = [case for case, finding in by_case if finding.outcome == "whole"]
+    helpless = [case for case in bad if not any(_keeps_back(name, case) for name in PROFILES)]
+    ranked = sorted(
+        PROFILES,
+        key=lambda name: (
+            sum(not _keeps_back(name, case) for case in bad if case not in helpless),
+            name != guess,
+            sum(_keeps_back(name, case) for case in good),
+        ),
+    )
+    return ranked[0], [case.name for case in helpless]
+
+
+def _keeps_back(profile: str, case: ProbeCase) -> bool:
+    """Whether a profile sends something else than the case, and says so."""
+    withholding, spent = PROFILES[profile].withholding, 0
+    for span in case.spans:
+        kept = withholding.keep(span.attributes, spent=spent)
+        spent = kept.spent
+        if kept.changed:
+            return True
+    return False

@@ -1,0 +1,187 @@
+"""A probe: the cases sent, waited for, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic, sleep, time_ns
+from typing import NamedTuple
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from mttp.errors import ReadError, TransportError
+from mttp.model import ids
+from mttp.model.spans import SpanRecord
+from mttp.otlp.http_client import HttpClient, NoReply
+from mttp.otlp.spans.span_records import Restored
+from mttp.reading.probing.cases import ProbeCase, every_case
+from mttp.reading.probing.findings import ProbeFinding, compared, suited
+from mttp.reading.stores import Store
+from mttp.transports.otlp import OtlpTransport
+from mttp.transports.otlp.profiles import guessed
+from mttp.transports.otlp.settings import TRACES_PATH
+from mttp.transports.partial_export import PartialExport
+
+__all__ = ["Probe", "ProbeReport"]
+
+PAUSE_SECONDS = 0.5
+PATIENCE_SECONDS = 60.0
+"""A receiver that is busy is tried again for so long with each case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """What a probe found."""
+
+    to: str
+    """Where the cases were sent."""
+    query: str
+    """Where they were read back; empty where nobody could be asked."""
+    run_id: str
+    """The run that they are of."""
+    findings: Sequence[ProbeFinding]
+    """One per case, in the order in which they were sent."""
+    logs: str
+    """What the receiver says to logs, over HTTP."""
+    profile: str
+    """The profile to use."""
+    helpless: Sequence[str]
+    """The cases that no profile saves."""
+
+    @property
+    def silent(self) -> list[ProbeFinding]:
+        """What was lost although it had been taken."""
+        return [finding for finding in self.findings if finding.silent]
+
+
+@dataclass(slots=True, kw_only=True)
+class Probe:
+    """One probe of one receiver."""
+
+    transport: OtlpTransport
+    """Where to."""
+    store: Store | None = None
+    """Whom to ask what arrived."""
+    wait: float = 300.0
+    """Seconds that spans may take to arrive."""
+    quiet: float = 15.0
+    """What has not arrived after nothing did for so many seconds is lost."""
+    first: float = 90.0
+    """The same of everything: some stores show nothing for the first half minute."""
+    on_progress: Callable[[str], None] | None = None
+    """Told what is being done."""
+    run_id: str = field(default_factory=ids.run_id)
+    """The run that the cases are of."""
+    _is_open: bool = field(default=False, init=False)
+    """Whether the receiver has taken anything."""
+
+    def run(self) -> ProbeReport:
+        """
+        Send every case and read it back.
+
+        Raises TransportError where nothing is taken, and ReadError where the store can't be asked.
+        """
+        sent = list(every_case(self.run_id, time_ns()))
+        answers = []
+        for case in sent:
+            self._say(f"sending {case.name}")
+            answers.append(self._send(case))
+            if len(answers) == 1 and answers[0] != "taken":
+                raise TransportError(f"{self.transport!r} does not take one short text: {answers[0]}")
+            if len(answers) == 1 and self.store is not None:
+                self.store.asked(case.trace_id)  # who can't be asked at all says so before all the rest
+        found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
+        findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
+        profile, helpless = suited(sent, findings, guess=guessed(self.transport.settings.endpoint).name)
+        return ProbeReport(
+            to=repr(self.transport),
+            query="" if self.store is None else repr(self.store),
+            run_id=self.run_id,
+            findings=findings,
+            logs=self._logs(),
+            profile=profile,
+            helpless=helpless,
+        )
+
+    def _send(self, case: ProbeCase) -> str:
+        """Send a case as it is, and again where the receiver is busy; what was answered."""
+        spans: Sequence[ReadableSpan] = [Restored(span) for span in case.spans]
+        end = monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self.transport.export(spans)
+            except PartialExport as refused:
+                wait = max(refused.retry_after or 0.0, PAUSE_SECONDS)
+                is_final = refused.rejections or not refused.kept or not self._is_open
+                if is_final or monotonic() + wait > end:
+                    return str(refused).removeprefix(f"{self.transport!r}: ")
+                spans = refused.kept
+                sleep(wait)
+            else:
+                self._is_open = True
+                return "taken"
+
+    def _read(self, taken: Sequence[ProbeCase]) -> dict[str, _Trace]:
+        """What there is of each trace, once all of it is there or nothing more arrives."""
+        if self.store is None:
+            return {}
+        found = {case.trace_id: _Trace() for case in taken}
+        end, quiet = monotonic() + self.wait, monotonic() + self.first
+        while True:
+            waiting = [case for case in taken if len(found[case.trace_id].spans) < len(case.spans)]
+            self._say(f"waiting for {len(waiting)} of {len(taken)} traces")
+            before = sum(len(trace.spans) for trace in found.values())
+            for case in waiting:
+                found[case.trace_id] = self._trace(case.trace_id)
+            if sum(len(trace.spans) for trace in found.values()) > before:
+                quiet = monotonic() + self.quiet
+            if not waiting or monotonic() > min(end, quiet):
+                return found
+            sleep(PAUSE_SECONDS)
+
+    def _trace(self, trace_id: str) -> _Trace:
+        assert self.store is not None
+        try:
+            return _Trace(self.store.asked(trace_id))
+        except ReadError as error:
+            return _Trace([], str(error))
+
+    def _finding(self, case: ProbeCase, answer: str, found: dict[str, _Trace]) -> ProbeFinding:
+        if answer != "taken":
+            return ProbeFinding(case=case.name, answer=answer, outcome="refused", detail=answer)
+        if self.store is None:
+            return ProbeFinding(case=case.name, answer=answer, outcome="unknown")
+        trace = found[case.trace_id]
+        if trace.why:
+            return ProbeFinding(case=case.name, answer=answer, outcome="lost", detail=trace.why)
+        outcome, detail = compared(case, trace.spans)
+        if outcome == "whole" and (doubt := self.store.doubt(case.trace_id)):
+            outcome, detail = "changed", doubt
+        return ProbeFinding(case=case.name, answer=answer, outcome=outcome, detail=detail)
+
+    def _logs(self) -> str:
+        """What is answered to a request of no logs."""
+        settings = self.transport.settings
+        if settings.protocol != "http":
+            return "not asked over gRPC"
+        url = settings.endpoint.removesuffix(TRACES_PATH) + "/v1/logs"
+        headers = {**settings.headers, "content-type": "application/x-protobuf"}
+        try:
+            client = HttpClient(url, tls=settings.tls() if settings.secure else None)
+            reply = client.request(url, b"", headers=headers, timeout=settings.timeout, max_bytes=1 << 16)
+        except NoReply as error:
+            return str(error)
+        return "taken" if 200 <= reply.status < 300 else "not taken: " + reply.said(headers, b"")
+
+    def _say(self, what: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress(what)
+
+
+class _Trace(NamedTuple):
+    """What a store gave of a trace."""
+
+    spans: Sequence[SpanRecord] = ()
+    """Its spans."""
+    why: str = ""
+    """Why there are none, where the store said so."""

@@ -1,0 +1,325 @@
+"""
+Late facts: scores, labels, preferences and whatever else is stated about an episode apart from it.
+
+Each is a span of its own, so that it can be stated while the episode goes on, after its end, or days later.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time as clock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from opentelemetry.trace import SpanContext
+
+from mttp.codec import annotations as codec
+from mttp.codec import calls as call_codec
+from mttp.codec import grades, rewards, steps
+from mttp.codec.episodes import OUTCOMES
+from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
+from mttp.model.episodes import Annotation, Call, Grade, Spec
+from mttp.model.keys import name_key
+from mttp.recording import OpenCall, targets
+from mttp.recording.configuration import recorded, recording_session
+from mttp.recording.open_call import span_kind
+from mttp.recording.session import Session
+from mttp.recording.targets import Target
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["annotate", "now", "prefer", "score"]
+
+_lock = threading.RLock()
+_latest = 0
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """What is answered where a statement could not be recorded."""
+
+
+@recorded(_nothing)
+def score(
+    target: object,
+    value: object = rewards.COMPUTED,
+    *,
+    grader: str | None = None,
+    explanation: str | None = None,
+    label: str | None = None,
+    grader_kind: str | None = None,
+    grader_version: str | None = None,
+    components: Mapping[str, object] | None = None,
+    weights: Mapping[str, object] | None = None,
+    status: str | None = None,
+    error: object = None,
+    spec: Spec | None = None,
+    range: tuple[float, float] | None = None,
+    verdict: str | None = None,
+    failed_checks: Sequence[str] = (),
+    relative: bool | None = None,
+    calls: Sequence[Call] = (),
+    by: str | None = None,
+    revision: int | None = None,
+    time: int | None = None,
+) -> None:
+    """
+    Score an episode or a step, whenever that may be; what it was paid stays what it is.
+
+    `target` is an episode's handle, value or trace id, a step's handle, or (episode, step),
+    where the step is its index, span id, handle or value.
+    `value` is a number; a value that is not a finite number is an error, kept as text, and never a zero.
+    Without it the score is the weighted sum of the components, as in `OpenEpisode.reward`.
+    Of a grader's scores of one target the one with the highest `revision` wins, and all are kept;
+    by default that is `time`, in nanoseconds since the Unix epoch, and `time` is now.
+    `by` says who states it, by default the `grader`.
+    """
+    scoring = {
+        "grader": grader,
+        "explanation": explanation,
+        "label": label,
+        "grader_kind": grader_kind,
+        "grader_version": grader_version,
+        "components": components,
+        "weights": weights,
+        "status": status,
+        "error": error,
+        "spec": spec,
+        "range": range,
+        "verdict": verdict,
+        "failed_checks": failed_checks,
+        "relative": relative,
+        "calls": calls,
+    }
+    _state(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
+
+
+@recorded(_nothing)
+def annotate(
+    target: object,
+    key: str,
+    value: object,
+    *,
+    by: str | None = None,
+    explanation: str | None = None,
+    revision: int | None = None,
+    time: int | None = None,
+) -> None:
+    """
+    State a fact about an episode or a step; target, revision and time are as with `score`.
+
+    `key` is "outcome" (success, failure or unknown), "advantage" (a number), "label" (a word), "comment",
+    "score" (whose grader is `by`), or a name of your own, whose fact is read among the metadata.
+    With "steps" it is numbers of several steps, from the target's on: what a trainer computes once a rollout
+    is over. Their value maps "advantage", "return_target", "trained_reward", "value_estimate" or "logprob" to
+    one number per step each, shape [steps], NaN where nothing is stated.
+    """
+    _state(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
+
+
+@recorded(_nothing)
+def prefer(
+    chosen: object,
+    rejected: object,
+    *,
+    by: str | None = None,
+    explanation: str | None = None,
+    revision: int | None = None,
+    time: int | None = None,
+) -> None:
+    """
+    State that an episode is better than another, or than each of several.
+
+    Each is a handle, a value or a trace id; revision and time are as with `score`.
+    """
+    _state(chosen, _preference, (rejected, explanation), by=by, revision=revision, time=time)
+
+
+def _score(faults: Faults, value: object, scoring: Mapping[str, Any]) -> Annotation:
+    made = rewards.make(value, faults, **scoring)
+    return Annotation(kind="score", key="score", value=made.value, reward=made, explanation=made.explanation)
+
+
+def _fact(faults: Faults, key: object, value: object, explanation: str | None, by: str | None) -> Annotation:
+    kind = codec.kind(text(key, []))
+    if kind == codec.OF_STEPS:
+        return Annotation(kind=kind, key=kind, value=_numbers(value, faults), explanation=explanation)
+    if kind == "score":
+        return _score(faults, value, {"grader": by, "explanation": explanation})
+    name = name_key(key) if kind == "fact" else kind
+    if kind == codec.PREFERENCE or not name:
+        raise ValueError(f"{scalar_text(key):.80} is no name of a fact")
+    return Annotation(kind=kind, key=name, value=_value(kind, value, faults), explanation=explanation)
+
+
+def _value(kind: str, value: object, faults: Faults) -> Any:
+    """What is stated, in the type that statements of this kind have; what has it not is kept as text."""
+    if value is None:
+        raise ValueError(f"there is no {kind}")
+    if kind == "fact":
+        return plain(value, faults)
+    if kind == "advantage" and (found := number(value)) is not None:
+        return found
+    said = text(value if isinstance(value, str) else scalar_text(value), faults)
+    if kind == "advantage" or (kind == "outcome" and said not in OUTCOMES):
+        faults.append(f"{kind}_invalid: {said:.80}")
+    return said
+
+
+def _numbers(given: object, faults: Faults) -> dict[str, Any]:
+    """One number per step by name; a fact that there is not is a fault."""
+    found = {}
+    for name, numbers in mapped("steps", given, faults).items():
+        if name not in steps.FACTS:
+            faults.append(f"steps_invalid: a step has no {name}, but {', '.join(steps.FACTS)}")
+            continue
+        try:
+            found[str(name)] = np.array(numbers, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} holds no numbers: {error}") from error
+        if found[name].ndim != 1:
+            raise ValueError(f"{name} has shape {found[name].shape}, expected one number per step")
+    lengths = {len(numbers) for numbers in found.values()}
+    if len(lengths) != 1 or lengths == {0}:
+        raise ValueError(f"steps need one number each, and got {sorted(lengths) or 'none'}")
+    return found
+
+
+def _preference(faults: Faults, rejected: object, explanation: str | None) -> Annotation:
+    kept = dict.fromkeys(_rejected(rejected, faults))
+    if not kept:
+        raise ValueError("a preference needs an episode that is rejected")
+    return Annotation(
+        kind=codec.PREFERENCE, key=codec.PREFERENCE, rejected=tuple(kept), explanation=explanation
+    )
+
+
+def _rejected(given: object, faults: Faults) -> Iterator[str]:
+    for item in given if isinstance(given, (list, tuple, set, frozenset)) else (given,):
+        try:
+            yield _whole(targets.target(item)).trace_id
+        except ValueError as error:
+            faults.append(f"target_invalid: {error}")
+
+
+def _whole(meant: Target) -> Target:
+    if meant.is_step:
+        raise ValueError(f"a step of {meant.trace_id} is no episode; episodes are preferred to episodes")
+    return meant
+
+
+def _state(
+    target: object,
+    make: Callable[..., Annotation],
+    stated: tuple[Any, ...],
+    *,
+    by: str | None,
+    revision: object,
+    time: object,
+) -> None:
+    """Record what `make` makes of what was stated; whatever is wrong with it is a fault."""
+    session = recording_session()
+    if session is None:
+        return
+    try:
+        meant = targets.target(target)
+    except ValueError as error:
+        session.fault("target_invalid", str(error))
+        return
+    faults: Faults = []
+    try:
+        annotation = make(faults, *stated)
+        if annotation.kind == codec.PREFERENCE:
+            annotation = _apart(annotation, _whole(meant))
+        _record(session, meant, replace(annotation, by=by), faults, revision, time)
+    except ValueError as error:
+        session.fault("annotation_invalid", "; ".join([str(error), *faults]))
+
+
+def _apart(preference: Annotation, chosen: Target) -> Annotation:
+    """The preference, which must not be one to the chosen episode itself."""
+    if chosen.trace_id in preference.rejected:
+        raise ValueError(f"{chosen.trace_id} is both chosen and rejected")
+    return preference
+
+
+def _record(
+    session: Session, meant: Target, annotation: Annotation, faults: Faults, revision: object, time: object
+) -> None:
+    if annotation.kind == codec.OF_STEPS and meant.step is None:
+        raise ValueError("numbers of several steps need the first of them: (episode, its index)")
+    told = now()
+    given = nanoseconds(time, faults)
+    start = told if given is None else given
+    annotation = replace(
+        annotation,
+        episode=meant.trace_id,
+        step=meant.step,
+        step_span_id=meant.span_id if meant.is_step else "",
+        revision=_revision(revision, start, faults),
+        run_id=session.run_id,
+    )
+    share = session._share
+    place = targets.link(meant.trace_id, meant.span_id)
+    span = share.span(names.ANNOTATE, values={}, start=start, links=[place] if place else ())
+    span.note(faults)
+    span.values |= span.checked(codec.encode, annotation)
+    if annotation.kind == codec.FACT:
+        named = span.values[a.ANNOTATION_KEY]
+        span.values[a.ANNOTATION_VALUE] = span.without_secrets(named, span.values.get(a.ANNOTATION_VALUE))
+    for grade in rewards.grades(annotation.reward) if annotation.reward else ():
+        _grade(session, grade, span.identity, start)
+    if annotation.reward is not None:
+        for call in annotation.reward.calls:
+            _call(session, call, span.identity, start, rewards.grader(annotation.reward))
+    span.end(start)
+
+
+def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
+    """Record a component's grade, its parts and calls below it."""
+    began = start if grade.start_time is None else grade.start_time
+    span = session._share.span(grades.span_name(grade), values={}, parent=parent, start=began)
+    span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
+    for part in grade.parts:
+        _grade(session, part, span.identity, start)
+    for call in grade.calls:
+        _call(session, call, span.identity, began, grades.grader(grade))
+    span.end(began if grade.end_time is None else grade.end_time)
+
+
+def _call(session: Session, call: Call, parent: SpanContext, start: int, grader: str) -> None:
+    """Record a call that a grader made."""
+    name = call_codec.span_name(call.operation, call.name)
+    began = start if call.start_time is None else call.start_time
+    values = {a.RUN_ID: session.run_id, a.GRADER_NAME: grader}
+    span = session._share.span(name, values=values, parent=parent, start=began, kind=span_kind(call))
+    OpenCall(session._share, span, call).conclude()
+
+
+def _revision(given: object, default: int, faults: Faults) -> int:
+    if given is None:
+        return default
+    if isinstance(given, int) and not isinstance(given, bool) and -(2**63) <= given < 2**63:
+        return given
+    faults.append(f"revision_invalid: {scalar_text(given):.80}")
+    return default
+
+
+def now() -> int:
+    """The time, and later than the last that this process was told."""
+    global _latest
+    with _lock:
+        _latest = max(_latest + 1, clock.time_ns())
+        return _latest
+
+
+def _renew() -> None:
+    """After a fork, in the child: who held the lock there is not here to release it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -1,0 +1,93 @@
+"""What is known of an episode while it is open, under the names that `mttp.Episode` has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from mttp.codec import episodes as codec
+from mttp.codec.plain import from_json
+from mttp.recording.trajectory import Trajectory
+from mttp.semconv import attributes as a
+
+__all__ = ["KnownEpisode"]
+
+
+class KnownEpisode(Trajectory):
+    """An episode's identity, and what has come of it so far."""
+
+    _identity: Mapping[str, Any] = MappingProxyType({})
+    """What was known when it started, as attributes."""
+    _ending: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def trace_id(self) -> str:
+        """The episode's trace, 32 hex digits; empty for an inert handle."""
+        return f"{self._span.trace_id:032x}" if self._span else ""
+
+    @property
+    def id(self) -> str:
+        """The episode's own id."""
+        return str(self._identity.get(a.EPISODE_ID, ""))
+
+    @property
+    def run_id(self) -> str:
+        """The run that it belongs to."""
+        return str(self._identity.get(a.RUN_ID, ""))
+
+    @property
+    def env(self) -> str:
+        """The environment's id."""
+        return str(self._identity.get(a.ENV_ID, ""))
+
+    @property
+    def task(self) -> str | None:
+        """The task's id."""
+        return self._identity.get(a.TASK_ID)
+
+    @property
+    def group(self) -> str | None:
+        """The group that it is compared within."""
+        return self._identity.get(a.GROUP_ID)
+
+    @property
+    def seed(self) -> int | str | None:
+        """The environment's seed."""
+        return codec.seed(self._identity.get(a.ENV_SEED))
+
+    @property
+    def policy(self) -> str | None:
+        """The policy's id."""
+        return self._identity.get(a.POLICY_ID)
+
+    @property
+    def policy_update_index(self) -> int | None:
+        """The optimizer update that made the policy."""
+        return self._identity.get(a.POLICY_UPDATE_INDEX)
+
+    @property
+    def slices(self) -> list[str]:
+        """Named subsets that the task belongs to."""
+        return list(self._identity.get(a.TASK_SLICES, ()))
+
+    @property
+    def inputs(self) -> Any:
+        """What a reward needs besides the steps, as JSON gives it back."""
+        document = self._identity.get(a.INPUTS_JSON)
+        return None if document is None else from_json(document)
+
+    @property
+    def status(self) -> str:
+        """unfinished, until it ends."""
+        return str(self._ending.get("status", "unfinished"))
+
+    @property
+    def outcome(self) -> str:
+        """success, failure or unknown."""
+        return str(self._ending.get("outcome", "unknown"))
+
+    @property
+    def length(self) -> int:
+        """Environment steps so far."""
+        return int(self._ending.get("length", self._entered()._next_index))

@@ -1,0 +1,156 @@
+"""What episodes, steps, rewards and updates come to, as OpenTelemetry metrics where these are collected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+
+from mttp import __version__
+from mttp.codec import components, kinds
+from mttp.codec.pending import TOKENS
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording.self_metrics import current_provider
+from mttp.recording.session import Session
+from mttp.semconv import SCHEMA_URL, metrics
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter, MeterProvider
+
+__all__ = ["observe"]
+
+_MAGNITUDES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000)
+_BOUNDARIES: Mapping[str, Sequence[float]] = {
+    "1": [*(-value for value in reversed(_MAGNITUDES)), 0.0, *_MAGNITUDES],
+    "s": [1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600],
+    "{step}": [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000],
+}
+"""Upper ends of a histogram's buckets, by its unit: a return may be a share, or thousands, or negative."""
+_EPISODE = (a.ENV_ID, a.EPISODE_STATUS, a.EPISODE_OUTCOME)
+_SPEC = (a.SPEC_NAME, a.SPEC_VERSION)
+_UPDATE = {
+    metrics.UPDATES_LOSS: a.UPDATE_LOSS,
+    metrics.UPDATES_KL: a.UPDATE_KL,
+    metrics.UPDATES_ENTROPY: a.UPDATE_ENTROPY,
+    metrics.UPDATES_GRAD_NORM: a.UPDATE_GRAD_NORM,
+    metrics.UPDATES_LEARNING_RATE: a.UPDATE_LEARNING_RATE,
+    metrics.UPDATES_CLIP_FRACTION: a.UPDATE_CLIP_FRACTION,
+}
+_MEASURED = (
+    *(metrics.EPISODES_RETURN, metrics.EPISODES_LENGTH, metrics.EPISODES_DURATION, metrics.EPISODES_FINISHED),
+    *(metrics.STEPS_DURATION, metrics.TOKENS_GENERATED),
+    *(metrics.REWARDS_VALUE, metrics.REWARDS_SCORE, metrics.REWARDS_INVALID),
+    *(*_UPDATE, metrics.UPDATES_FINISHED),
+)
+
+
+def observe(session: Session, kind: str, meter_provider: MeterProvider | None = None) -> None:
+    """
+    Measure what a session of such a run records, where a meter provider is given or set; else do nothing.
+
+    Nothing is sampled: what a collector is not sent is measured all the same.
+    """
+    try:
+        provider = current_provider() if meter_provider is None else meter_provider
+        if provider is not None:
+            session.observe(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
+    except Exception as error:
+        session.fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
+
+
+class _Measures(SpanProcessor):
+    """Sees each span end, and takes of it what is measured."""
+
+    def __init__(self, meter: Meter, kind: str) -> None:
+        self._kind = {a.RUN_KIND: kind}
+        self._instruments = {name: _created(meter, name) for name in _MEASURED}
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Nothing is measured yet."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Measure a span of ours."""
+        if not isinstance(span, RecordingSpan):
+            return
+        if span.name == names.STEP:  # whose token block nobody has to look into
+            self._step(span)
+            return
+        kind = kinds.of(span.name, span.values, is_root=span.parent is None)
+        if kind == names.STEP:
+            self._step(span)
+        elif kind == names.EPISODE:
+            self._episode(span)
+        elif kind == names.UPDATE:
+            self._update(span.values)
+        elif kind == names.REWARD:
+            self._reward(span.values)
+        elif kind == names.GRADE and a.REWARD_STATUS in span.values:
+            self._score(span.values.get(a.GRADER_NAME, ""), span.values.get(a.REWARD_VALUE), span.values)
+
+    def _episode(self, span: RecordingSpan) -> None:
+        found, said = span.values, self._said(span.values, _EPISODE)
+        self._instruments[metrics.EPISODES_FINISHED].add(1, said)
+        self._record(metrics.EPISODES_RETURN, found.get(a.EPISODE_RETURN), said | _of(found, _SPEC))
+        self._record(metrics.EPISODES_LENGTH, found.get(a.EPISODE_LENGTH), said)
+        if found.get(a.EPISODE_TIMING) != "batch":
+            self._record(metrics.EPISODES_DURATION, _seconds(span), said)
+
+    def _step(self, span: RecordingSpan) -> None:
+        block = (span.pending or {}).get(TOKENS)  # as it was handed over: nobody has to look into it
+        count = span.encoded.get(a.TOKEN_COUNT, 0) if block is None else block[0]
+        if count:
+            self._instruments[metrics.TOKENS_GENERATED].add(count, self._kind)
+        if span.encoded.get(a.STEP_REWARD_STATUS) == "error":
+            self._instruments[metrics.REWARDS_INVALID].add(1, {a.REWARD_STATUS: "error", **self._kind})
+        self._record(metrics.STEPS_DURATION, _seconds(span), self._kind)
+
+    def _reward(self, found: Mapping[str, Any]) -> None:
+        said = self._said(found, (*_SPEC, a.GRADER_NAME))
+        self._record(metrics.REWARDS_VALUE, found.get(a.REWARD_VALUE), said)
+        if found[a.REWARD_STATUS] in ("error", "missing"):
+            status = {a.REWARD_STATUS: found[a.REWARD_STATUS]}
+            self._instruments[metrics.REWARDS_INVALID].add(1, status | self._said(found, (a.SPEC_NAME,)))
+        for component, value in components.decode(a.REWARD_SCORE, found).items():
+            self._score(component, value, found)
+
+    def _score(self, component: str, value: Any, found: Mapping[str, Any]) -> None:
+        self._record(metrics.REWARDS_SCORE, value, {a.COMPONENT_NAME: component} | self._said(found, _SPEC))
+
+    def _update(self, found: Mapping[str, Any]) -> None:
+        said = self._said(found, (a.POLICY_ID,))
+        self._instruments[metrics.UPDATES_FINISHED].add(1, said)
+        for name, key in _UPDATE.items():
+            value = found.get(key)
+            if isinstance(value, float) and math.isfinite(value):
+                self._instruments[name].set(value, said)
+
+    def _said(self, found: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+        return _of(found, keys) | self._kind
+
+    def _record(self, name: str, value: Any, said: Mapping[str, Any]) -> None:
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            self._instruments[name].record(value, said)
+
+
+def _created(meter: Meter, name: str) -> Any:
+    instrument = metrics.INSTRUMENTS[name]
+    about = {"unit": instrument.unit, "description": instrument.description}
+    if instrument.kind == "counter":
+        return meter.create_counter(name, **about)
+    if instrument.kind == "gauge":
+        return meter.create_gauge(name, **about)
+    boundaries = _BOUNDARIES[instrument.unit]
+    return meter.create_histogram(name, **about, explicit_bucket_boundaries_advisory=boundaries)
+
+
+def _of(found: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: found[key] for key in keys if key in found}
+
+
+def _seconds(span: RecordingSpan) -> float:
+    return ((span.end_time or 0) - span.started) / 1e9

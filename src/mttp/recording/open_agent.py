@@ -1,0 +1,109 @@
+"""One agent's part in an episode with several, while it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from mttp.codec import agents as codec
+from mttp.codec.plain import Faults, text
+from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.guarding import quiet
+from mttp.recording.trajectory import Trajectory
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["OpenAgent"]
+
+
+class OpenAgent(Trajectory):
+    """
+    One agent of an episode: its steps, its reward, its end.
+
+    Its properties are those of `mttp.Agent`, as far as they are known.
+    """
+
+    def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
+        super().__init__(episode.segment if episode else None, place={a.AGENT_ID: id})
+        self._episode = episode
+        self._id = id
+        if episode:
+            name = f"{names.AGENT} {text(id, [])}"
+            self._span = self.segment.span(name, episode.at, start_time=start_time, place=self.place)
+
+    @property
+    def episode(self) -> Trajectory:
+        """The episode that it plays in."""
+        return self._episode
+
+    @property
+    def behind(self) -> object:
+        """What is current where this was, once it has ended."""
+        return self._outer or self._episode
+
+    @property
+    def id(self) -> str:
+        """Its identity within the episode."""
+        return self._id
+
+    @property
+    def length(self) -> int:
+        """Steps that it took so far."""
+        return self._entered()._steps
+
+    @quiet
+    def _introduce(self, metadata: Mapping[str, object] | None, **facts: Any) -> None:
+        """Take what is stated of who it is."""
+        if any(fact is not None for fact in (metadata, *facts.values())) and self._takes("agent"):
+            span = cast(RecordingSpan, self._span)
+            span.values |= span.checked(codec.facts, **facts)
+            self._describe(metadata, None)
+
+    @quiet
+    def end(
+        self,
+        *,
+        terminated: bool | None = None,
+        truncated: bool | None = None,
+        length: int | None = None,
+        end_time: int | None = None,
+        **facts: Any,
+    ) -> None:
+        """
+        End the agent's part; steps of its own that are still open end with it.
+
+        `facts` may state `advantage` and `policy_version_end`.
+        """
+        if self._takes("end"):
+            self._finish(
+                terminated=terminated, truncated=truncated, length=length, end_time=end_time, **facts
+            )
+
+    def _finish(
+        self,
+        *,
+        terminated: bool | None = None,
+        truncated: bool | None = None,
+        length: int | None = None,
+        error_type: str | None = None,
+        error_message: str = "",
+        end_time: int | None = None,
+        status: str = "",  # noqa: ARG002 - an agent's end has no status: the episode's has
+        stop_reason: str | None = None,  # noqa: ARG002 - likewise
+        **facts: Any,
+    ) -> None:
+        self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
+        span = cast(RecordingSpan, self._span)
+        if error_type is not None:
+            span.fail(error_type, error_message)
+        with self._lock:
+            if self._closing:
+                return
+            self._close()
+            known = {"return_": self.return_, "length": self._steps if length is None else length}
+            span.values |= span.checked(self._encode, **known, **self._stated, **facts)
+        span.end(end_time)
+
+    @staticmethod
+    def _encode(faults: Faults, **facts: Any) -> dict[str, Any]:
+        return codec.facts(faults, **facts)

@@ -1,0 +1,97 @@
+"""A call of a model or a tool while it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from opentelemetry.trace import SpanKind
+
+from mttp.codec import calls
+from mttp.model.episodes import Call
+from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.guarding import quiet
+from mttp.recording.handle import Handle, Host
+
+__all__ = ["OpenCall", "span_kind"]
+
+
+def span_kind(call: Call) -> SpanKind:
+    """The kind of a call's span: a model is asked elsewhere, a tool is executed here."""
+    return SpanKind.INTERNAL if call.operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
+
+
+class OpenCall(Handle):
+    """A call of a model or a tool within a step, from request to answer."""
+
+    def __init__(self, host: Host | None, span: RecordingSpan | None, call: Call | None = None) -> None:
+        super().__init__(host, span)
+        self._call = call
+        self.at_end: Callable[[], object] | None = None
+        """Called ahead of the end, whoever ends it: for an answer that is still coming in."""
+        self._answer: dict[str, Any] = {}
+
+    @quiet
+    def response(
+        self,
+        *,
+        model: str | None = None,
+        id: str | None = None,
+        finish_reasons: Sequence[str] = (),
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        time_to_first_chunk: float | None = None,
+    ) -> None:
+        """
+        What the model's answer says about itself.
+
+        `time_to_first_chunk` is seconds from the request to the first piece of a streamed answer.
+        """
+        if self._takes("response"):
+            given = {
+                "response_model": model,
+                "id": id,
+                "finish_reasons": tuple(finish_reasons),
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+                "time_to_first_chunk": time_to_first_chunk,
+            }
+            self._answer |= {name: value for name, value in given.items() if value is not None}
+
+    @quiet
+    def result(self, value: object) -> None:
+        """What the tool answered."""
+        if self._takes("result"):
+            self._answer["result"] = value
+
+    @quiet
+    def end(self) -> None:
+        """End the call."""
+        if self._takes("end"):
+            self._finish()
+
+    def conclude(self) -> None:
+        """End a call that is recorded after it was over, as its value says."""
+        assert self._call is not None
+        call = self._call
+        self._finish(
+            error_type=call.error_type, error_message=call.error_message or "", end_time=call.end_time
+        )
+
+    def _finish(
+        self,
+        *,
+        error_type: str | None = None,
+        error_message: str = "",
+        end_time: int | None = None,
+        **_: Any,
+    ) -> None:
+        if self.at_end is not None:
+            self.at_end()
+        span = cast(RecordingSpan, self._span)
+        assert self._call is not None
+        span.encoded |= span.checked(calls.encode, replace(self._call, **self._answer))
+        if error_type is not None:
+            span.fail(error_type, error_message)
+        span.end(end_time)

@@ -1,0 +1,203 @@
+"""Finished episodes, recorded at once: what a trainer that scores a batch after generating it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from mttp.codec import rewards
+from mttp.codec.plain import Faults
+from mttp.model.episodes import Agent, Call, Episode, Reward, Step
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording import Host, OpenEpisode, OpenStep, Trajectory
+from mttp.recording.open_call import span_kind
+
+__all__ = ["record"]
+
+_IDENTITY = (
+    "attempt",
+    "env",
+    "env_index",
+    "env_kwargs",
+    "env_rng_sha256",
+    "env_spaces",
+    "env_version",
+    "env_wrappers",
+    "group",
+    "index",
+    "inputs",
+    "policy",
+    "policy_update_index",
+    "policy_version_start",
+    "seed",
+    "slices",
+    "split",
+    "task",
+)
+_ENDING = (
+    "advantage",
+    "cost_usd",
+    "discount",
+    "error_message",
+    "error_type",
+    "final_value",
+    "length",
+    "outcome",
+    "policy_version_end",
+    "stop_reason",
+    "terminated",
+    "truncated",
+)
+
+
+def record(
+    host: Host,
+    episode: Episode,
+    *,
+    start_time: int | None = None,
+    end_time: int | None = None,
+    timing: str | None = None,
+) -> OpenEpisode:
+    """
+    Record a finished episode; the handle that comes back has ended.
+
+    Times are nanoseconds since the Unix epoch, by default the value's own, else now.
+    A trace id that the value has is kept.
+    """
+    start = episode.start_time if start_time is None else start_time
+    facts = {name: getattr(episode, name) for name in _IDENTITY}
+    opened = OpenEpisode(
+        host,
+        {**facts, "timing": timing or episode.timing},
+        trace_id=int(episode.trace_id or "0", 16),
+        episode_id=episode.id or None,
+        start_time=start,
+        metadata=episode.metadata,
+        metrics=episode.metrics,
+    )
+    root = cast(RecordingSpan, opened._span)
+    finish = episode.end_time if end_time is None else end_time
+    finish = root.started if finish is None else finish
+    try:
+        for agent in episode.agents:
+            _begin_agent(opened, _timed(agent, root.started, finish))
+        for step in episode.steps:
+            _step(opened, step, root.started, finish)
+        for agent in episode.agents:
+            _end_agent(opened, _timed(agent, root.started, finish))
+        _score(opened, episode, root.started, finish)
+        opened.final_observation(episode.final_observation)
+        _carry(root, episode)
+    except Exception as error:  # a value that says something impossible costs itself
+        root.fault("internal_error", f"record: {error!r}")
+    opened._finish(end_time=finish, **_ending(opened, episode))
+    return opened
+
+
+def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
+    facts = {name: getattr(episode, name) for name in _ENDING}
+    facts["status"] = "aborted" if episode.status == "unfinished" else episode.status
+    facts["length"] = episode.length or opened.length
+    facts["error_message"] = episode.error_message or ""
+    _overrule(opened, episode)
+    return facts
+
+
+def _overrule(opened: Trajectory, value: Episode | Agent) -> None:
+    """Keep a return that the scorings and steps do not account for."""
+    if value.return_ is not None and value.return_ != opened.return_:
+        opened._ledger.overrule(value.return_)
+
+
+def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> None:
+    stated = value.reward.status != "missing" or value.reward.components
+    for reward in value.rewards or ((value.reward,) if stated else ()):
+        opened._score(*_checked(_timed(reward, start, end)))
+
+
+def _timed(value: Any, start: int, end: int) -> Any:
+    return replace(value, start_time=value.start_time or start, end_time=value.end_time or end)
+
+
+def _checked(reward: Reward) -> tuple[Reward, Faults]:
+    faults: Faults = []
+    return rewards.checked(reward, faults), faults
+
+
+def _begin_agent(opened: OpenEpisode, value: Agent) -> None:
+    agent = opened.agent(
+        value.id,
+        policy=value.policy,
+        policy_version=value.policy_version_start,
+        name=value.name,
+        metadata=value.metadata,
+        start_time=value.start_time,
+    )
+    agent._describe(None, value.metrics)
+
+
+def _end_agent(opened: OpenEpisode, value: Agent) -> None:
+    agent = opened.agent(value.id)
+    span = cast(RecordingSpan, agent._span)
+    _score(agent, value, span.started, cast(int, value.end_time))
+    _overrule(agent, value)
+    _carry(span, value)
+    agent._finish(
+        terminated=value.terminated,
+        truncated=value.truncated,
+        length=value.length or agent.length,
+        advantage=value.advantage,
+        policy_version_end=value.policy_version_end,
+        error_type=value.error_type,
+        error_message=value.error_message or "",
+        end_time=value.end_time,
+    )
+
+
+def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
+    value = _timed(value, start, end)
+    player = opened if value.agent is None else opened.agent(value.agent, start_time=value.start_time)
+    step = player.step(start_time=value.start_time, index=value.index)
+    span = cast(RecordingSpan, step._span)
+    step.observation(value.observation)
+    step.action(value.action)
+    if value.tokens is not None:
+        step._set_tokens(value.tokens)
+    for reward in value.rewards:
+        step._record_scoring(*_checked(_timed(reward, span.started, end)))
+    for call in value.calls:
+        _call(step, _timed(call, span.started, end))
+    if value.reward is not None and value.reward_status == "ok":
+        step.reward(value.reward)
+    elif value.reward_status != "missing":
+        step._set_reward(value.reward, value.reward_status, value.reward_raw)
+    step.record(
+        trained_reward=value.trained_reward,
+        value_estimate=value.value_estimate,
+        return_target=value.return_target,
+        advantage=value.advantage,
+        logprob=value.logprob,
+        terminated=value.terminated,
+        truncated=value.truncated,
+    )
+    for name, metric in value.metrics.items():
+        step.metric(name, metric)
+    for name, fact in value.metadata.items():
+        step.set_metadata(name, fact)
+    _carry(span, value)
+    step._finish(
+        error_type=value.error_type, error_message=value.error_message or "", end_time=value.end_time
+    )
+
+
+def _call(step: OpenStep, value: Call) -> None:
+    opened = step._open_call(value, span_kind(value), value.start_time)
+    if opened is not None:
+        opened.conclude()
+
+
+def _carry(span: RecordingSpan, value: Step | Agent | Episode) -> None:
+    """Keep what an earlier recording said of itself, but for what was stated differently later."""
+    span.values |= {key: kept for key, kept in value.extra.items() if key not in span.values}
+    span.faults.extend(value.faults)
+    span.omissions.extend(value.omissions)

@@ -1,0 +1,138 @@
+"""Steps and agents of another process: what others may add to them, and what only their owner may say."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+from opentelemetry.trace import SpanContext
+
+from mttp.codec import rewards
+from mttp.codec.plain import Faults
+from mttp.model.episodes import Reward
+from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.guarding import quiet
+from mttp.recording.episode_context import AgentContext, StepContext
+from mttp.recording.handle import Handle, document_of
+from mttp.recording.open_agent import OpenAgent
+from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_step import OpenStep
+from mttp.recording.trajectory import Trajectory
+from mttp.semconv import attributes as a
+
+__all__ = ["RemoteHandle", "RemoteAgent", "RemoteStep"]
+
+_OF_LEAVING = ("status", "stop_reason", "error_type", "error_message")
+
+
+class RemoteHandle(Handle):
+    """A handle on what another process owns; its faults are noted on the span of the part."""
+
+    TAKES: ClassVar[frozenset[str]]
+    """What can be said from here."""
+
+    def _takes(self, what: str) -> bool:
+        if what in self.TAKES and not self.ended:
+            return True
+        if what in self.TAKES:
+            self._fault("after_end", f"{what} after the end")
+            return False
+        self._refuse(what)
+        return False
+
+    def _refuse(self, what: str) -> None:
+        detail = f"{what} is for the process that started it to say"
+        if self.ended:
+            self._fault("not_the_owner", detail)
+        else:
+            cast(RecordingSpan, self._span).fault("not_the_owner", detail)
+
+    def _refuse_facts(self, facts: dict[str, Any]) -> None:
+        for name, fact in facts.items():
+            if fact is not None and name not in _OF_LEAVING:
+                self._refuse(name)
+
+
+class RemoteStep(RemoteHandle, OpenStep):
+    """A step of another process: it can be scored, and calls be made in it."""
+
+    TAKES = frozenset({"reward", "a call", "end"})
+
+    def __init__(self, owner: Trajectory, step: StepContext) -> None:
+        super().__init__(owner, owner.host, owner._span, step.index)
+        self._at = step.span
+        self._left = False
+        self._place = {**owner.place, a.STEP_INDEX: step.index}
+
+    @property
+    def at(self) -> SpanContext:
+        """The step's span."""
+        return self._at
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What its scorings and calls say of where they belong."""
+        return self._place
+
+    @property
+    def span_id(self) -> str:
+        """The step's span, 16 hex digits."""
+        return f"{self._at.span_id:016x}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be said of it here."""
+        return self._left or super().ended
+
+    @quiet
+    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
+        """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
+        if self._takes("reward"):
+            faults: Faults = []
+            self._record_scoring(rewards.make(value, faults, **scoring), faults, document_of(value))
+
+    @quiet
+    def end(
+        self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
+    ) -> None:
+        """Say nothing more of it; the step itself goes on where it was started."""
+        if self._takes("end"):
+            self._finish(terminated=terminated, truncated=truncated, end_time=end_time)
+
+    def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
+        self._refuse_facts(facts)
+        self._left = True
+        for call in self._calls:
+            if not call.ended:
+                call._finish(end_time=end_time)
+
+
+class RemoteAgent(RemoteHandle, OpenAgent):
+    """An agent of another process: it can take steps here, and be scored."""
+
+    TAKES = frozenset({"step", "reward", "end"})
+
+    def __init__(self, part: OpenEpisode, agent: AgentContext, next_index: int) -> None:
+        Trajectory.__init__(self, part.segment, part._span, place={a.AGENT_ID: agent.id})
+        self._episode = part
+        self._id = agent.id
+        self._at = agent.span
+        self._next_index = next_index
+
+    @property
+    def span_id(self) -> str:
+        """The agent's span, 16 hex digits."""
+        return f"{self.at.span_id:016x}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be said of it here."""
+        return self._closing or super().ended
+
+    def _show(self, made: Reward) -> None:
+        """The agent's own span is its owner's."""
+
+    def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
+        self._refuse_facts(facts)
+        self._settle(end_time=end_time)
+        with self._lock:
+            self._close()

@@ -1,0 +1,141 @@
+"""One process's part of an episode that another process started, while it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from opentelemetry import baggage, trace
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext
+
+from mttp.codec import segments
+from mttp.model import ids
+from mttp.model.episodes import Reward
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording.episode_context import EpisodeContext
+from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, Host
+from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.remote import RemoteAgent, RemoteHandle, RemoteStep
+from mttp.recording.segment import Segment
+from mttp.recording.trajectory import Trajectory
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+__all__ = ["RemoteEpisode"]
+
+
+class RemoteEpisode(RemoteHandle, OpenEpisode):
+    """
+    An episode of another process, as far as it goes on in this one.
+
+    Steps, agents, scorings, metrics and metadata are taken as by the episode itself.
+    How the episode ended and what was observed last is for the process that started it to say.
+    `end`, or leaving the block, closes the part and says how many spans it has.
+    The episode itself may be over by then.
+    """
+
+    TAKES = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
+
+    def __init__(
+        self,
+        host: Host | None,
+        where: EpisodeContext | None = None,
+        *,
+        at_end: Callable[[], object] | None = None,
+    ) -> None:
+        self._where = where
+        self._at_end = at_end
+        self._step: RemoteStep | None = None
+        self._agent: RemoteAgent | None = None
+        self._segment_id = ""
+        if host is None or where is None:
+            Trajectory.__init__(self, None)
+            return
+        self._segment_id = f"{ids.span_id():016x}"
+        identity = segments.identity(where.run_id, where.episode_id, self._segment_id)
+        segment = Segment(
+            host,
+            where.root.trace_id,
+            where.episode_id,
+            identity,
+            steps=host.steps,
+            flags=where.root.trace_flags,
+        )
+        Trajectory.__init__(self, segment)
+        self._span = self.segment.span(names.SEGMENT, where.root, place={})
+        self._take_over(where)
+        group = {} if where.group is None else {a.GROUP_ID: where.group}
+        self._identity = {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id, **group}
+        host.joined(self)
+
+    def _take_over(self, where: EpisodeContext) -> None:
+        """Go on at the step, and with the agent, that were current."""
+        if where.agent is None:
+            self._next_index = where.next_index  # the steps before are another process's
+        else:
+            self._agent = RemoteAgent(self, where.agent, where.next_index)
+            self._agents = {where.agent.id: self._agent}
+        if where.step is not None:
+            self._step = RemoteStep(self._agent or self, where.step)
+
+    @property
+    def segment_id(self) -> str:
+        """The part's own id, which all its spans carry; empty for an inert handle."""
+        return self._segment_id
+
+    @property
+    def at(self) -> SpanContext:
+        """The episode's root."""
+        return cast(EpisodeContext, self._where).root
+
+    @property
+    def span_id(self) -> str:
+        """The episode's root span, 16 hex digits; empty for an inert handle."""
+        return f"{self.at.span_id:016x}" if self else ""
+
+    def _as_context(self) -> Context:
+        where = cast(EpisodeContext, self._where)
+        self._enclose(otel_context.get_value(TRAJECTORY_KEY))
+        context = trace.set_span_in_context(trace.NonRecordingSpan(where.ambient))
+        for name, value in where.baggage.items():
+            context = baggage.set_baggage(name, value, context)
+        context = otel_context.set_value(TRAJECTORY_KEY, self._agent or self, context)
+        return otel_context.set_value(STEP_KEY, self._step, context)
+
+    def _show(self, made: Reward) -> None:
+        """The root is its owner's."""
+
+    def _finish(
+        self,
+        *,
+        error_type: str | None = None,
+        error_message: str = "",
+        end_time: int | None = None,
+        **facts: Any,
+    ) -> None:
+        self._refuse_facts(facts)
+        for handle in (self._step, *self.agents):
+            if handle is not None and not handle.ended:
+                handle._finish(end_time=end_time)
+        self._settle(end_time=end_time)
+        span = cast(RecordingSpan, self._span)
+        if error_type is not None:
+            span.fail(error_type, error_message)
+        with self._lock:
+            self._close()
+            self.segment.host.left(self)
+            span.values[a.SEGMENT_SPAN_COUNT] = self.segment.spans + 1
+        span.end(end_time)
+        if self._at_end is not None:
+            self._at_end()
+
+    def mark(self) -> None:
+        """Record that the part was begun, unless that was done or it has ended; called by whoever flushes."""
+        with self._lock:
+            if self._marked or self.ended or self._closing:
+                return
+            self._marked = True
+            start = cast(RecordingSpan, self._span).started
+            self.segment.span(names.SEGMENT_START, self.at, start_time=start, place={}).end(start)

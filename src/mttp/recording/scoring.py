@@ -1,0 +1,118 @@
+"""Scorings by reward specs as they happen: a span for each, and one for each component while it is called."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext
+
+from mttp.codec import grades, rewards
+from mttp.codec.plain import Faults, text
+from mttp.model.episodes import Grade, Reward
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording import OpenStep, Trajectory, current_step, current_trajectory
+from mttp.recording.handle import SPAN_KEY, attach, current, detach
+from mttp.semconv import spans as names
+
+if TYPE_CHECKING:
+    from mttp.rewards.results import RewardResult
+
+__all__ = ["LiveScoring", "watch"]
+
+
+def watch(spec: str, *, of_step: bool) -> LiveScoring | None:
+    """The scoring that begins in the current episode, or in its current step; None where none is recorded."""
+    scored = (current_step() if of_step else None) or current_trajectory()
+    if not scored:
+        return None
+    try:
+        return LiveScoring(scored, spec)
+    except Exception as error:
+        scored._failed("scoring", error)
+        return None
+
+
+class LiveScoring:
+    """One scoring while it happens; nothing that goes wrong here reaches whoever scores."""
+
+    def __init__(self, scored: OpenStep | Trajectory, spec: str) -> None:
+        self._scored = scored
+        self._segment = scored.owner.segment if isinstance(scored, OpenStep) else scored.segment
+        self._place = scored.place
+        self._span = self._open(f"{names.REWARD} {spec}", scored.at)
+        self._open_grades: dict[str, RecordingSpan] = {}
+        self._grades: dict[str, tuple[RecordingSpan, int]] = {}
+
+    def _open(self, name: str, parent: SpanContext) -> RecordingSpan:
+        return self._segment.span(text(name, []), parent, place=self._place)
+
+    def grading(self, name: str) -> AbstractContextManager[object]:
+        """
+        A component is called within this block, in which its span is the current one.
+
+        An included spec has several such blocks, one for each stage of its components.
+        """
+        try:
+            span = self._open_grades.get(name)
+            if span is None:
+                span = self._open_grades[name] = self._open(f"{names.GRADE} {name}", self._span.identity)
+            return _Grading(self, name, span)
+        except Exception as error:
+            self._fault(error)
+            return nullcontext()
+
+    def graded(self, name: str, span: RecordingSpan) -> None:
+        """A component has answered."""
+        self._grades[name] = (span, self._segment.now())
+
+    def scored(self, result: RewardResult) -> str:
+        """Record what came of it; the scoring's span id, 16 hex digits, empty where that failed."""
+        try:
+            return self._record(result)
+        except Exception as error:
+            self._fault(error)
+            return ""
+
+    def _record(self, result: RewardResult) -> str:
+        faults: Faults = []
+        made = rewards.checked(result.reward, faults)
+        span = self._span
+        span.note(faults)
+        span.encoded.update(span.checked(rewards.encode, made))
+        for grade in made.grades:
+            self._end_grade(grade, made)
+        span.end()
+        self._scored.scored_by(span, result.document)
+        return f"{span.identity.span_id:016x}"
+
+    def _end_grade(self, grade: Grade, made: Reward) -> None:
+        """What was not called within a block of its own was known before."""
+        live = self._grades.get(grade.name)
+        if live is None:
+            self._segment.grade(grade, self._span.identity, made, place=self._place)
+            return
+        span, ended = live
+        span.encoded.update(span.checked(grades.encode, grade))
+        self._segment.below(grade, span.identity, made, place=self._place)
+        span.end(ended)
+
+    def _fault(self, error: Exception) -> None:
+        self._scored._failed("scoring", error)
+
+
+class _Grading:
+    """A block in which a component's span is the current one."""
+
+    def __init__(self, scoring: LiveScoring, name: str, span: RecordingSpan) -> None:
+        self._scoring = scoring
+        self._name = name
+        self._span = span
+
+    def __enter__(self) -> None:
+        self._token = attach(Context({**current(), SPAN_KEY: self._span}))
+
+    def __exit__(self, *_: Any) -> None:
+        detach(self._token)
+        self._scoring.graded(self._name, self._span)

@@ -1,0 +1,87 @@
+"""Which episode or step is meant: by its handle, its value, or its ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from opentelemetry.trace import Link, SpanContext
+
+from mttp.codec.plain import scalar_text
+from mttp.model.episodes import Episode, Step
+from mttp.otlp.spans import RecordingSpan
+from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_step import OpenStep
+
+__all__ = ["Target", "link", "target"]
+
+_TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
+_SPAN_ID = re.compile(r"(?!0{16})[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """An episode, or a step of one."""
+
+    trace_id: str
+    """The episode's trace, 32 hex digits."""
+    span_id: str = ""
+    """The span of what is meant, 16 hex digits, where it is known."""
+    step: int | None = None
+    """Index of the step that is meant, where it is known."""
+    is_step: bool = False
+    """Whether a step is meant, and not the whole episode."""
+
+
+def target(given: object) -> Target:
+    """
+    What `given` means: an episode's handle, value or trace id, a step's handle, or (episode, step).
+
+    There the step is its index, span id, handle or value. Raises ValueError for anything else.
+    """
+    if isinstance(given, OpenStep) and given:
+        trace_id = cast(RecordingSpan, given._span).trace_id
+        return Target(trace_id=f"{trace_id:032x}", span_id=given.span_id, step=given.index, is_step=True)
+    if isinstance(given, (OpenEpisode, Episode)) and given.trace_id:
+        return Target(trace_id=_id(given.trace_id, _TRACE_ID), span_id=given.span_id)
+    if isinstance(given, str):
+        return Target(trace_id=_id(given, _TRACE_ID))
+    if isinstance(given, (tuple, list)) and len(given) == 2:
+        return _step(target(given[0]).trace_id, given[1])
+    raise ValueError(f"{scalar_text(given):.80} is no recorded episode or step, and no trace id")
+
+
+def _step(trace_id: str, given: object) -> Target:
+    if isinstance(given, (OpenStep, Step)):
+        return Target(trace_id=trace_id, span_id=given.span_id, step=given.index, is_step=True)
+    if isinstance(given, str):
+        return Target(trace_id=trace_id, span_id=_id(given, _SPAN_ID), is_step=True)
+    index = _index(given)
+    if index is None or index < 0:
+        raise ValueError(f"{scalar_text(given):.80} is neither the index nor the span id of a step")
+    return Target(trace_id=trace_id, step=index, is_step=True)
+
+
+def _index(given: object) -> int | None:
+    """A whole number of any library."""
+    try:
+        return None if isinstance(given, bool) else cast(Any, given).__index__()
+    except (AttributeError, TypeError):
+        return None
+
+
+def _id(given: str, pattern: re.Pattern[str]) -> str:
+    lowered = given.lower()
+    if not pattern.fullmatch(lowered):
+        digits = 32 if pattern is _TRACE_ID else 16
+        raise ValueError(f"{given[:80]!r} is no id of {digits} hexadecimal digits")
+    return lowered
+
+
+def link(trace_id: str, span_id: str, attributes: Mapping[str, Any] | None = None) -> Link | None:
+    """A link to that span; None where it is not known which span it is."""
+    if not span_id:
+        return None
+    return Link(SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True), dict(attributes or {}))

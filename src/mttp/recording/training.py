@@ -1,0 +1,323 @@
+"""What is learned from episodes: groups that are compared, and updates of the policy."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from mttp.codec import updates
+from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
+from mttp.model.episodes import Group, Update
+from mttp.recording.batch import UpdateBatch, batch
+from mttp.recording.configuration import recorded, recording_session
+from mttp.recording.handle import Measured
+from mttp.recording.open_group import OpenGroup
+from mttp.recording.session import Session
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.semconv.values import GroupNormalization as How
+from mttp.semconv.values import GroupScope as Scope
+
+__all__ = ["group", "update"]
+
+_lock = threading.RLock()
+_open: WeakKeyDictionary[Session, dict[int, OpenGroup]] = WeakKeyDictionary()
+"""Groups that are still open, by session: they are recorded when it closes."""
+_last: dict[tuple[str, str | None], int] = {}
+"""Index of the last update by run and policy."""
+
+
+@recorded(lambda *_, **__: OpenGroup(None))
+def group(
+    id: object = None,
+    episodes: Iterable[object] | None = None,
+    *,
+    size: int | None = None,
+    rewards: Iterable[object] | None = None,
+    advantages: Iterable[object] | None = None,
+    ddof: int = 1,
+    scope: str = "group",
+    normalization: str | None = None,
+    reward_mean: float | None = None,
+    reward_std: float | None = None,
+    task: object = None,
+    env: object = None,
+    metrics: Mapping[str, float] | None = None,
+    metadata: Mapping[str, object] | None = None,
+) -> OpenGroup:
+    """
+    A group of episodes that are compared with each other, such as GRPO's samples of one prompt.
+
+    With `episodes` (handles, values or trace ids) it is recorded at once.
+    Else members come by `add`, and it is recorded when it has `size` of them, or when it ends.
+    `id` must be unique in the run; by default it is the group that the members name, else a new one.
+
+    `rewards` and `advantages` have one number per member; by default a reward is what the member was paid.
+    Mean and standard deviation are computed from the finite ones unless `reward_mean` and `reward_std` state
+    what the trainer used; with the `scope` "batch" only it can know the deviation.
+    `ddof` is 1 (as torch's `std`, and so TRL and verl, have it) or 0.
+    Without `advantages` they are computed where `normalization` is "none", "mean", "mean_std" or
+    "leave_one_out", as `mttp.model.baselines` says; with the `scope` "none" they are not divided by the deviation.
+    """
+    session = recording_session()
+    if session is None:
+        return OpenGroup(None)
+    stated, faults = _stated(
+        {"id": id, "task": task, "env": env, "scope": scope, "normalization": normalization},
+        {"reward_mean": reward_mean, "reward_std": reward_std},
+        ddof,
+    )
+    members = listed("episodes", episodes, faults)
+    given = {"rewards": listed("rewards", rewards, faults)}
+    given["advantages"] = listed("advantages", advantages, faults)
+    stated = replace(stated, size=_size(size, members, faults))
+    told = _aligned(given, members)
+    stated = replace(stated, **_unaligned(given, told))
+    opened = _opened(session, stated, faults, metrics, metadata)
+    if members is not None:
+        for position, member in enumerate(members):
+            opened.add(member, *(told[name][position] if name in told else None for name in given))
+        if not opened.ended:
+            opened.end()
+    return opened
+
+
+def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: object) -> tuple[Group, Faults]:
+    """What the caller says of the group itself."""
+    faults: Faults = []
+    facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
+    known = {
+        "scope": (Scope.GROUP, Scope.BATCH, Scope.NONE),
+        "normalization": (How.NONE, How.MEAN, How.MEAN_STD, How.LEAVE_ONE_OUT),
+    }
+    for name, words in known.items():
+        if name in facts and facts[name] not in words:
+            faults.append(f"{name}_unknown: {facts[name]:.80}")
+    facts |= _numbers(numbers, faults)
+    known_ddof = number(ddof)
+    if known_ddof not in (0, 1):
+        faults.append(f"ddof_invalid: {scalar_text(ddof):.80}")
+    return Group(ddof=0 if known_ddof == 0 else 1, **facts), faults
+
+
+def _size(given: object, members: Sequence[object] | None, faults: Faults) -> int:
+    """How many members there should be; 0 where nobody says so."""
+    size = count(given)
+    if given is not None and not size:
+        faults.append(f"size_invalid: {scalar_text(given):.80}")
+    if size and members is not None and size < len(members):
+        faults.append(f"size_invalid: {size} for {len(members)} episodes")
+        return len(members)
+    return size or 0
+
+
+def _aligned(given: Mapping[str, list[Any] | None], members: Sequence[object] | None) -> dict[str, list[Any]]:
+    """The lists that have one element per member."""
+    return {
+        name: items
+        for name, items in given.items()
+        if items is not None and members is not None and len(items) == len(members)
+    }
+
+
+def _unaligned(given: Mapping[str, list[Any] | None], aligned: Mapping[str, object]) -> dict[str, Any]:
+    """The other lists: members may still come, and else nothing of them is lost."""
+    return {
+        name: tuple(math.nan if (found := number(item)) is None else found for item in items)
+        for name, items in given.items()
+        if items is not None and name not in aligned
+    }
+
+
+def _opened(
+    session: Session,
+    stated: Group,
+    faults: Faults,
+    metrics: Mapping[str, float] | None,
+    metadata: Mapping[str, object] | None,
+) -> OpenGroup:
+    with _lock:
+        held = _open.get(session)
+        if held is None:
+            held = _open[session] = {}
+            session.before_close(_close, session, held)
+    span = session._share.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=time.time_ns())
+    span.note(faults)
+    stated = replace(stated, run_id=session.run_id)
+    opened = OpenGroup(session._share, span, stated, at_end=lambda group: _forget(held, group))
+    held[id(opened)] = opened
+    opened._describe(metadata, metrics)
+    return opened
+
+
+def _forget(held: dict[int, OpenGroup], ended: OpenGroup) -> None:
+    held.pop(id(ended), None)
+
+
+def _close(session: Session, held: dict[int, OpenGroup]) -> None:
+    """Record what is still open; a forked child leaves its parent's groups to the parent."""
+    for opened in list(held.values()):
+        if opened.host is session._share:
+            opened.close()
+
+
+@recorded(lambda *_, **__: Update())
+def update(
+    index: int | None = None,
+    *,
+    loss: float | None = None,
+    kl: float | None = None,
+    entropy: float | None = None,
+    grad_norm: float | None = None,
+    learning_rate: float | None = None,
+    clip_fraction: float | None = None,
+    policy_version_before: object = None,
+    policy_version_after: object = None,
+    groups: Iterable[object] = (),
+    episodes: Iterable[object] = (),
+    discarded: Mapping[str, object] | None = None,
+    consumed: int | None = None,
+    lag: Iterable[float] | None = None,
+    sampled_versions: tuple[object, object] | None = None,
+    policy: object = None,
+    metrics: Mapping[str, float] | None = None,
+    metadata: Mapping[str, object] | None = None,
+    start_time: int | None = None,
+    end_time: int | None = None,
+) -> Update:
+    """
+    Record one update of the policy: how it went, and what it learned from.
+
+    `index` counts from 0; by default it is one more than the last of this policy in this process.
+    The numbers are kept as they came: a loss that is NaN is what people look for.
+    `groups` are handles, values or ids; `episodes` are handles, values or trace ids outside of these.
+    `discarded` has a number of episodes, or the episodes, by the reason why nothing was learned from them.
+    `consumed` is the number of episodes learned from, by default those that are named, less those discarded.
+    `lag` has the number of updates between sampling and learning per episode, or is a tuple (min, mean, max);
+    by default it is `index - policy_update_index - 1` of the members, where they know the latter.
+    `sampled_versions` are the oldest and the newest policy version among the samples.
+    Times are nanoseconds since the Unix epoch, by default now.
+    Where nothing records, the value that comes back is empty.
+    """
+    session = recording_session()
+    if session is None:
+        return Update()
+    faults: Faults = []
+    texts = {"policy": policy}
+    texts |= {
+        "policy_version_before": policy_version_before,
+        "policy_version_after": policy_version_after,
+    }
+    facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
+    numbers = {"loss": loss, "kl": kl, "entropy": entropy, "grad_norm": grad_norm}
+    numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction}
+    facts |= _numbers(numbers, faults)
+    facts |= _versions(sampled_versions, faults)
+    facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)
+    learned = batch(groups, episodes, discarded, faults)
+    facts |= _lag(lag, learned, facts["index"], faults)
+    stated = Update(run_id=session.run_id, **facts, **learned.facts(consumed, faults))
+    return _recorded(session, stated, learned, faults, (metadata, metrics), (start_time, end_time))
+
+
+def _recorded(
+    session: Session,
+    stated: Update,
+    learned: UpdateBatch,
+    faults: Faults,
+    own: tuple[Mapping[str, object] | None, Mapping[str, float] | None],
+    times: tuple[int | None, int | None],
+) -> Update:
+    start, end = times
+    begin = next((given for given in (start, end) if given is not None), time.time_ns())
+    span = session._share.span(names.UPDATE, values={}, start=begin)
+    span.note(faults)
+    span.values |= span.checked(updates.encode, stated)
+    handle = Measured(session._share, span)
+    handle._describe(*own)
+    for values in updates.markers(stated):
+        links = learned.links(values)
+        mark = session._share.span(
+            names.UPDATE_LINKS, values=values, parent=span.identity, start=span.started, links=links
+        )
+        mark.end(span.started)
+    span.end(end)
+    return replace(
+        stated,
+        metrics=handle.metrics,
+        metadata=handle.metadata,
+        faults=tuple(dict.fromkeys(span.faults)),
+        trace_id=f"{span.trace_id:032x}",
+        span_id=handle.span_id,
+        start_time=span.start_time,
+        end_time=span.end_time,
+    )
+
+
+def _lag(given: object, batch: UpdateBatch, index: int, faults: Faults) -> dict[str, Any]:
+    """Fewest, mean and most updates between sampling and learning."""
+    if given is None:
+        learned = {id: made for id, made in batch.update_indices.items() if id not in batch.left()}
+        lags = [index - made - 1 for made in learned.values() if made is not None]
+        return _extent(lags) if lags and min(lags) >= 0 else {}
+    found = [number(lag) for lag in listed("lag", given, faults) or ()]
+    known = [lag for lag in found if lag is not None and math.isfinite(lag)]
+    if len(known) < len(found):
+        faults.append(f"lag_invalid: {scalar_text(given):.80}")
+        return {}
+    if isinstance(given, tuple) and len(known) == 3 and known == sorted(known):
+        return {"lag_min": int(known[0]), "lag_mean": known[1], "lag_max": int(known[2])}
+    return _extent(known)
+
+
+def _extent(lags: Sequence[float]) -> dict[str, Any]:
+    if not lags:
+        return {}
+    return {"lag_min": int(min(lags)), "lag_mean": math.fsum(lags) / len(lags), "lag_max": int(max(lags))}
+
+
+def _index(given: object, run_id: str, policy: str | None, faults: Faults) -> int:
+    """The index that was given, else one more than the last."""
+    found = count(given)
+    if given is not None and found is None:
+        faults.append(f"index_invalid: {scalar_text(given):.80}")
+    with _lock:
+        if found is None:
+            found = _last.get((run_id, policy), -1) + 1
+        _last[run_id, policy] = found
+    return found
+
+
+def _versions(given: object, faults: Faults) -> dict[str, Any]:
+    if given is None:
+        return {}
+    found = listed("sampled_versions", given, faults)
+    if found is None or len(found) != 2:
+        faults.append(f"sampled_versions_invalid: {scalar_text(given):.80} is no oldest and newest")
+        return {}
+    return {"sampled_versions": (text(found[0], faults), text(found[1], faults))}
+
+
+def _numbers(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
+    """What is one number each, NaN and the infinities included."""
+    found = {name: number(value) for name, value in given.items() if value is not None}
+    faults.extend(
+        f"{name}_invalid: {scalar_text(given[name]):.80}" for name, value in found.items() if value is None
+    )
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _renew() -> None:
+    """After a fork, in the child: who held the lock there is not here to release it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -1,0 +1,529 @@
+"""From ended spans to a transport: a thread that writes what has gathered, several times a second."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Protocol
+
+from opentelemetry import context as otel_context
+
+from mttp.codec.withholding import Withholding
+from mttp.otlp.encoding import encoder
+from mttp.otlp.spans import EndedSpan, traced
+from mttp.otlp.step_columns import packed, spread
+from mttp.transports.export_target import ExportTarget
+from mttp.transports.pipeline.content_filter import ContentFilter
+from mttp.transports.pipeline.export_retry import ExportRetry
+from mttp.transports.pipeline.losses import Loss, Losses
+from mttp.transports.pipeline.span_queue import SpanQueue
+from mttp.transports.pipeline.tail_sampler import TailSampler
+from mttp.transports.sampling import Sampling
+from mttp.transports.stats import Stats, TransportStats
+
+__all__ = ["PipelineOwner", "Pipeline"]
+
+_log = logging.getLogger("mttp")
+
+INTERVAL = 0.2
+"""Seconds that an ended span waits at most before it is written."""
+URGENT_BYTES = 2**20
+"""What has gathered is written at once when it reaches this."""
+LATE, LATE_IF_URGENT = 300_000_000, 100_000_000
+"""Nanoseconds after which what has gathered should have been taken by the thread that writes."""
+PACE = 10_000_000
+"""Nanoseconds between two times that a caller gives way to it while it is late."""
+NEVER = 2**63
+"""Later than any time."""
+BREATH, BREATHS = 50e-6, 10
+"""Seconds that it does so for each `URGENT_BYTES` that have gathered, once at least and so often at most."""
+
+
+class _Here(threading.local):
+    """What is so on this thread."""
+
+    writes = False
+    """Whether it is writing, into whichever pipeline: then it waits for none."""
+
+
+_here = _Here()
+RESTS = (0.2, 0.4, 0.8)
+"""Seconds between the last attempts at a transport that takes nothing."""
+HELPER_SECONDS, HELPER_SHARE = 2.0, 1 / 3
+"""What the process that helps with encoding may take of the time after which spans are lost."""
+
+
+class PipelineOwner(Protocol):
+    """The session: it has spans to add that nobody else records, which whoever writes asks it for."""
+
+    def ended(self, span: EndedSpan) -> None:
+        """Take an ended span, whatever time it is."""
+
+    def mark(self) -> None:
+        """Record what must not wait for the end of an episode."""
+
+    def wrote(self) -> None:
+        """Take note that something was written."""
+
+    def gap(self, loss: Loss, pipeline: Pipeline) -> None:
+        """Record into `pipeline` that it lost something."""
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault and log the first of its kind."""
+
+    def ending(self) -> None:
+        """Record the last there is; only the first call does."""
+
+
+class Pipeline:
+    """
+    One transport's queue, and the thread that empties it.
+
+    One lock, that of the session's counters, guards all of it; nobody else's code runs under it.
+    """
+
+    def __init__(
+        self,
+        lane: ExportTarget,
+        stats: TransportStats,
+        owner: PipelineOwner,
+        counters: Stats,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.buffer_bytes = lane.buffer_bytes
+        self.patience = lane.patience
+        self.name, self.address = lane.name, lane.address
+        self._close_timeout = lane.close_timeout
+        self._takes_columns = lane.takes_columns
+        self._deadline = 0.0
+        self._stats = stats
+        self._lock = counters.lock
+        self._owner = owner
+        self._changed = threading.Condition(self._lock)
+        self._writing = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._writer = 0
+        self._inbox: deque[EndedSpan] = stats.arrivals
+        self._inbox_bytes = 0
+        self.easy = False
+        """Whether a span may be taken without a look at anything but `_room`."""
+        self._room = 0
+        """What the inbox may hold until somebody has to look."""
+        self._gathered = SpanQueue()
+        self._preparing = SpanQueue()
+        self._veil = (
+            ContentFilter(lane.withholding, owner.fault) if lane.withholding != Withholding() else None
+        )
+        self._gate = TailSampler(sampling, stats) if sampling is not None and lane.sampled else None
+        self._losses = Losses(stats)
+        self._delivery = ExportRetry(lane, stats, self._losses, self._lock)
+        self._waited: dict[int, float] = {}
+        self._awake = self._closing = self._closed = False
+        self._asked = self._answered = self._granted = self._given_up = 0
+        self._lost_before = 0
+        """Spans that were lost when somebody last asked whether everything was delivered."""
+        self._due = NEVER
+        """When the thread is late, in nanoseconds since the Unix epoch, as spans say when they end."""
+
+    # What recording calls.
+
+    def take(self, span: EndedSpan) -> None:
+        """Take an ended span, where this is its session's only pipeline; in short, while that is easy."""
+        if not self.easy:
+            self._owner.ended(span)
+            return
+        self._inbox.append(span)
+        self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
+        needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
+        if needs_look and not self._look(span):
+            self.hold_up(span, time.monotonic())
+
+    def put(self, span: EndedSpan, *, last: bool = False) -> bool:
+        """
+        Take an ended span, at once; whether there is space for it: where there is none, `hold_up` is due.
+
+        One of the `last` is taken even from a session that is closing, and needs no space.
+        """
+        if self.easy and not last:
+            self._inbox.append(span)
+            self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
+            needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
+            if needs_look or not self.easy:  # which may have changed by now
+                return self._look(span)
+            return True
+        trace_id, last = span.trace_id, last or _here.writes
+        wanted = self._gate is not None and self._gate.judge(span)
+        with self._lock:
+            self._stats.taken += 1
+            if self._closed or (self._closing and not last):
+                self._losses.leave(trace_id, [span], "session_closed")
+                return True
+            if trace_id in self._losses:
+                self._losses.add(trace_id, [span])
+                return True
+            admitted = (span,) if self._gate is None else self._gate.admit(span, wanted=wanted)
+            for each in admitted:
+                self._stats.taken -= 1  # it is counted when the inbox is emptied
+                self._inbox.append(each)  # one step: a signal's handler may flush before or after it
+                self._inbox_bytes += each.size
+            return self._look(span, is_exempt=last or not admitted)
+
+    def _look(self, span: EndedSpan, *, is_exempt: bool = False) -> bool:
+        """Have a span that was taken written in time; whether there is space for it."""
+        with self._lock:
+            if not self._awake or self._inbox_bytes > URGENT_BYTES:
+                self.wake()
+            fits = self._fits() or is_exempt or _here.writes or self._thread is None
+            if fits and span.is_last and self._waited:
+                self._waited.pop(span.trace_id, None)
+            if self._closed:  # by another thread, or a signal's handler, just now
+                self._give_up()
+            self._ease()
+            alone = self._thread is None and not _here.writes and self._hurried()
+            is_late = self._thread is not None and not _here.writes and self._is_late()
+        if alone:
+            self._write()
+        elif is_late:
+            self._give_way()
+        return fits
+
+    def _is_late(self) -> bool:
+        """
+        Whether the thread should have taken what has gathered; once each time, called under the lock.
+
+        It is not late while the process that helps with encoding works: to wait for it is no use.
+        """
+        now = time.time_ns()
+        if now <= self._due:
+            return False
+        self._due = now + PACE
+        return not encoder.is_waiting()
+
+    def _give_way(self) -> None:
+        """
+        Let the thread that writes have the interpreter's lock.
+
+        Who lets go of that often, but only for a microsecond each time, as NumPy does where it draws a random
+        number, keeps it to itself: others come too late each time, and as long as they see it change hands
+        they don't ask for it either.
+        """
+        time.sleep(BREATH * min(max(self._inbox_bytes / URGENT_BYTES, 1.0), BREATHS))
+
+    def _ease(self) -> None:
+        """Find out whether the next spans can be taken without a look; called under the lock."""
+        self.easy = (
+            self._awake
+            and self._thread is not None
+            and self._gate is None
+            and not (self._closing or self._closed or self._waited)
+        )
+
+    def hold_up(self, span: EndedSpan, since: float) -> None:
+        """
+        Wait for space for a span that was taken, as long as its episode still may; else lose the episode.
+
+        `since` when the caller has been held up, on the monotonic clock: other transports' waits count, too.
+        """
+        trace_id = span.trace_id
+        with self._lock:
+            fits = self._throttle(trace_id, since)
+            if span.is_last:
+                self._waited.pop(trace_id, None)
+        if not fits:
+            self._losses.log()
+
+    def wake(self) -> None:
+        """Have what there is written within the interval, or at once where it is much."""
+        if self.easy and self._inbox_bytes <= URGENT_BYTES:
+            return
+        with self._changed:
+            if not self._closed and (not self._awake or self._hurried()):
+                late = LATE if not self._awake else LATE_IF_URGENT
+                self._due = min(self._due, time.time_ns() + late)
+                self._awake = self._start()
+                self._ease()
+                self._changed.notify_all()
+
+    def ask(self) -> int:
+        """Have written what has ended, without waiting for the interval; a ticket for `answer`."""
+        with self._changed:
+            if not self._closed:
+                self._asked += 1
+                self._start()
+                self._changed.notify_all()
+            return self._asked
+
+    def answer(self, ticket: int, timeout: float) -> bool:
+        """Whether everything was taken that had ended by then; waits for it up to `timeout` seconds."""
+        if _here.writes:
+            return False  # an exporter asks: to wait for itself, or for one that waits for it, is no use
+        with self._changed:
+            if self._thread is not None:
+                self._changed.wait_for(lambda: self._answered >= ticket or self._closed, timeout)
+            alone = self._thread is None and not self._closed
+        if alone:
+            self._write()
+        return self._granted >= ticket or (self._closed and self._delivered_all())
+
+    def begin_close(self, timeout: float | None = None) -> None:
+        """
+        Take nothing more but the last; `timeout` in seconds, by default what the transport asks for.
+
+        Of several who close the one with the least time decides.
+        """
+        with self._changed:
+            if self._closed:
+                return
+            deadline = time.monotonic() + (self._close_timeout if timeout is None else timeout)
+            self._deadline = min(self._deadline, deadline) if self._closing else deadline
+            self._closing, self.easy = True, False
+            if threading.get_ident() != self._writer and self._start():
+                self._changed.notify_all()
+
+    def close(self) -> bool:
+        """Have everything written, count what was not in time as lost, and release the transport."""
+        if _here.writes:
+            return False  # an exporter closes the session that calls it: the threads end after this
+        if self._thread is None:
+            self._end()
+        else:
+            with self._changed:
+                self._await(lambda: self._closed, self._deadline - time.monotonic())
+            if not self._closed:
+                self._give_up()
+                self._release()
+        return self._delivered_all()
+
+    def _delivered_all(self) -> bool:
+        """Whether nothing was lost; what ended after the session was never to be delivered."""
+        with self._lock:
+            return not self._given_up and self._stats.lost.total() == self._stats.lost["session_closed"]
+
+    def _release(self) -> None:
+        """Release a transport that hangs: what the thread waits for is over, and nobody waits for that."""
+        release = threading.Thread(
+            target=self._quietly, args=(self._delivery.shutdown,), name="mttp-release", daemon=True
+        )
+        with suppress(RuntimeError):  # at the interpreter's end there is no thread to be had
+            release.start()
+
+    # A buffer that is full.
+
+    def _fits(self) -> bool:
+        return self._weigh() <= self.buffer_bytes or self._closing
+
+    def _weigh(self) -> int:
+        others = self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
+        free = self.buffer_bytes - others
+        self._room = min(URGENT_BYTES, free) if self._inbox_bytes <= URGENT_BYTES else free
+        self._stats.waiting_bytes = used = self._inbox_bytes + others
+        return used
+
+    def _throttle(self, trace_id: int, since: float) -> bool:
+        """Wait for space, as long as this episode still may; without it, lose the whole episode."""
+        started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
+        fits = self._await(self._fits, self.patience - waited - (started - since))
+        now = time.monotonic()
+        self._waited[trace_id], self.easy = waited + now - since, False
+        self._stats.blocked_seconds += now - started
+        if not fits:
+            self._gather()
+            lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
+            if lost:
+                self._waited.pop(trace_id)
+                self._losses.add(trace_id, lost, "buffer_full")
+        return fits
+
+    def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """
+        Wait for a condition after which nothing is lost; whether it came true; called under the lock.
+
+        A helper that has not answered for a part of that time is killed, so that its spans are encoded here.
+        """
+        until, patience = time.monotonic() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
+        while not (found := condition()) and (left := until - time.monotonic()) > 0:
+            self._changed.wait(min(left, patience / 2))
+            encoder.hurry(patience)
+        return found
+
+    def _gather(self) -> None:
+        """Sort what came in; a signal's handler may have it written at any time."""
+        next_arrival, stats = self._inbox.popleft, self._stats
+        for _ in range(len(self._inbox)):
+            try:
+                arrival = next_arrival()
+            except IndexError:  # such a handler took the rest
+                break
+            stats.taken += 1
+            self._inbox_bytes -= arrival.size
+            self._gathered.add(arrival)
+        if not self._inbox:
+            self._inbox_bytes = 0
+
+    # The thread.
+
+    def _start(self) -> bool:
+        """Whether there is a thread that writes; at the interpreter's end there may not be."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mttp-flush", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._thread = None
+        return self._thread is not None
+
+    def _run(self) -> None:
+        while self._wait():
+            self._quietly(self._write)
+        self._end()
+
+    def _wait(self) -> bool:
+        """Sleep until there is something to write, then a little longer for more to come; False to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._awake or self._hurried())
+            self._changed.wait_for(self._hurried, INTERVAL)
+            return not self._closing
+
+    def _hurried(self) -> bool:
+        much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._delivery.failing
+        return much or self._closing or self._asked > self._answered
+
+    def _write(self) -> None:
+        """Write what there is now; what comes meanwhile is for the next time."""
+        with self._turn():
+            with self._lock:  # ahead of looking, so that whoever wakes us from here on is heard
+                self._awake = self.easy = False
+                self._due = NEVER
+            self._quietly(self._owner.mark)
+            with self._changed:
+                ticket = self._asked
+                self._gather()
+                fresh, self._gathered = self._gathered, SpanQueue()
+                self._preparing = fresh
+                self._weigh()
+            self._prepare(fresh)
+            while self._delivery.waiting and self._delivery.offer():
+                with self._changed:
+                    self._changed.notify_all()
+            self._losses.log()
+            self._quietly(self._owner.wrote)
+            with self._changed:
+                written = not self._delivery.waiting
+                self._awake = self._awake or not written
+                if ticket > self._answered:
+                    self._answer(ticket, written=written)
+                self._weigh()
+                losses = [] if self._delivery.failing else self._losses.tell()
+                self._changed.notify_all()
+            for loss in losses:
+                self._quietly(partial(self._owner.gap, loss, self))
+
+    def _answer(self, ticket: int, *, written: bool) -> None:
+        """Answer the flushes up to this one: whether all was delivered that came in since the one before."""
+        lost = self._stats.lost.total()
+        if written and lost == self._lost_before:
+            self._granted = ticket
+        self._answered, self._lost_before = ticket, lost
+
+    def _prepare(self, fresh: SpanQueue) -> None:
+        """Make of what came in what the transport may have; then it waits to be offered."""
+        for trace_id in fresh.traces:
+            self._arrange(fresh, trace_id)
+        with self._lock:
+            if fresh is self._preparing:  # else it took so long that it was given up
+                self._preparing = SpanQueue()
+                for trace_id in fresh.traces if self._losses else ():
+                    if trace_id in self._losses:
+                        self._losses.add(trace_id, fresh.drop(trace_id))
+                self._delivery.waiting.extend(fresh)
+
+    def _arrange(self, fresh: SpanQueue, trace_id: int) -> None:
+        """Have a trace as the transport may see it; where that can't be told it is lost."""
+        spans = fresh.of(trace_id)
+        try:
+            found = spans if self._takes_columns else spread(spans)
+            if self._veil is not None:
+                found = list(map(self._veil, found))
+            found = packed(found, takes_columns=self._takes_columns)
+        except Exception as error:
+            if not self._stats.lost["withholding_failed"]:
+                what = "mttp: what %s may have of an episode can't be told: %s"
+                _log.error(what, self.address, traced(error))
+            with self._lock:
+                if fresh is self._preparing:
+                    self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
+            return
+        if found is not spans:
+            with self._lock:
+                if fresh is self._preparing:
+                    self._stats.taken += len(found) - len(spans)
+                    fresh.replace(trace_id, found)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One writes at a time; what is recorded meanwhile neither waits for space nor is traced."""
+        with self._writing:
+            outer, self._writer = (self._writer, _here.writes), threading.get_ident()
+            _here.writes = True
+            silent = otel_context.set_value(otel_context._SUPPRESS_INSTRUMENTATION_KEY, True)
+            token = otel_context.attach(silent)
+            try:
+                yield
+            finally:
+                otel_context.detach(token)
+                self._writer, _here.writes = outer
+
+    def _end(self) -> None:
+        """Write the rest, as long as the transport takes anything of it."""
+        if not self._closed:
+            self._quietly(self._owner.ending)
+        with self._turn():
+            fruitless = 0
+            while not self._closed and fruitless <= len(RESTS):
+                delivered, self._delivery.not_before = self._stats.delivered, 0.0
+                self._quietly(self._write)
+                if not self._inbox and not self._delivery.waiting:
+                    break
+                fruitless = 0 if self._stats.delivered > delivered else fruitless + 1
+                if fruitless and not self._rest(fruitless):
+                    break
+            self._quietly(self._delivery.shutdown)
+        self._give_up()
+
+    def _rest(self, fruitless: int) -> bool:
+        """Wait before the transport is asked again, as long as it says; False where that is too long."""
+        now = time.monotonic()
+        if fruitless > len(RESTS) or self._delivery.not_before > self._deadline:
+            return False
+        until = min(max(now + RESTS[fruitless - 1], self._delivery.not_before), self._deadline)
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, max(until - now, 0.0))
+        return time.monotonic() < self._deadline
+
+    def _give_up(self) -> None:
+        """Count what is left as lost."""
+        with self._changed:
+            self._gather()
+            left = self._delivery.give_up()
+            left.extend(self._preparing)
+            left.extend(self._gathered)
+            self._preparing, self._gathered = SpanQueue(), SpanQueue()
+            self._given_up += len(left)
+            for trace_id in left.traces:
+                self._losses.leave(trace_id, left.drop(trace_id), "write_failed")
+            if self._gate is not None:
+                self._gate.close()
+            self._weigh()
+            self._closed = True
+            self._changed.notify_all()
+
+    def _quietly(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            _log.error("mttp: recording or closing failed: %s", traced(error))

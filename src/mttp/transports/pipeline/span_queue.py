@@ -1,0 +1,86 @@
+"""Ended spans that wait to be written."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import chain
+
+from mttp.otlp.spans import EndedSpan
+
+__all__ = ["SpanQueue"]
+
+
+class SpanQueue:
+    """Spans by trace, so that an episode is written side by side; the one waiting longest comes first."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[int, list[EndedSpan]] = OrderedDict()
+        self.bytes = 0
+        """Roughly what the spans take in a file."""
+
+    def __len__(self) -> int:
+        """The number of traces."""
+        return len(self._traces)
+
+    @property
+    def spans(self) -> list[EndedSpan]:
+        """All of them, trace by trace."""
+        return list(chain.from_iterable(self._traces.values()))
+
+    @property
+    def traces(self) -> list[int]:
+        """Their traces."""
+        return list(self._traces)
+
+    def add(self, span: EndedSpan) -> None:
+        """Add one."""
+        trace_id = span.trace_id
+        known = self._traces.get(trace_id)
+        if known is None:
+            known = self._traces[trace_id] = []
+        known.append(span)
+        self.bytes += span.size
+
+    def extend(self, other: SpanQueue) -> None:
+        """Add what another holds."""
+        for trace_id, spans in other._traces.items():
+            self._traces.setdefault(trace_id, []).extend(spans)
+        self.bytes += other.bytes
+
+    def take(self, max_bytes: int, *, traces: int | None = None) -> SpanQueue:
+        """Take out the first spans, at most `max_bytes` (but one span at least) of so many traces."""
+        taken = SpanQueue()
+        while self._traces and taken.bytes < max_bytes and (traces is None or len(taken) < traces):
+            trace_id, spans = self._traces.popitem(last=False)
+            count, size = 0, 0
+            while count < len(spans) and (size < max_bytes - taken.bytes):
+                size += spans[count].size
+                count += 1
+            taken._traces[trace_id] = spans[:count]
+            taken.bytes += size
+            self.bytes -= size
+            if count < len(spans):
+                self._traces[trace_id] = spans[count:]
+                self._traces.move_to_end(trace_id, last=False)
+        return taken
+
+    def put_back(self, taken: SpanQueue) -> None:
+        """Add what could not be written, behind everything else: it may be what the transport can't take."""
+        for trace_id, spans in taken._traces.items():
+            self._traces[trace_id] = spans + self._traces.pop(trace_id, [])
+        self.bytes += taken.bytes
+
+    def of(self, trace_id: int) -> list[EndedSpan]:
+        """The spans of a trace."""
+        return self._traces[trace_id]
+
+    def replace(self, trace_id: int, spans: list[EndedSpan]) -> None:
+        """Have other spans in place of a trace's."""
+        self.bytes += sum(span.size for span in spans) - sum(span.size for span in self._traces[trace_id])
+        self._traces[trace_id] = spans
+
+    def drop(self, trace_id: int) -> list[EndedSpan]:
+        """Take out the spans of a trace."""
+        spans = self._traces.pop(trace_id, [])
+        self.bytes -= sum(span.size for span in spans)
+        return spans

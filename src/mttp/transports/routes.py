@@ -1,0 +1,134 @@
+"""A transport together with what this session lets it have."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from mttp import transports
+from mttp.errors import ConfigureError
+from mttp.transports.export_target import ExportTarget, Transport
+
+__all__ = ["Destination", "Route", "check"]
+
+
+class Route:
+    """
+    Where episodes go, and what of them.
+
+    `to` is an address, a path, or an object that exports spans; `options` are those of its address.
+    `content` says whether texts, observations, actions and the like are sent.
+    By default they are to memory and files, and are not to a collector.
+    `token_ids` says whether token ids are, by which a tokenizer reads the text; by default as `content`.
+    `redact(key, value)` is asked for each of these and gives what is sent instead; None withholds it.
+    What is withheld is said in `mttp.omissions`.
+    """
+
+    def __init__(
+        self,
+        to: str | os.PathLike[str] | Transport,
+        *,
+        content: bool | None = None,
+        token_ids: bool | None = None,
+        redact: Callable[[str, Any], Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.to = to
+        self.content = content
+        self.token_ids = token_ids
+        self.redact = redact
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"Route({self.to!r})"  # options may hold secrets
+
+    def open(
+        self,
+        *,
+        content: bool | None = None,
+        token_ids: bool | None = None,
+        redact: Callable[[str, Any], Any] | None = None,
+        close_timeout: float | None = None,
+    ) -> ExportTarget:
+        """
+        The transport, ready; arguments are for what the route leaves open.
+
+        Raises ConfigureError or TransportError where it can't be.
+        """
+        content = content if self.content is None else self.content
+        token_ids = token_ids if self.token_ids is None else self.token_ids
+        redact = redact if self.redact is None else self.redact
+        check({"content": content, "token_ids": token_ids}, redact, close_timeout)
+        return ExportTarget.of(
+            self._transport(),
+            content=content,
+            token_ids=token_ids,
+            redact=redact,
+            close_timeout=close_timeout,
+        )
+
+    def with_profile(self, profile: str) -> Route:
+        """The same route, with a profile where it leads to a receiver and names none."""
+        if not self._is_receiver or self.has_profile:
+            return self
+        terms: dict[str, Any] = {
+            "content": self.content,
+            "token_ids": self.token_ids,
+            "redact": self.redact,
+        }
+        return Route(self.to, **terms, **self.options, profile=profile)
+
+    @property
+    def has_profile(self) -> bool:
+        """Whether it leads to a receiver whose profile is named."""
+        if isinstance(self.to, str):
+            return self._is_receiver and ("profile" in self.options or "profile" in _query(self.to))
+        return getattr(self.to, "profile", None) is not None
+
+    @property
+    def _is_receiver(self) -> bool:
+        return isinstance(self.to, str) and self.to.startswith(transports.RECEIVERS)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the transport is opened here, and not by whoever gave it."""
+        return isinstance(self.to, (str, os.PathLike))
+
+    def _transport(self) -> Transport:
+        address = f"file://{quote(os.fsdecode(self.to))}" if isinstance(self.to, os.PathLike) else self.to
+        if isinstance(address, str):
+            return transports.open(address, **self.options)
+        if isinstance(address, type) or not callable(getattr(address, "export", None)):
+            raise ConfigureError(
+                f"transport {address!r} is neither an address nor an object that exports spans; "
+                "write 'file://runs/a.jsonl', or make an exporter"
+            )
+        if self.options:
+            raise ConfigureError(
+                f"{address!r} is open already and takes no options: {', '.join(sorted(self.options))}"
+            )
+        return address
+
+
+def _query(address: str) -> dict[str, str]:
+    return dict(parse_qsl(address.partition("?")[2], keep_blank_values=True))
+
+
+def check(switches: Mapping[str, object], redact: object, close_timeout: object = None) -> None:
+    """Raise ConfigureError where one of these makes no sense."""
+    for name, switch in switches.items():
+        if switch not in (None, True, False):
+            raise ConfigureError(f"{name}={switch!r} is neither True nor False")
+    if redact is not None and not callable(redact):
+        raise ConfigureError(f"redact={redact!r} is no function; give one of key and value")
+    if close_timeout is None:
+        return
+    is_number = isinstance(close_timeout, (int, float)) and not math.isnan(close_timeout)
+    if not is_number or close_timeout < 0:  # type: ignore[operator]  # it is a number
+        raise ConfigureError(f"close_timeout={close_timeout!r} is not a number of seconds")
+
+
+Destination = str | os.PathLike[str] | Transport | Route
