@@ -47,7 +47,9 @@ class Policy:
         return loss, float(np.linalg.norm(gradient))
 
 
-def sample(policy: Policy, rng: np.random.Generator, group: mttp.OpenGroup, prompt: int) -> tuple[int, float]:
+def sample(
+    policy: Policy, rng: np.random.Generator, group: mttp.recording.OpenGroup, prompt: int
+) -> tuple[int, float]:
     """Play one episode: answer the prompt, be paid; return the answer and what it earned."""
     left, right = divmod(prompt, DIGITS)
     facts: dict[str, Any] = {

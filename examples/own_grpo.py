@@ -27,7 +27,7 @@ def correct(prompt: int, answer: int) -> float:
 
 
 @mttp.instrument(records="episode")  # added: each call is an episode
-def rollout(prompt: int) -> tuple[int, float, mttp.OpenEpisode]:
+def rollout(prompt: int) -> tuple[int, float, mttp.recording.OpenEpisode]:
     """Answer a prompt."""
     answer = int(RNG.choice(7, p=probabilities(prompt)))
     return answer, correct(prompt, answer), mttp.current_episode()

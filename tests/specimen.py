@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mttp import Agent, Call, Episode, Grade, Reward, Spec, Step, Tokens
+from mttp import Episode, Reward, Step, Tokens
+from mttp.model import Agent, Call, Grade, Spec
 from mttp.model.keys import name_key
 
 START = 1_750_000_000_000_000_000

@@ -22,12 +22,12 @@ FUNCTIONS = (
 """What is called at the root; `configure`, `instrument`, `wrap` and `eval_run` set up: they may raise."""
 HANDLES: Mapping[str, type] = {
     "session": mttp.Session,
-    "episode": mttp.OpenEpisode,
-    "agent": mttp.OpenAgent,
-    "step": mttp.OpenStep,
+    "episode": mttp.recording.OpenEpisode,
+    "agent": mttp.recording.OpenAgent,
+    "step": mttp.recording.OpenStep,
     "call": OpenCall,
-    "part": mttp.OpenPart,
-    "group": mttp.OpenGroup,
+    "part": mttp.recording.RemoteEpisode,
+    "group": mttp.recording.OpenGroup,
     "span": Span,
 }
 """What is made by these, and called."""
@@ -165,7 +165,7 @@ CALLS: Mapping[str, Callable[[Scene], object]] = {
     "current_session": lambda at: mttp.current_session(),
     "inject": lambda at: mttp.inject(),
     "extract": lambda at: mttp.extract(at.carrier),
-    "carry": lambda at: mttp.carry(len),
+    "carry": lambda at: mttp.recording.bind_context(len),
     "group": lambda at: mttp.group("g1", [at.episode], rewards=[1.0], metrics={"a": 1.0}),
     "update": lambda at: mttp.update(loss=1.0, episodes=[at.episode], metrics={"a": 1.0}),
     "score": lambda at: mttp.score(at.episode, 1.0, grader="g", components={"a": 1.0}),

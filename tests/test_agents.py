@@ -277,7 +277,7 @@ def test_agents_play_at_once(session: mttp.Session) -> None:
     Each in a task of its own, with what is current there.
     """
 
-    async def play(agent: mttp.OpenAgent, turns: int) -> None:
+    async def play(agent: mttp.recording.OpenAgent, turns: int) -> None:
         async with agent:
             for turn in range(turns):
                 async with mttp.step() as step:

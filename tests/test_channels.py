@@ -23,7 +23,7 @@ def ping(number: int = 0) -> Message:
     return Message.new("me", HealthPing(from_=str(number)), id=str(number))
 
 
-def numbers(receiver: mttp.Receiver) -> list[int]:
+def numbers(receiver: mttp.mist.Receiver) -> list[int]:
     """The numbers of what is received until the end."""
     return [int(message.id) for message in receiver]
 
@@ -33,7 +33,7 @@ def test_two_ends_meet_by_name(receives_first: bool) -> None:
     """
     Whichever comes first; the messages are the very same objects, in their order.
     """
-    ends = [mttp.receive, mttp.dial] if receives_first else [mttp.dial, mttp.receive]
+    ends = [mttp.mist.receive, mttp.mist.dial] if receives_first else [mttp.mist.dial, mttp.mist.receive]
     first, second = (end("chan://meeting") for end in ends)
     receiver, sender = (first, second) if receives_first else (second, first)
     sent = [ping(number) for number in range(3)]
@@ -51,7 +51,7 @@ def test_a_run_goes_through_a_channel() -> None:
     """
     Its spans are messages there; the end of the session is the end of the channel.
     """
-    with mttp.receive("chan://run") as receiver:
+    with mttp.mist.receive("chan://run") as receiver:
         session = mttp.configure("chan://run")
         with session, mttp.episode(env="toy") as episode, episode.step() as step:
             step.reward(1.0)
@@ -66,14 +66,14 @@ def test_what_nobody_took_waits_for_the_next() -> None:
     """
     Both ends may be closed meanwhile; once it is empty too, the name is free again.
     """
-    with mttp.dial("chan://left") as sender:
+    with mttp.mist.dial("chan://left") as sender:
         for number in range(3):
             sender.send(ping(number))
-    with mttp.receive("chan://left") as receiver:
+    with mttp.mist.receive("chan://left") as receiver:
         assert "0" == next(receiver).id
         assert 2 == receiver.pending
 
-    with mttp.receive("chan://left") as receiver:
+    with mttp.mist.receive("chan://left") as receiver:
         assert [1, 2] == numbers(receiver)
     assert "left" not in channels._named
 
@@ -82,7 +82,7 @@ def test_a_full_channel_holds_up_its_sender() -> None:
     """
     Until there is space.
     """
-    with mttp.dial("chan://full?capacity=2") as sender, mttp.receive("chan://full") as receiver:
+    with mttp.mist.dial("chan://full?capacity=2") as sender, mttp.mist.receive("chan://full") as receiver:
         thread = threading.Thread(target=lambda: [sender.send(ping(number)) for number in range(5)])
         thread.start()
         assert eventually(lambda: receiver.pending == 2)
@@ -96,7 +96,7 @@ def test_a_full_channel_may_turn_messages_down() -> None:
     """
     Which is an error to whoever sends one, and a loss with a cause to a session.
     """
-    with mttp.dial("chan://small?full=refuse&capacity=2") as sender:
+    with mttp.mist.dial("chan://small?full=refuse&capacity=2") as sender:
         sender.send(ping(0))
         sender.send(ping(1))
         with pytest.raises(SendError, match="'small' is full: 2 messages of 2 wait in it") as refused:
@@ -104,7 +104,7 @@ def test_a_full_channel_may_turn_messages_down() -> None:
         transport = transports.open("chan://small?full=refuse")
         found = outcome(transport, [span(1), span(2, trace=2)])
         transport.shutdown()
-    with mttp.receive("chan://small") as receiver:
+    with mttp.mist.receive("chan://small") as receiver:
         left = numbers(receiver)
 
     assert ("channel_full", False) == (refused.value.cause, refused.value.may_pass)
@@ -117,7 +117,7 @@ def test_a_channel_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> N
     But takes any single message.
     """
     monkeypatch.setattr(channels, "MAX_BYTES", 10)
-    with mttp.dial("chan://bytes?full=refuse") as sender, mttp.receive("chan://bytes") as receiver:
+    with mttp.mist.dial("chan://bytes?full=refuse") as sender, mttp.mist.receive("chan://bytes") as receiver:
         sender.send(ping(0))
         with pytest.raises(SendError, match="is full"):
             sender.send(ping(1))
@@ -132,7 +132,7 @@ def test_a_send_after_the_end_is_an_error() -> None:
     """
     That says so; a second end is none.
     """
-    sender = mttp.dial("chan://ended")
+    sender = mttp.mist.dial("chan://ended")
     sender.close()
     sender.close()
     with pytest.raises(SendError, match="this end of the channel 'ended' is closed") as closed:
@@ -145,8 +145,8 @@ def test_the_end_of_one_sender_is_not_that_of_others() -> None:
     """
     The other side comes to an end with the last.
     """
-    with mttp.receive("chan://several") as receiver:
-        one, other = mttp.dial("chan://several"), mttp.dial("chan://several")
+    with mttp.mist.receive("chan://several") as receiver:
+        one, other = mttp.mist.dial("chan://several"), mttp.mist.dial("chan://several")
         one.send(ping(0))
         one.close()
         one.close()
@@ -164,7 +164,7 @@ def test_a_sender_that_waits_is_let_go_by_the_end() -> None:
     with mttp.episode():
         pass
     closed = session.close()
-    with mttp.receive("chan://stuck") as receiver:
+    with mttp.mist.receive("chan://stuck") as receiver:
         taken = len(list(receiver))
 
     assert (False, 1) == (closed, taken)
@@ -176,7 +176,7 @@ def test_a_receiver_that_waits_is_let_go_by_its_end() -> None:
     """
     From another thread.
     """
-    receiver = mttp.receive("chan://waiting")
+    receiver = mttp.mist.receive("chan://waiting")
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(list, receiver)
         receiver.close()
@@ -189,8 +189,8 @@ def test_many_senders_and_receivers_lose_nothing() -> None:
     """
     Ten of each, over a channel of four places; each message is received once.
     """
-    senders = [mttp.dial("chan://busy?capacity=4") for _ in range(10)]
-    with ThreadPoolExecutor(20) as pool, mttp.receive("chan://busy") as receiver:
+    senders = [mttp.mist.dial("chan://busy?capacity=4") for _ in range(10)]
+    with ThreadPoolExecutor(20) as pool, mttp.mist.receive("chan://busy") as receiver:
         found = [pool.submit(numbers, receiver) for _ in range(10)]
         for place, sender in enumerate(senders):
             pool.submit(
@@ -208,11 +208,11 @@ def test_both_ends_agree_on_the_capacity() -> None:
     """
     Whoever comes first says it, and another number is an error.
     """
-    with mttp.dial("chan://agreed?capacity=3"):
-        with mttp.receive("chan://agreed"), mttp.receive("chan://agreed?capacity=3"):
+    with mttp.mist.dial("chan://agreed?capacity=3"):
+        with mttp.mist.receive("chan://agreed"), mttp.mist.receive("chan://agreed?capacity=3"):
             pass
         with pytest.raises(TransportError, match="holds 3 messages"):
-            mttp.receive("chan://agreed?capacity=4")
+            mttp.mist.receive("chan://agreed?capacity=4")
 
 
 @pytest.mark.parametrize(
@@ -240,13 +240,13 @@ def test_a_forked_child_has_channels_of_its_own() -> None:
     found = told(
         """
         import json, os, mttp
-        from mttp.messages import HealthPing, Message
-        receiver = mttp.receive("chan://forked")
-        sender = mttp.dial("chan://forked")
+        from mttp.mist.messages import HealthPing, Message
+        receiver = mttp.mist.receive("chan://forked")
+        sender = mttp.mist.dial("chan://forked")
         sender.send(Message.new("me", HealthPing(), id="parent"))
         pid = os.fork()
         if not pid:
-            with mttp.receive("chan://forked") as mine, mttp.dial("chan://forked") as other:
+            with mttp.mist.receive("chan://forked") as mine, mttp.mist.dial("chan://forked") as other:
                 other.send(Message.new("me", HealthPing(), id="child"))
                 os._exit(0 if next(mine).id == "child" and not mine.pending else 1)
         status = os.waitpid(pid, 0)[1]

@@ -752,7 +752,7 @@ def test_a_summary_of_parts_says_what_the_values_say(session: mttp.Session) -> N
 
 def test_a_thread_goes_on_with_the_episode(session: mttp.Session) -> None:
     """
-    A new thread has no context of its own: `carry` gives it one, and the step is in one part with the rest.
+    A new thread has no context: `bind_context` gives it one, and the step is in one part with the rest.
     """
 
     def work() -> None:
@@ -761,7 +761,7 @@ def test_a_thread_goes_on_with_the_episode(session: mttp.Session) -> None:
 
     with mttp.episode():
         bare = threading.Thread(target=work)
-        carried = threading.Thread(target=mttp.carry(work))
+        carried = threading.Thread(target=mttp.recording.bind_context(work))
         for thread in (bare, carried):
             thread.start()
             thread.join()
@@ -783,7 +783,7 @@ def test_a_pool_of_threads_goes_on_with_each_episode(session: mttp.Session) -> N
     with ThreadPoolExecutor(8) as pool:
         for env in ("a", "b"):
             with mttp.episode(env=env):
-                assert {env} == set(pool.map(mttp.carry(work), range(100)))
+                assert {env} == set(pool.map(mttp.recording.bind_context(work), range(100)))
 
     assert [("a", 4950.0, 100), ("b", 4950.0, 100)] == [
         (episode.env, episode.return_, len({step.index for step in episode.steps}))
@@ -806,7 +806,9 @@ def test_an_executor_of_a_loop_goes_on_with_the_episode(session: mttp.Session) -
                 asyncio.to_thread,
             ):
                 async with mttp.step():
-                    await run(mttp.carry(work) if run is not asyncio.to_thread else work, 1.0)
+                    await run(
+                        mttp.recording.bind_context(work) if run is not asyncio.to_thread else work, 1.0
+                    )
 
     asyncio.run(main())
 
@@ -885,7 +887,7 @@ def test_a_carried_coroutine_function_stays_one(session: mttp.Session) -> None:
 
     async def main() -> None:
         with mttp.episode():
-            acting = mttp.carry(act)
+            acting = mttp.recording.bind_context(act)
         assert not mttp.current_episode()
         assert [0.0, 0.0] == await asyncio.gather(acting(0.0), asyncio.create_task(acting(0.0)))
         assert not mttp.current_episode()
@@ -913,8 +915,8 @@ def test_what_comes_out_of_a_pickle_makes_a_part(session: mttp.Session) -> None:
     As in another process: the part is closed and written when the function returns.
     """
     with mttp.episode():
-        carried = pickle.dumps(mttp.carry(module_level))
-        coroutine = pickle.dumps(mttp.carry(module_level_coroutine))
+        carried = pickle.dumps(mttp.recording.bind_context(module_level))
+        coroutine = pickle.dumps(mttp.recording.bind_context(module_level_coroutine))
     assert 4 == pickle.loads(carried)(3)
     assert 5 == asyncio.run(pickle.loads(coroutine)(4))
 
@@ -940,14 +942,14 @@ def test_what_cannot_be_pickled_still_cannot(session: mttp.Session) -> None:
     A carried function is as portable as the function itself.
     """
     with pytest.raises((pickle.PicklingError, AttributeError)):
-        pickle.dumps(mttp.carry(lambda: None))
+        pickle.dumps(mttp.recording.bind_context(lambda: None))
 
 
 def test_a_carried_function_looks_like_the_function() -> None:
     """
     Its name, its documentation and what it wraps are the function's.
     """
-    carried = mttp.carry(module_level)
+    carried = mttp.recording.bind_context(module_level)
 
     assert ("module_level", module_level.__doc__, module_level) == (
         carried.__name__,
@@ -961,7 +963,7 @@ def test_where_nothing_is_current_a_carried_function_just_runs(session: mttp.Ses
     """
     Here and out of a pickle.
     """
-    carried = mttp.carry(len)
+    carried = mttp.recording.bind_context(len)
 
     assert 3 == carried("abc") == pickle.loads(pickle.dumps(carried))("abc")
     assert ({}, 0) == (dict(session.stats.faults), session.stats.spans)

@@ -22,9 +22,10 @@ from programs import told
 from typer.testing import CliRunner
 
 import mttp
-from mttp import Evaluation, Reward, Spec, TaskResult
+from mttp import Reward
 from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError
+from mttp.model import Evaluation, Spec, TaskResult
 from mttp.rewards.evaluating.bar import bar
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
@@ -48,7 +49,7 @@ def test_what_is_stated_is_read(session: mttp.Session):
     The evaluation that is read is the one that was stated, results included.
     """
     spec = Spec(name="exact", version="1.2.0", sha256="ab" * 32)
-    with mttp.eval_run(
+    with mttp.evaluate(
         "gsm",
         "1",
         tasks=[{"id": "t1", "slices": ["easy", "日本"]}, "t2", "t3", "t4"],
@@ -111,7 +112,7 @@ def test_outcomes_are_kept_apart(session: mttp.Session):
     """
     What has no score is counted by why, and is in no mean and no rate.
     """
-    with mttp.eval_run("gsm", tasks=[*FIVE, "f"], baseline={"a": 0.5, "b": 1.0, "c": 0.0}) as run:
+    with mttp.evaluate("gsm", tasks=[*FIVE, "f"], baseline={"a": 0.5, "b": 1.0, "c": 0.0}) as run:
         run.result("a", 1.0, passed=True, duration=1)
         run.result("b", 0.5, passed=False, duration=2)
         run.result("c", error="no")
@@ -138,7 +139,7 @@ def test_numbers_beyond_a_float_are_left_out(session: mttp.Session):
     """
     A mean of scores that have no sum is one all the same; a difference that is no number is none.
     """
-    with mttp.eval_run("gsm", tasks=FIVE, baseline={"a": -1e308}) as run:
+    with mttp.evaluate("gsm", tasks=FIVE, baseline={"a": -1e308}) as run:
         run.result("a", 1e308, duration=1e308)
         run.result("b", 1.5e308, duration=1e308)
 
@@ -150,7 +151,7 @@ def test_the_root_says_what_came_of_it(session: mttp.Session):
     """
     Whoever looks at the trace alone sees counts and figures.
     """
-    with mttp.eval_run("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
+    with mttp.evaluate("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
         run.result("a", 0.75, passed=True)
         run.result("b", error="no")
 
@@ -165,7 +166,7 @@ def test_a_score_that_is_no_number_is_an_error(session: mttp.Session, score: obj
     """
     Its text is kept, and it is never a number.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", score)
 
     (result,) = read(session).results
@@ -191,7 +192,7 @@ def test_what_makes_no_sense_is_counted(session: mttp.Session, said: dict[str, A
     """
     The rest is kept.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         result = run.result("a", **said)
 
     assert result is not None
@@ -202,7 +203,7 @@ def test_a_second_result_counts_and_both_are_kept(session: mttp.Session):
     """
     The last word on a task is the one that the summary takes.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", 0.25)
         run.result("a", 0.75)
 
@@ -215,7 +216,7 @@ def test_a_task_of_no_suite_is_kept(session: mttp.Session):
     """
     It is said to be extra, and counted as a fault.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", 1)
         run.result("other", 0)
 
@@ -228,7 +229,7 @@ def test_results_after_the_end_are_counted(session: mttp.Session):
     """
     What is recorded has ended; nothing raises.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         pass
     run.end()
 
@@ -241,7 +242,7 @@ def test_nothing_records_and_the_results_are_there(monkeypatch: pytest.MonkeyPat
     An evaluation is of use where recording is off.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    with mttp.eval_run("gsm", tasks=FIVE, resume=True) as run:
+    with mttp.evaluate("gsm", tasks=FIVE, resume=True) as run:
         run.map(lambda task: task == "a")
 
     assert (5, 0.2) == (run.summary().scored, run.summary().mean)
@@ -254,7 +255,7 @@ def test_what_is_current_stays_where_nothing_records(monkeypatch: pytest.MonkeyP
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     around = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=False))
-    with trace.use_span(around), mttp.eval_run("gsm", tasks=["a"]) as run:
+    with trace.use_span(around), mttp.evaluate("gsm", tasks=["a"]) as run:
         seen = run.map(lambda _: trace.get_current_span() is around)
 
     assert [True] == [result.passed for result in seen]
@@ -264,7 +265,7 @@ def test_results_of_many_threads_are_all_kept(session: mttp.Session):
     """
     The one that was entered last counts, by its revision too.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         threads = [threading.Thread(target=run.result, args=("a", number)) for number in range(20)]
         for thread in threads:
             thread.start()
@@ -280,7 +281,7 @@ def test_it_starts_a_session_by_itself(capsys: pytest.CaptureFixture[str]):
     """
     As an episode does.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", 1)
     session = mttp.current_session()
 
@@ -297,7 +298,7 @@ def test_evaluating_loads_nothing_that_reads():
         """
         import json, sys
         import mttp
-        with mttp.configure("memory://"), mttp.eval_run("gsm", tasks=["a"]) as run:
+        with mttp.configure("memory://"), mttp.evaluate("gsm", tasks=["a"]) as run:
             run.map(lambda task: 1.0)
         print(json.dumps([name for name in sys.modules if name.startswith(("mttp.reading", "pydantic"))]))
         """
@@ -322,7 +323,7 @@ def test_tasks_are_names_or_have_ids(session: mttp.Session):
     A function gets what the suite has; results are known by the id.
     """
     tasks = ["a", 2, {"task": "three"}, {"name": "four"}, Question(5)]
-    with mttp.eval_run("gsm", tasks=tasks) as run:
+    with mttp.evaluate("gsm", tasks=tasks) as run:
         seen = []
         for task in run:
             seen.append(task)
@@ -343,7 +344,7 @@ def test_tasks_are_names_or_have_ids(session: mttp.Session):
         ({"timeout": 0}, "timeout=0"),
         ({"tags": {"a=b": "c"}}, "'a=b'"),
         ({"tags": ["a"]}, "maps no names"),
-        ({"spec": "exact"}, "is no mttp.Spec"),
+        ({"spec": "exact"}, "is no mttp.model.Spec"),
         ({"baseline": {"a": "high"}}, "the score of 'a' is 'high'"),
     ],
     ids=repr,
@@ -353,7 +354,7 @@ def test_setting_up_fails_loudly(session: mttp.Session, options: dict[str, Any],
     With the value, and what to do.
     """
     with pytest.raises(ConfigureError, match=said):
-        mttp.eval_run("gsm", **options)
+        mttp.evaluate("gsm", **options)
 
 
 def test_a_spec_may_know_its_identity(session: mttp.Session):
@@ -364,7 +365,7 @@ def test_a_spec_may_know_its_identity(session: mttp.Session):
     class Document:
         identity = Spec(name="exact", version="1")
 
-    with mttp.eval_run("gsm", spec=Document()):
+    with mttp.evaluate("gsm", spec=Document()):
         pass
 
     assert Document.identity == read(session).spec
@@ -392,7 +393,7 @@ def test_each_task_is_done_once(session: mttp.Session, *, is_async: bool, concur
     """
     In an episode of its own; what the function returns is the result, and an exception stops no other.
     """
-    with mttp.eval_run("gsm", "1", tasks=FIVE, concurrency=concurrency) as run:
+    with mttp.evaluate("gsm", "1", tasks=FIVE, concurrency=concurrency) as run:
         results = asyncio.run(run.amap(coroutine_function)) if is_async else run.map(function)
 
     assert FIVE == [result.task for result in results]
@@ -445,7 +446,7 @@ def test_as_many_tasks_go_on_as_wanted(session: mttp.Session, *, is_async: bool)
         enter(-1)
         return task
 
-    with mttp.eval_run("gsm", tasks=range(9), concurrency=3) as run:
+    with mttp.evaluate("gsm", tasks=range(9), concurrency=3) as run:
         results = asyncio.run(run.amap(awork)) if is_async else run.map(work)
 
     assert (3, list(range(9))) == (most, [result.score for result in results])
@@ -464,7 +465,7 @@ def test_a_thread_that_takes_too_long_is_left_alone(session: mttp.Session):
             returned.set()
         return 1.0
 
-    with mttp.eval_run("gsm", tasks=["a", "b", "c"], concurrency=1, timeout=0.2) as run:
+    with mttp.evaluate("gsm", tasks=["a", "b", "c"], concurrency=1, timeout=0.2) as run:
         results = run.map(work)
         go_on.set()
         assert returned.wait(SECONDS)
@@ -492,7 +493,7 @@ def test_a_coroutine_that_takes_too_long_is_cancelled(session: mttp.Session):
         return 1.0
 
     async def main() -> list[TaskResult]:
-        async with mttp.eval_run("gsm", tasks=["a", "b", "c"], concurrency=1, timeout=0.2) as run:
+        async with mttp.evaluate("gsm", tasks=["a", "b", "c"], concurrency=1, timeout=0.2) as run:
             return await run.amap(work)
 
     assert {"a": "timed_out", "b": "scored", "c": "scored"} == outcomes(asyncio.run(main()))
@@ -515,7 +516,7 @@ def test_an_evaluation_that_is_cancelled_is_aborted(session: mttp.Session):
             return 1.0
 
         async def evaluate() -> None:
-            async with mttp.eval_run("gsm", tasks=["a", "b", "c"], concurrency=1) as run:
+            async with mttp.evaluate("gsm", tasks=["a", "b", "c"], concurrency=1) as run:
                 await run.amap(work)
 
         task = asyncio.ensure_future(evaluate())
@@ -537,13 +538,13 @@ def test_an_exception_of_the_block_ends_it(session: mttp.Session):
     The exception goes on, and the evaluation says which it was.
     """
 
-    def work(run: mttp.OpenEvaluation) -> None:
+    def work(run: mttp.rewards.OpenEvaluation) -> None:
         with run:
             run.result("a", 1)
             raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk"):
-        work(mttp.eval_run("gsm", tasks=FIVE))
+        work(mttp.evaluate("gsm", tasks=FIVE))
 
     found = read(session)
     assert ("error", "OSError", "disk full") == (found.status, found.error_type, found.error_message)
@@ -554,7 +555,7 @@ def test_a_session_that_closes_ends_it():
     That nobody ended it is a fault; what was stated stays.
     """
     with mttp.configure("file://runs/a.jsonl") as session:
-        run = mttp.eval_run("gsm", tasks=FIVE)
+        run = mttp.evaluate("gsm", tasks=FIVE)
         run.result("a", 1)
 
     (found,) = mttp.read("runs/a.jsonl").evals
@@ -579,7 +580,7 @@ def test_a_foreign_result_is_understood(session: mttp.Session):
         "d": object(),
         "e": Odd(),
     }
-    with mttp.eval_run("gsm", tasks=[*answers]) as run:
+    with mttp.evaluate("gsm", tasks=[*answers]) as run:
         results = run.map(answers.__getitem__)
 
     assert ["abstained", "errored", "scored", "errored", "errored"] == [result.outcome for result in results]
@@ -596,7 +597,7 @@ def test_episodes_are_left_to_the_function(session: mttp.Session):
         with mttp.episode(env="toy", task=task) as episode:
             return {"score": 1.0, "episode": episode}
 
-    with mttp.eval_run("gsm", tasks=["a", "b"]) as run:
+    with mttp.evaluate("gsm", tasks=["a", "b"]) as run:
         run.map(work, episodes=False)
 
     recording = mttp.read(session)
@@ -611,7 +612,7 @@ def test_an_open_episode_says_its_result(session: mttp.Session):
     """
     Its root carries it, with one link to the evaluation; nothing is stated apart.
     """
-    with mttp.eval_run("gsm", "1", tasks=["a"]) as run, mttp.episode(task="a") as episode:
+    with mttp.evaluate("gsm", "1", tasks=["a"]) as run, mttp.episode(task="a") as episode:
         run.result("a", 0.5, passed=True, episode=episode)
     root = next(span for span in mttp.scan(session, arrays=True) if span.name.split()[0] == "episode")
 
@@ -628,7 +629,7 @@ def test_an_episode_outside_the_block_is_linked_once(session: mttp.Session):
     """
     Also where several results are stated of it.
     """
-    run = mttp.eval_run("gsm", tasks=["a"])
+    run = mttp.evaluate("gsm", tasks=["a"])
     with mttp.episode(task="a") as episode:
         run.result("a", 0.5, episode=episode)
         run.result("a", 0.75, episode=episode)
@@ -642,7 +643,7 @@ def test_an_episode_says_its_last_result(session: mttp.Session):
     """
     Nothing of the one before is left.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run, mttp.episode(task="a") as episode:
+    with mttp.evaluate("gsm", tasks=["a"]) as run, mttp.episode(task="a") as episode:
         run.result("a", 0.5, passed=True, episode=episode)
         run.result("a", error="no", episode=episode)
     root = next(span for span in mttp.scan(session) if span.name.split()[0] == "episode")
@@ -659,7 +660,7 @@ def test_an_ended_episode_is_scored_late(session: mttp.Session, how: str):
     with mttp.episode(task="a") as episode:
         pass
     given = {"handle": episode, "value": mttp.read(session).episodes[0], "trace id": episode.trace_id}[how]
-    with mttp.eval_run("gsm", "1", tasks=["a", "b"]) as run:
+    with mttp.evaluate("gsm", "1", tasks=["a", "b"]) as run:
         run.result("a", 0.5, passed=False, episode=given)
         run.result("b", outcome="skipped", episode=given)
 
@@ -681,7 +682,7 @@ def before(
     path: str, suite: str = "gsm", version: str = "1", spec: Spec | None = None, **scores: float
 ) -> str:
     """A recording of an earlier evaluation."""
-    with mttp.configure(f"file://{path}"), mttp.eval_run(suite, version, tasks=[*scores], spec=spec) as run:
+    with mttp.configure(f"file://{path}"), mttp.evaluate(suite, version, tasks=[*scores], spec=spec) as run:
         for task, score in scores.items():
             run.result(task, score)
         run.result("broken", error="no")
@@ -697,7 +698,7 @@ def test_scores_are_compared_with_a_recording():
     for baseline in (path, Path(path), [path], recording, recording.evals[0]):
         with (
             mttp.configure("memory://") as session,
-            mttp.eval_run("gsm", "1", tasks=FIVE, baseline=baseline) as run,
+            mttp.evaluate("gsm", "1", tasks=FIVE, baseline=baseline) as run,
         ):
             results = run.map(lambda _: 0.75)
 
@@ -723,7 +724,7 @@ def test_what_can_not_be_compared_is_refused(session: mttp.Session, options: dic
     path = before("before.jsonl", spec=Spec(name="exact", version="1"), a=0.5)
 
     with mttp.configure("memory://"), pytest.raises(ReadError, match=said):
-        mttp.eval_run(**({"suite": "gsm", "suite_version": "1"} | options), tasks=FIVE, baseline=path)
+        mttp.evaluate(**({"suite": "gsm", "suite_version": "1"} | options), tasks=FIVE, baseline=path)
 
 
 def test_the_last_that_ended_is_the_baseline():
@@ -732,10 +733,10 @@ def test_the_last_that_ended_is_the_baseline():
     """
     path = before("before.jsonl", a=0.5)
     before(path, a=0.25)
-    with mttp.configure(f"file://{path}"), mttp.eval_run("gsm", "1", tasks=["a"]) as cut_off:
+    with mttp.configure(f"file://{path}"), mttp.evaluate("gsm", "1", tasks=["a"]) as cut_off:
         cut_off.result("a", 0.0)
         cut_off.end(status="aborted")
-    with mttp.configure("memory://"), mttp.eval_run("gsm", "1", tasks=["a"], baseline=path) as run:
+    with mttp.configure("memory://"), mttp.evaluate("gsm", "1", tasks=["a"], baseline=path) as run:
         results = run.map(lambda _: 1.0)
 
     assert [0.25] == [result.baseline_score for result in results]
@@ -749,14 +750,14 @@ def test_what_was_scored_is_not_done_again():
     What failed, took too long or was never done is; the whole is one evaluation.
     """
     with mttp.configure("file://runs/a.jsonl", run_id="r"):
-        first = mttp.eval_run("gsm", "1", tasks=FIVE, resume=True)
+        first = mttp.evaluate("gsm", "1", tasks=FIVE, resume=True)
         first.result("a", 0.5)
         first.result("b", outcome="skipped")
         first.result("c", error="no")
         first.result("d", outcome="timed_out")
         first.end(status="aborted")
     with mttp.configure("file://runs/a.jsonl", run_id="r"):
-        second = mttp.eval_run("gsm", "1", tasks=FIVE, resume=True)
+        second = mttp.evaluate("gsm", "1", tasks=FIVE, resume=True)
         results = second.map(lambda _: 1.0)
         second.end()
 
@@ -783,9 +784,9 @@ def test_only_the_same_evaluation_goes_on(session: mttp.Session, options: dict[s
     Another version of suite, policy or spec begins anew.
     """
     facts: dict[str, Any] = {"suite_version": "1", "policy_version": "1", "tasks": ["a", "b"]}
-    with mttp.eval_run("gsm", **facts) as first:
+    with mttp.evaluate("gsm", **facts) as first:
         first.result("a", 1)
-    with mttp.eval_run("gsm", **facts | options, resume=True) as second:
+    with mttp.evaluate("gsm", **facts | options, resume=True) as second:
         left = second.pending
 
     assert (is_same, ["b"] if is_same else ["a", "b"]) == (first.id == second.id, left)
@@ -809,7 +810,7 @@ def test_it_is_of_the_same_run(names: tuple[str | None, str | None], resume: Any
     done = []
     for name, how in zip(names, (False, resume), strict=True):
         session = mttp.configure("file://runs/", run=name, run_id=f"run-{len(done)}")
-        with session, mttp.eval_run("gsm", tasks=["a"], resume=how) as run:
+        with session, mttp.evaluate("gsm", tasks=["a"], resume=how) as run:
             done.append(run.map(lambda _: 1.0))
 
     assert [1, 0 if is_same else 1] == [*map(len, done)]
@@ -822,9 +823,9 @@ def test_what_can_not_be_read_back_is_said(session: mttp.Session):
     session.close()
     with OtlpReceiver() as receiver, mttp.configure(receiver.http_address):
         with pytest.raises(ConfigureError, match="resume='PATH'"):
-            mttp.eval_run("gsm", tasks=["a"], resume=True)
+            mttp.evaluate("gsm", tasks=["a"], resume=True)
         with pytest.raises(ReadError, match=r"nowhere\.jsonl does not exist"):
-            mttp.eval_run("gsm", tasks=["a"], resume="nowhere.jsonl")
+            mttp.evaluate("gsm", tasks=["a"], resume="nowhere.jsonl")
 
 
 KILLED = """
@@ -837,7 +838,7 @@ KILLED = """
         return task / 4
 
     with mttp.configure("file://runs/a.jsonl", run_id="r"):
-        with mttp.eval_run("quarters", tasks=range(6), concurrency=1, resume=True) as run:
+        with mttp.evaluate("quarters", tasks=range(6), concurrency=1, resume=True) as run:
             run.map(work)
 """
 
@@ -854,7 +855,7 @@ def test_a_killed_evaluation_goes_on():
         process.wait(SECONDS)
     cut_off = mttp.read("runs/a.jsonl")
     session = mttp.configure("file://runs/a.jsonl", run_id="r")
-    with session, mttp.eval_run("quarters", tasks=range(6), resume=True) as run:
+    with session, mttp.evaluate("quarters", tasks=range(6), resume=True) as run:
         results = run.map(lambda task: task / 4)
 
     (before_kill,) = cut_off.evals
@@ -871,7 +872,7 @@ def test_a_collector_gets_the_same():
     """
     with OtlpReceiver() as receiver:
         session = mttp.configure(receiver.http_address, content=True)
-        with session, mttp.eval_run("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
+        with session, mttp.evaluate("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
             run.map(function)
         recording = mttp.read(receiver)  # type: ignore[arg-type]  # it has records()
 
@@ -884,7 +885,7 @@ def test_a_collector_gets_no_texts_of_errors_by_default():
     An error's message may quote a completion; what kind of error it was, and how many, stays.
     """
     with OtlpReceiver() as receiver:
-        with mttp.configure(receiver.http_address), mttp.eval_run("gsm", tasks=FIVE) as run:
+        with mttp.configure(receiver.http_address), mttp.evaluate("gsm", tasks=FIVE) as run:
             run.map(function)
         (found,) = mttp.read(receiver).evals  # type: ignore[arg-type]  # it has records()
 
@@ -907,7 +908,7 @@ def test_each_task_is_sampled(session: mttp.Session, *, is_async: bool, concurre
     """
     Each sample in an episode of its own, which says which it is; the function can ask.
     """
-    run = mttp.eval_run("gsm", tasks=["a", "b"], samples=3, concurrency=concurrency)
+    run = mttp.evaluate("gsm", tasks=["a", "b"], samples=3, concurrency=concurrency)
 
     async def coroutine(task: str) -> float:
         await asyncio.sleep(0)
@@ -933,7 +934,7 @@ def test_one_sample_says_nothing_of_samples(session: mttp.Session):
     """
     Spans of an evaluation without samples are what they were.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.map(lambda _: 1.0)
 
     keys = {key for span in mttp.scan(session, arrays=True) for key in span.attributes}
@@ -944,7 +945,7 @@ def test_samples_are_stated_one_by_one(session: mttp.Session):
     """
     By their index, or the next one without; a revision of a sample leaves the others alone.
     """
-    with mttp.eval_run("gsm", tasks=["a"], samples=3) as run:
+    with mttp.evaluate("gsm", tasks=["a"], samples=3) as run:
         run.result("a", 0.25, sample=1)
         run.result("a", 0.5)
         run.result("a", 0.75)
@@ -959,7 +960,7 @@ def test_a_loop_comes_to_every_sample(session: mttp.Session):
     """
     A sample that the loop's block says nothing about stays pending.
     """
-    with mttp.eval_run("gsm", tasks=["a", "b"], samples=2) as run:
+    with mttp.evaluate("gsm", tasks=["a", "b"], samples=2) as run:
         for task in run:
             if (task, run.sample) != ("a", 0):
                 run.result(task, run.sample)
@@ -985,7 +986,7 @@ def test_a_sample_that_is_none_is_a_fault(session: mttp.Session, sample: Any, ke
     """
     The result is kept: of the next sample, or of one that was not to be taken.
     """
-    with mttp.eval_run("gsm", tasks=["a"], samples=2) as run:
+    with mttp.evaluate("gsm", tasks=["a"], samples=2) as run:
         result = run.result("a", 0.5, sample=sample)
 
     assert result is not None
@@ -999,14 +1000,14 @@ def test_samples_are_a_number(session: mttp.Session, samples: Any):
     Anything else is refused.
     """
     with pytest.raises(ConfigureError, match=r"samples=.* is no whole number from 1 on"):
-        mttp.eval_run("gsm", tasks=["a"], samples=samples)
+        mttp.evaluate("gsm", tasks=["a"], samples=samples)
 
 
 def test_samples_of_many_threads_are_all_kept(session: mttp.Session):
     """
     Those that don't say which they are get one each.
     """
-    with mttp.eval_run("gsm", tasks=["a"], samples=20) as run:
+    with mttp.evaluate("gsm", tasks=["a"], samples=20) as run:
         threads = [threading.Thread(target=run.result, args=("a", number)) for number in range(20)]
         for thread in threads:
             thread.start()
@@ -1022,7 +1023,7 @@ def test_a_sample_that_takes_too_long_is_timed_out_alone(session: mttp.Session):
     """
     go_on = threading.Event()
 
-    with mttp.eval_run("gsm", tasks=["a"], samples=3, timeout=0.2, concurrency=1) as run:
+    with mttp.evaluate("gsm", tasks=["a"], samples=3, timeout=0.2, concurrency=1) as run:
         run.map(lambda _: go_on.wait(SECONDS) if run.sample == 1 else 1.0)
         go_on.set()
 
@@ -1034,14 +1035,14 @@ def test_samples_that_are_missing_are_taken_later():
     Those that failed are taken again, and more samples than before are added.
     """
     with mttp.configure("file://runs/a.jsonl", run_id="r"):
-        first = mttp.eval_run("gsm", tasks=["a", "b"], samples=2)
+        first = mttp.evaluate("gsm", tasks=["a", "b"], samples=2)
         first.result("a", 0.0)
         first.result("a", error="no")
         first.result("b", 0.25, sample=1)
         first.end(status="aborted")
     with (
         mttp.configure("file://runs/a.jsonl", run_id="r"),
-        mttp.eval_run("gsm", tasks=["a", "b"], samples=3, resume=True) as second,
+        mttp.evaluate("gsm", tasks=["a", "b"], samples=3, resume=True) as second,
     ):
         results = second.map(lambda _: 1.0)
 
@@ -1056,7 +1057,7 @@ def test_an_open_evaluation_shows_itself_on_one_line(session: mttp.Session):
     """
     Without its delta, whose interval takes long to compute at first.
     """
-    with mttp.eval_run("gsm", tasks=["a"], samples=2, baseline={"a": 0.5}) as run:
+    with mttp.evaluate("gsm", tasks=["a"], samples=2, baseline={"a": 0.5}) as run:
         run.result("a", 0.5)
 
         shown = "<OpenEvaluation of gsm, 1 task of 2 samples: 1 scored, 1 pending, mean 0.5 (1 of 2), open>"
@@ -1067,27 +1068,27 @@ def test_fewer_samples_than_before_are_refused():
     """
     What there is more of would not be counted.
     """
-    with mttp.configure("file://runs/a.jsonl", run_id="r"), mttp.eval_run("gsm", tasks=["a"], samples=2):
+    with mttp.configure("file://runs/a.jsonl", run_id="r"), mttp.evaluate("gsm", tasks=["a"], samples=2):
         pass
     with (
         mttp.configure("file://runs/a.jsonl", run_id="r"),
         pytest.raises(ConfigureError, match=r"samples=1: .* takes 2 of each task; give samples=2 or more"),
     ):
-        mttp.eval_run("gsm", tasks=["a"], resume=True)
+        mttp.evaluate("gsm", tasks=["a"], resume=True)
 
 
 def test_samples_are_compared_by_task():
     """
     With the mean of the baseline's samples, of which it is said how many failed.
     """
-    with mttp.configure("file://before.jsonl"), mttp.eval_run("gsm", tasks=["a", "b"], samples=2) as before:
+    with mttp.configure("file://before.jsonl"), mttp.evaluate("gsm", tasks=["a", "b"], samples=2) as before:
         before.result("a", 1.0)
         before.result("a", 0.0)
         before.result("b", 0.25)
         before.result("b", error="no")
     with (
         mttp.configure("memory://") as session,
-        mttp.eval_run("gsm", tasks=["a", "b"], samples=3, baseline="before.jsonl") as run,
+        mttp.evaluate("gsm", tasks=["a", "b"], samples=3, baseline="before.jsonl") as run,
     ):
         run.map(lambda _: 1.0)
 
@@ -1103,7 +1104,7 @@ SAMPLED = """
     import mttp
 
     with mttp.configure("file://runs/", run="shared", run_id="r"):
-        with mttp.eval_run("gsm", tasks=["a", "b"], samples=4, resume=True) as run:
+        with mttp.evaluate("gsm", tasks=["a", "b"], samples=4, resume=True) as run:
             for task in ("a", "b"):
                 for sample in map(int, sys.argv[1:]):
                     run.result(task, sample / 4, sample=sample)
@@ -1132,7 +1133,7 @@ def test_samples_travel_any_way():
     def evaluated(transport: str) -> mttp.Session:
         with (
             mttp.configure(transport, run="r", run_id="r") as session,
-            mttp.eval_run("gsm", "1", tasks=["t"], samples=3, baseline={"t": 0.5}) as run,
+            mttp.evaluate("gsm", "1", tasks=["t"], samples=3, baseline={"t": 0.5}) as run,
         ):
             run.result("t", 0.75, passed=True)
             run.result("t", error=OSError("no"))
@@ -1212,7 +1213,7 @@ def test_a_result_is_whatever_a_function_may_return(
     """
     A grader that failed is an error: neither skipped nor a zero, whatever was paid.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         if how == "map":
             run.map(lambda _: given)
         else:
@@ -1242,7 +1243,7 @@ def test_what_was_paid_without_a_score_is_named(session: mttp.Session, given: Re
     """
     Beside why it is none.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", given)
 
     assert error == read(session).results[0].error
@@ -1252,7 +1253,7 @@ def test_what_is_stated_beside_a_scoring_wins(session: mttp.Session):
     """
     The rest is the scoring's.
     """
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         result = run.result("a", scoring(1.0).score(), passed=False, duration=2)
 
     assert result is not None
@@ -1265,9 +1266,9 @@ def test_an_abstention_is_no_error_of_its_episode(session: mttp.Session):
     """
     with mttp.episode(task="a") as episode:
         pass
-    with mttp.eval_run("gsm", tasks=["a"]) as run:
+    with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", outcome="abstained", error="don't know", episode=episode)
-    with mttp.eval_run("gsm", tasks=["a"], resume=True) as again:
+    with mttp.evaluate("gsm", tasks=["a"], resume=True) as again:
         assert [] == again.pending
 
     assert "abstained" == mttp.read(session).episodes[0].scores["gsm"].status
@@ -1295,7 +1296,7 @@ class Terminal:
 
 def types(path: str) -> Counter[str]:
     """How many messages of each type a file has."""
-    with mttp.receive(f"mttp+file://{path}") as inbox:
+    with mttp.mist.receive(f"mttp+file://{path}") as inbox:
         return Counter(message.type for message in inbox)
 
 
@@ -1307,7 +1308,7 @@ def test_native_transports_carry_it_too():
     def evaluated(transport: str) -> mttp.Session:
         with (
             mttp.configure(transport, run="r", run_id="r", content=True) as session,
-            mttp.eval_run("gsm", "1", tasks=["t1", "t2"], baseline={"t1": 0.5}) as run,
+            mttp.evaluate("gsm", "1", tasks=["t1", "t2"], baseline={"t1": 0.5}) as run,
         ):
             run.result("t1", 0.75, passed=True)
             run.result("t2", error="no")
@@ -1325,10 +1326,10 @@ def test_native_transports_carry_it_too():
 
     expected = said(evaluated("memory://"))
     evaluated("mttp+file://a.mttp.jsonl")
-    with mttp.receive("chan://evaluated") as inbox:
+    with mttp.mist.receive("chan://evaluated") as inbox:
         evaluated("chan://evaluated")
         assert expected == said(inbox)
-    with mttp.receive("mttp+http://127.0.0.1:0") as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox:
         evaluated(inbox.address)
         inbox.close()
         assert expected == said(inbox)
@@ -1350,7 +1351,7 @@ def test_a_terminal_shows_a_bar(session: mttp.Session, monkeypatch: pytest.Monke
     monkeypatch.setenv("TERM", "xterm")
     shown = []
     for progress in (False, True):
-        with mttp.eval_run("gsm-mini", tasks=FIVE, progress=progress) as run:
+        with mttp.evaluate("gsm-mini", tasks=FIVE, progress=progress) as run:
             run.map(lambda _: 1.0)
         shown.append("gsm-mini" in terminal.written)
 

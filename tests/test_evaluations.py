@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mttp import Evaluation, TaskResult
+from mttp.model import Evaluation, TaskResult
 
 
 def passes(task: str, *verdicts: bool | str, slices: Sequence[str] = ()) -> list[TaskResult]:

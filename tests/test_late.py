@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from specimen import finite, int64s, names, optional, plain, texts
 
 import mttp
-from mttp import Annotation, Reward
+from mttp import Reward
 from mttp.codec.plain import name_key
+from mttp.model import Annotation
 from mttp.model.values import differences
 from mttp.recording import configuration
 
@@ -28,7 +29,7 @@ TRACE, OTHER = "ab" * 16, "cd" * 16
 SPAN = "12" * 8
 
 
-def play(reward: object = None, steps: int = 1, **facts: Any) -> mttp.OpenEpisode:
+def play(reward: object = None, steps: int = 1, **facts: Any) -> mttp.recording.OpenEpisode:
     """An ended episode."""
     with mttp.episode(**facts) as episode:
         for _ in range(steps):
@@ -58,7 +59,7 @@ def test_a_score_is_a_whole_scoring(session: mttp.Session):
         components={"a": 1.0, "b/c": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
         weights={"a": 0.5, "b/c": 0.5},
         range=(0, 1),
-        spec=mttp.Spec(name="math", version="1"),
+        spec=mttp.model.Spec(name="math", version="1"),
         verdict="pass",
         failed_checks=["leak"],
         relative=True,
@@ -72,7 +73,7 @@ def test_a_score_is_a_whole_scoring(session: mttp.Session):
         components={"a": 1.0, "b/c": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
         weights={"a": 0.5, "b/c": 0.5},
         range=(0.0, 1.0),
-        spec=mttp.Spec(name="math", version="1"),
+        spec=mttp.model.Spec(name="math", version="1"),
         verdict="pass",
         failed_checks=("leak",),
         relative=True,

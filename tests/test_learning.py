@@ -28,7 +28,7 @@ trace_ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
 numbers = st.floats()
 
 
-def play(reward: object = None, **facts: Any) -> mttp.OpenEpisode:
+def play(reward: object = None, **facts: Any) -> mttp.recording.OpenEpisode:
     """An ended episode that was paid so."""
     with mttp.episode(env="toy", **facts) as episode:
         if reward is not None:
@@ -367,7 +367,12 @@ def test_without_a_session_groups_and_updates_do_nothing():
         group.add("x")
         group.metric("a", 1)
 
-    assert (False, "", mttp.Group(), mttp.Update()) == (bool(group), group.id, group.value, mttp.update(3))
+    assert (False, "", mttp.model.Group(), mttp.model.Update()) == (
+        bool(group),
+        group.id,
+        group.value,
+        mttp.update(3),
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -532,7 +537,7 @@ def test_episodes_are_counted_once_and_without_those_discarded(session: mttp.Ses
         ({"lag": [1, math.nan]}, "lag_invalid: [1, nan]"),
         ({"consumed": -3}, "consumed_invalid: -3"),
         ({"groups": 3}, "groups_invalid: 3 is no list"),
-        ({"groups": [mttp.Group()]}, "group_invalid: a group that was not recorded"),
+        ({"groups": [mttp.model.Group()]}, "group_invalid: a group that was not recorded"),
         ({"episodes": ["x"]}, "target_invalid: 'x' is no id of 32 hexadecimal digits"),
         ({"episodes": [(TRACES[0], 1)]}, f"target_invalid: a step of {TRACES[0]} is no episode"),
         ({"discarded": [1]}, "discarded_invalid: [1] maps no names"),

@@ -51,7 +51,7 @@ def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> No
         for _ in range(3):
             with episode.step() as step:
                 step.tokens(ids=[1, 2])
-        spec = mttp.Spec(name="math", version="1.2.0")
+        spec = mttp.model.Spec(name="math", version="1.2.0")
         episode.reward(0.75, components={"correct": 1.0, "format": 0.5}, spec=spec, grader="judge")
         episode.end(outcome="success", terminated=True)
 

@@ -53,7 +53,7 @@ class Watching(SpanProcessor):
         return True
 
 
-def play() -> mttp.OpenEpisode:
+def play() -> mttp.recording.OpenEpisode:
     """One episode with a span of another library's."""
     with mttp.episode() as episode, episode.step() as step, tracer.start_as_current_span("GET"):
         step.reward(1.0)

@@ -29,19 +29,19 @@ from mttp.semconv import attributes as a
 IDS, LOGPROBS = list(range(5)), [-0.5, -1.0, -1.5, -2.0, -2.5]
 
 
-def fast(step: mttp.OpenStep) -> None:
+def fast(step: mttp.recording.OpenStep) -> None:
     """What nearly every step says."""
     step.reward(0.5)
     step.tokens(ids=IDS, logprobs=np.array(LOGPROBS, np.float32), policy_version="7")
 
 
-def slow(step: mttp.OpenStep) -> None:
+def slow(step: mttp.recording.OpenStep) -> None:
     """The same by ways on which everything is looked at."""
     step.reward(np.float64(0.5))
     step.tokens(ids=np.array(IDS), logprobs=np.array(LOGPROBS, np.float32), policy_version=np.str_("7"))
 
 
-def rich(step: mttp.OpenStep) -> None:
+def rich(step: mttp.recording.OpenStep) -> None:
     """More than that."""
     fast(step)
     step.observation(np.arange(4, dtype=np.float32))
@@ -136,7 +136,7 @@ def test_a_step_has_one_span() -> None:
     A real one in OpenTelemetry's eyes, and the current one in the step's block.
     """
     with mttp.configure("memory://"), mttp.episode() as episode, episode.step() as step:
-        assert isinstance(step, mttp.OpenStep)
+        assert isinstance(step, mttp.recording.OpenStep)
         assert isinstance(step.span, (trace.Span, ReadableSpan))
         assert step.span is trace.get_current_span()
         assert step.span.is_recording()
@@ -443,7 +443,7 @@ def test_a_step_that_begins_as_its_episode_ends_is_ended_with_it(monkeypatch: py
     """
     begin = Trajectory._begin
 
-    def late(owner: Trajectory, index: int, start_time: int | None) -> mttp.OpenStep:
+    def late(owner: Trajectory, index: int, start_time: int | None) -> mttp.recording.OpenStep:
         step = begin(owner, index, start_time)
         if index:
             other = threading.Thread(target=episode.end)

@@ -34,7 +34,7 @@ OTHERWISE = ["trace_id", "id"]
 """What differs between two recordings of the same."""
 
 
-def play(episode: mttp.OpenEpisode, steps: int = 12) -> None:
+def play(episode: mttp.recording.OpenEpisode, steps: int = 12) -> None:
     """Steps of which some say more than others."""
     for number in range(steps):
         with episode.step() as step:
@@ -149,7 +149,7 @@ def test_what_columns_don_t_hold_has_a_span_of_its_own(session: mttp.Session) ->
     assert list(range(8)) == [step.action for step in mttp.read(session).episodes[0].steps]
 
 
-def says_more(step: mttp.OpenStep, number: int) -> None:
+def says_more(step: mttp.recording.OpenStep, number: int) -> None:
     """Each time something else that has to be, or to have, a span."""
     if number == 1:
         step.tokens(ids=[1], logprobs=[-0.5])
@@ -186,7 +186,7 @@ def test_long_episodes_are_packed_by_themselves(monkeypatch: pytest.MonkeyPatch)
     """
     monkeypatch.setattr(step_columns, "SPAN_STEPS", 5)
 
-    def run(episode: mttp.OpenEpisode) -> None:
+    def run(episode: mttp.recording.OpenEpisode) -> None:
         play(episode)
         with episode.step() as step:
             step.tokens(ids=[1])

@@ -95,7 +95,7 @@ def test_what_a_receiver_of_messages_answers_is_repeated_on_one_line(port: int) 
     """
     The reason is in the error, without what acts on a terminal.
     """
-    sender = mttp.dial(f"mttp+http://127.0.0.1:{port}", patience=0)
+    sender = mttp.mist.dial(f"mttp+http://127.0.0.1:{port}", patience=0)
     with sender, pytest.raises(SendError, match="302") as caught:
         sender.send(Message.new("me", HealthPing(from_="me")))
 

@@ -53,30 +53,30 @@ class Raises:
         return 3
 
 
-def texts(step: mttp.OpenStep) -> None:
+def texts(step: mttp.recording.OpenStep) -> None:
     step.observation(CANARY)
     step.action({"text": CANARY, "more": [CANARY]})
 
 
-def objects(step: mttp.OpenStep) -> None:
+def objects(step: mttp.recording.OpenStep) -> None:
     step.observation(Printed())
     step.action([Printed()])
 
 
-def arrays(step: mttp.OpenStep) -> None:
+def arrays(step: mttp.recording.OpenStep) -> None:
     step.observation({"text": CANARY, "frame": np.zeros(3)})
     step.action((np.zeros(2), CANARY))
 
 
-def raw_reward(step: mttp.OpenStep) -> None:
+def raw_reward(step: mttp.recording.OpenStep) -> None:
     step.reward(CANARY)
 
 
-def raw_object(step: mttp.OpenStep) -> None:
+def raw_object(step: mttp.recording.OpenStep) -> None:
     step.reward(Printed())
 
 
-def scored(step: mttp.OpenStep) -> None:
+def scored(step: mttp.recording.OpenStep) -> None:
     step.reward(
         CANARY,
         components={"format": CANARY, "length": Printed()},
@@ -91,19 +91,19 @@ def scored(step: mttp.OpenStep) -> None:
     )
 
 
-def tokens(step: mttp.OpenStep) -> None:
+def tokens(step: mttp.recording.OpenStep) -> None:
     step.tokens(IDS, logprobs=np.zeros(3, np.float32), prompt_ids=IDS)
 
 
-def listed_tokens(step: mttp.OpenStep) -> None:
+def listed_tokens(step: mttp.recording.OpenStep) -> None:
     step.tokens(IDS.tolist(), logprobs=[0.0, -1.0, -2.0], masks=[1, 0, 1], tokenizer="gpt2")
 
 
-def no_tokens(step: mttp.OpenStep) -> None:
+def no_tokens(step: mttp.recording.OpenStep) -> None:
     step.tokens(Raises(), logprobs=CANARY)
 
 
-def called(step: mttp.OpenStep) -> None:
+def called(step: mttp.recording.OpenStep) -> None:
     with step.tool_call("search", arguments={"query": CANARY}) as call:
         call.result([CANARY, Printed()])
     with step.model_call("qwen", parameters={"temperature": CANARY}) as call:
@@ -115,7 +115,7 @@ def raise_within(call: Any) -> None:
     call.span.set_status(StatusCode.ERROR, CANARY)
 
 
-def evented(step: mttp.OpenStep) -> None:
+def evented(step: mttp.recording.OpenStep) -> None:
     step.span.record_exception(ValueError(CANARY), {"exception.message": CANARY})
     step.span.add_event("gen_ai.user.message", {"gen_ai.event.content": CANARY, "gen_ai.prompt": CANARY})
     step.span.add_link(step.span.get_span_context(), {"gen_ai.completion": CANARY})
@@ -124,22 +124,22 @@ def evented(step: mttp.OpenStep) -> None:
     step.span.set_attribute("llm.input_messages.0.message.content", CANARY)
 
 
-def numbers(step: mttp.OpenStep) -> None:
+def numbers(step: mttp.recording.OpenStep) -> None:
     step.metric("loss", CANARY)  # type: ignore[arg-type]
     step.record(logprob=0.5, terminated=True)
 
 
-def foreign(step: mttp.OpenStep) -> None:
+def foreign(step: mttp.recording.OpenStep) -> None:
     said = {"gen_ai.output.messages": CANARY, "input.value": CANARY}
     with trace.get_tracer("other").start_as_current_span("other", attributes=said):
         raise RuntimeError(CANARY)
 
 
-def failing(step: mttp.OpenStep) -> None:
+def failing(step: mttp.recording.OpenStep) -> None:
     raise RuntimeError(CANARY)
 
 
-def late_facts(step: mttp.OpenStep) -> None:
+def late_facts(step: mttp.recording.OpenStep) -> None:
     mttp.score(step, 0.5, grader="judge", explanation=CANARY)
     mttp.score(step, Printed(), grader="judge")
     mttp.annotate(step, "comment", CANARY, explanation=CANARY)
@@ -150,14 +150,14 @@ def late_facts(step: mttp.OpenStep) -> None:
     mttp.prefer(step, CANARY, explanation=CANARY)
 
 
-def misused(step: mttp.OpenStep) -> None:
+def misused(step: mttp.recording.OpenStep) -> None:
     mttp.group("g", [CANARY, Printed()], rewards=[CANARY], advantages=CANARY, ddof=CANARY)  # type: ignore[arg-type]
     mttp.update(loss=CANARY, lag=CANARY, discarded={"stale": CANARY})  # type: ignore[arg-type,list-item]
     mttp.extract({"traceparent": CANARY, "baggage": CANARY}).end()
     step.span.set_attribute("mttp.mine", CANARY)
 
 
-STEPS: list[Callable[[mttp.OpenStep], None]] = [
+STEPS: list[Callable[[mttp.recording.OpenStep], None]] = [
     texts,
     objects,
     arrays,
@@ -177,7 +177,7 @@ STEPS: list[Callable[[mttp.OpenStep], None]] = [
 ]
 
 
-def play(acts: list[Callable[[mttp.OpenStep], None]], *, packed: bool) -> None:
+def play(acts: list[Callable[[mttp.recording.OpenStep], None]], *, packed: bool) -> None:
     """Record an episode in which text is put wherever content may be, and one within a part elsewhere."""
     with mttp.episode(
         env="toy",
@@ -247,7 +247,7 @@ def read(*paths: Path) -> bytes:
 
 
 def everywhere(
-    where: Path, acts: list[Callable[[mttp.OpenStep], None]], *, packed: bool, **terms: Any
+    where: Path, acts: list[Callable[[mttp.recording.OpenStep], None]], *, packed: bool, **terms: Any
 ) -> dict[str, bytes]:
     """What left by each way, under these terms."""
     exporter, processed, reader = InMemorySpanExporter(), InMemorySpanExporter(), InMemoryMetricReader()
@@ -337,7 +337,7 @@ def test_with_content_on_all_of_it_leaves(tmp_path: Path) -> None:
     acts=st.lists(st.sampled_from(STEPS), min_size=1, max_size=5), packed=st.booleans(), redacts=st.booleans()
 )
 def test_nothing_leaves_whatever_is_recorded(
-    acts: list[Callable[[mttp.OpenStep], None]],
+    acts: list[Callable[[mttp.recording.OpenStep], None]],
     packed: bool,
     redacts: bool,
     tmp_path_factory: pytest.TempPathFactory,

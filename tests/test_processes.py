@@ -629,7 +629,7 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("{method}")
     with mttp.configure("file://runs/", run_id="r"), mttp.episode(task="shared"):
         act(1.0)
-        processes = [context.Process(target=mttp.carry(act), args=(2.0,)) for _ in range(3)]
+        processes = [context.Process(target=mttp.recording.bind_context(act), args=(2.0,)) for _ in range(3)]
         for process in processes:
             process.start()
         for process in processes:
@@ -664,10 +664,10 @@ if __name__ == "__main__":
         with multiprocessing.get_context("{method}").Pool(2) as pool:
             for task in range(3):
                 with mttp.episode(task=str(task)):
-                    pool.map(mttp.carry(act), [1.0] * 10)
+                    pool.map(mttp.recording.bind_context(act), [1.0] * 10)
         with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("{method}")) as pool:
             with mttp.episode(task="futures"):
-                list(pool.map(mttp.carry(act), [1.0] * 10))
+                list(pool.map(mttp.recording.bind_context(act), [1.0] * 10))
 """,
     )
 

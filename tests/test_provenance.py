@@ -47,7 +47,7 @@ def repository(tmp_path: Path) -> Path:
     return directory
 
 
-def run() -> mttp.Run:
+def run() -> mttp.model.Run:
     """The run of a session here and now."""
     with mttp.configure("memory://") as session:
         pass

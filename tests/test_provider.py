@@ -58,7 +58,7 @@ def spans(session: mttp.Session) -> dict[str, SpanRecord]:
     return {record.name: record for record in session.records()}
 
 
-def work(**attributes: Any) -> mttp.OpenEpisode:
+def work(**attributes: Any) -> mttp.recording.OpenEpisode:
     """One episode, and a request in its step."""
     with mttp.episode() as episode, episode.step(), tracer.start_as_current_span("GET") as span:
         span.set_attributes(attributes)

@@ -23,7 +23,7 @@ def only(session: mttp.Session) -> mttp.Episode:
     return episode
 
 
-def record_contract() -> mttp.OpenEpisode:
+def record_contract() -> mttp.recording.OpenEpisode:
     """The example that the documentation opens with."""
     with mttp.episode(
         env="toy-math",
@@ -1011,7 +1011,7 @@ def test_a_mistyped_argument_loses_only_itself(session: mttp.Session) -> None:
 @pytest.mark.parametrize(
     ("scoring", "fault"),
     [
-        ({"spec": "gsm8k"}, "spec_invalid: 'gsm8k' is no mttp.Spec"),
+        ({"spec": "gsm8k"}, "spec_invalid: 'gsm8k' is no mttp.model.Spec"),
         ({"range": [1]}, "range_invalid: [1] is no lowest and highest value"),
         ({"range": (0, "x")}, "range_invalid: (0, 'x') is no lowest and highest value"),
         ({"range": 5}, "range_invalid: 5 is no lowest and highest value"),

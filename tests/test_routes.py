@@ -44,7 +44,7 @@ def unblocked() -> Iterator[Exporter]:
     made.trouble = lambda segment: None
 
 
-def play(steps: int = 2, **facts: Any) -> mttp.OpenEpisode:
+def play(steps: int = 2, **facts: Any) -> mttp.recording.OpenEpisode:
     """Record one episode."""
     with mttp.episode(**facts) as episode:
         for _ in range(steps):

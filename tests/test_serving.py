@@ -25,13 +25,13 @@ REQUEST = b"POST /mist HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (l
 
 
 @pytest.fixture
-def inbox() -> Iterator[mttp.Receiver]:
+def inbox() -> Iterator[mttp.mist.Receiver]:
     """A listener that gives up a body after half a second."""
-    with mttp.receive("mttp+http://127.0.0.1:0?timeout=0.5") as opened:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0?timeout=0.5") as opened:
         yield opened
 
 
-def connected(inbox: mttp.Receiver) -> socket.socket:
+def connected(inbox: mttp.mist.Receiver) -> socket.socket:
     """A connection to it."""
     return socket.create_connection(("127.0.0.1", int(inbox.address.rpartition(":")[2])), timeout=20)
 
@@ -44,7 +44,7 @@ def until_end(connection: socket.socket) -> bytes:
     return found
 
 
-def test_a_sender_that_sends_no_more_is_answered(inbox: mttp.Receiver) -> None:
+def test_a_sender_that_sends_no_more_is_answered(inbox: mttp.mist.Receiver) -> None:
     """
     It ends its half of the connection, as `nc` does, and hears each answer, then the end.
     """
@@ -57,7 +57,7 @@ def test_a_sender_that_sends_no_more_is_answered(inbox: mttp.Receiver) -> None:
     assert 3 == len(list(inbox))
 
 
-def test_requests_that_come_at_once_are_answered_in_turn(inbox: mttp.Receiver) -> None:
+def test_requests_that_come_at_once_are_answered_in_turn(inbox: mttp.mist.Receiver) -> None:
     """
     Before anybody has waited for an answer.
     """
@@ -69,7 +69,7 @@ def test_requests_that_come_at_once_are_answered_in_turn(inbox: mttp.Receiver) -
     assert [b"202"] * 9 + [b"405"] == statuses
 
 
-def test_an_offer_of_another_protocol_is_passed_over(inbox: mttp.Receiver) -> None:
+def test_an_offer_of_another_protocol_is_passed_over(inbox: mttp.mist.Receiver) -> None:
     """
     As Java's client makes it with the first request: the body is that of the request.
     """
@@ -90,7 +90,9 @@ def test_an_offer_of_another_protocol_is_passed_over(inbox: mttp.Receiver) -> No
     [b"POST /mist HTTP/1.1\r\n", b"POST /mist HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"],
     ids=["head", "trailers"],
 )
-def test_headers_without_an_end_are_given_up(inbox: mttp.Receiver, before: bytes, endless: bytes) -> None:
+def test_headers_without_an_end_are_given_up(
+    inbox: mttp.mist.Receiver, before: bytes, endless: bytes
+) -> None:
     """
     Before the request and after its chunks; the sender hears why, though it went on.
     """
@@ -100,7 +102,7 @@ def test_headers_without_an_end_are_given_up(inbox: mttp.Receiver, before: bytes
         assert until_end(connection).startswith(b"HTTP/1.1 431 ")
 
 
-def test_a_chunk_size_without_an_end_is_given_up(inbox: mttp.Receiver) -> None:
+def test_a_chunk_size_without_an_end_is_given_up(inbox: mttp.mist.Receiver) -> None:
     """
     By its extensions it could go on forever.
     """
@@ -112,7 +114,7 @@ def test_a_chunk_size_without_an_end_is_given_up(inbox: mttp.Receiver) -> None:
         assert until_end(connection).startswith(b"HTTP/1.1 431 ")
 
 
-def test_a_body_without_an_end_is_not_read_forever(inbox: mttp.Receiver) -> None:
+def test_a_body_without_an_end_is_not_read_forever(inbox: mttp.mist.Receiver) -> None:
     """
     A gigabyte in chunks is turned down after the bytes that a message may have, and cut off soon after that.
     """
@@ -128,7 +130,7 @@ def test_a_body_without_an_end_is_not_read_forever(inbox: mttp.Receiver) -> None
     assert {"http_413": 1} == dict(inbox.stats.refused)
 
 
-def test_what_comes_in_small_chunks_holds_up_nobody_else(inbox: mttp.Receiver) -> None:
+def test_what_comes_in_small_chunks_holds_up_nobody_else(inbox: mttp.mist.Receiver) -> None:
     """
     Half a million chunks of a byte each, while others send.
     """
@@ -152,11 +154,11 @@ def test_who_does_not_know_the_token_is_turned_down(stated: str) -> None:
     """
     Before the message is looked at; a sender states it as a header, and no error and no address repeats it.
     """
-    with mttp.receive("mttp+http://127.0.0.1:0?token=secret") as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0?token=secret") as inbox:
         with connected(inbox) as connection:
             connection.sendall(REQUEST.replace(b"Host: h\r\n", stated.encode()))
             answer = until_end(connection)
-        with mttp.dial(inbox.address, headers={"authorization": "Bearer secret"}) as sender:
+        with mttp.mist.dial(inbox.address, headers={"authorization": "Bearer secret"}) as sender:
             sender.send(Message.from_bytes(PING))
         inbox.close()
         assert 1 == len(list(inbox))
@@ -167,12 +169,12 @@ def test_who_does_not_know_the_token_is_turned_down(stated: str) -> None:
     assert {"http_401": 1} == dict(inbox.stats.refused)
 
 
-def test_a_port_that_is_taken_repeats_no_token(inbox: mttp.Receiver) -> None:
+def test_a_port_that_is_taken_repeats_no_token(inbox: mttp.mist.Receiver) -> None:
     """
     The error names the port.
     """
     with pytest.raises(TransportError) as taken:
-        mttp.receive(f"{inbox.address}?token=secret")
+        mttp.mist.receive(f"{inbox.address}?token=secret")
 
     assert "can't listen on 127.0.0.1, port" in str(taken.value)
     assert "secret" not in str(taken.value)
@@ -182,12 +184,15 @@ def test_two_listeners_are_apart() -> None:
     """
     In one process; the end of one is not the end of the other.
     """
-    with mttp.receive("mttp+http://127.0.0.1:0") as one, mttp.receive("mttp+http://127.0.0.1:0") as other:
+    with (
+        mttp.mist.receive("mttp+http://127.0.0.1:0") as one,
+        mttp.mist.receive("mttp+http://127.0.0.1:0") as other,
+    ):
         for inbox in (one, other, other):
-            with mttp.dial(inbox.address) as sender:
+            with mttp.mist.dial(inbox.address) as sender:
                 sender.send(Message.from_bytes(PING))
         one.close()
-        with mttp.dial(other.address) as sender:
+        with mttp.mist.dial(other.address) as sender:
             sender.send(Message.from_bytes(PING))
         other.close()
 
@@ -195,7 +200,7 @@ def test_two_listeners_are_apart() -> None:
 
 
 def test_the_loggers_of_uvicorn_stay_as_they_are(
-    inbox: mttp.Receiver, caplog: pytest.LogCaptureFixture
+    inbox: mttp.mist.Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
     A program that is served by uvicorn itself keeps its logs, and noise that comes in adds nothing to them.
@@ -234,7 +239,7 @@ def test_an_end_while_others_connect_is_quick_and_loses_nothing() -> None:
     Whatever was answered 202 is in the inbox; no connection stays open, or holds up the end.
     """
     for _ in range(20):
-        inbox = mttp.receive("mttp+http://127.0.0.1:0?capacity=10000")
+        inbox = mttp.mist.receive("mttp+http://127.0.0.1:0?capacity=10000")
         accepted: list[int] = []
         end = threading.Event()
         threads = [threading.Thread(target=send_on, args=(inbox, accepted, end)) for _ in range(4)]
@@ -251,7 +256,7 @@ def test_an_end_while_others_connect_is_quick_and_loses_nothing() -> None:
         assert len(accepted) <= len(list(inbox))
 
 
-def send_on(inbox: mttp.Receiver, accepted: list[int], end: threading.Event) -> None:
+def send_on(inbox: mttp.mist.Receiver, accepted: list[int], end: threading.Event) -> None:
     """Send over one connection after the other, until nobody listens."""
     with suppress(OSError):
         while not end.is_set():
@@ -272,7 +277,7 @@ def ask(port, request={REQUEST!r}, timeout=20):
     connection = socket.create_connection(("127.0.0.1", port), timeout=timeout)
     connection.sendall(request)
     return connection
-inbox = mttp.receive("mttp+http://127.0.0.1:0")
+inbox = mttp.mist.receive("mttp+http://127.0.0.1:0")
 port = int(inbox.address.rpartition(":")[2])
 """
     done = subprocess.run(
@@ -328,7 +333,7 @@ try:
 except OSError:
     pass
 try:
-    mttp.receive("mttp+http://127.0.0.1:0")
+    mttp.mist.receive("mttp+http://127.0.0.1:0")
 except mttp.errors.TransportError as error:
     print(str(error).rpartition(": ")[2])
 before = time.process_time()

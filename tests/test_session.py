@@ -18,7 +18,7 @@ from mttp.semconv import attributes as a
 from mttp.testing import Behaviour, OtlpReceiver
 
 
-def run_of(source: Any) -> mttp.Run:
+def run_of(source: Any) -> mttp.model.Run:
     """The one run of a recording."""
     (run,) = mttp.read(source).runs
     return run

@@ -36,7 +36,7 @@ def session() -> Iterator[mttp.Session]:
         yield opened
 
 
-def gathering(episode: mttp.OpenEpisode, at: int = AT, form: RowSchema = FORM) -> StepBuffer:
+def gathering(episode: mttp.recording.OpenEpisode, at: int = AT, form: RowSchema = FORM) -> StepBuffer:
     """The buffer for the episode's steps from here on."""
     buffer = episode.buffer(form, at)
     assert buffer is not None
@@ -52,7 +52,7 @@ def go_on(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form: RowSc
     return at + count
 
 
-def by_hand(episode: mttp.OpenEpisode, count: int, *, start: int = 0, ends: bool = False) -> None:
+def by_hand(episode: mttp.recording.OpenEpisode, count: int, *, start: int = 0, ends: bool = False) -> None:
     """Take the same steps with handles."""
     for number in range(start, start + count):
         step = episode.step(start_time=AT + number)

@@ -17,14 +17,14 @@ def _number(text: str) -> float | None:
     return float(found[-1].replace(",", "")) if found else None
 
 
-@mttp.verifier
+@mttp.rewards.verifier
 def math_reward(completion: str, answer: str) -> bool:
     """Whether the answer is the number that was asked for."""
     laid_out = _LAYOUT.fullmatch(completion)
     return _number(laid_out[1] if laid_out else completion) == _number(answer)
 
 
-@mttp.rubric
+@mttp.rewards.rubric
 def format_reward(completion: str) -> float:
     """1 for thoughts and then an answer, half for an answer alone."""
     if _LAYOUT.fullmatch(completion):
@@ -32,14 +32,14 @@ def format_reward(completion: str) -> float:
     return 0.5 if "<answer>" in completion and "</answer>" in completion else 0.0
 
 
-@mttp.rubric
+@mttp.rewards.rubric
 def language_reward(completion: str) -> float:
     """The share of letters that are Latin, 1 where there are no letters."""
     letters = [letter for letter in completion if letter.isalpha()]
     return sum(letter.isascii() for letter in letters) / len(letters) if letters else 1.0
 
 
-@mttp.check
+@mttp.rewards.check
 def no_tool_abuse(completion: str) -> bool:
     """Whether the calculator was called a reasonable number of times."""
     return completion.count("<tool>") <= _MOST_CALLS

@@ -9,7 +9,7 @@ import mttp
 _PROMPT = "Rank these answers from best to worst. A good answer is short, and says why."
 
 
-@mttp.judge(relative=True)
+@mttp.rewards.judge(relative=True)
 def compared(answers: list[str]) -> dict[str, Any]:
     """Each answer's score from 0 to 1 within the group, and who judged by which prompt."""
     worth = [("because" in answer) - len(answer) / 1000 for answer in answers]
@@ -18,7 +18,7 @@ def compared(answers: list[str]) -> dict[str, Any]:
     return {"scores": scores, "model": "scripted-1", "prompt": _PROMPT}
 
 
-@mttp.check
+@mttp.rewards.check
 def says_something(answer: str) -> bool:
     """Whether there is an answer at all."""
     return bool(answer.strip())

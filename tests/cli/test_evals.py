@@ -26,7 +26,7 @@ def recorded(path: str, *scores: float, end: bool = True) -> str:
     """A recording of an evaluation in which one more task failed."""
     tasks = [f"t{place}" for place in range(len(scores))]
     with mttp.configure(f"file://{path}", run=Path(path).stem) as session:
-        run = mttp.eval_run("gsm", "1", tasks=[*tasks, "broken", "left"])
+        run = mttp.evaluate("gsm", "1", tasks=[*tasks, "broken", "left"])
         for task, score in zip(tasks, scores, strict=True):
             run.result(task, score, passed=score >= 0.5)
         run.result("broken", error="connection refused")
@@ -100,7 +100,7 @@ def test_a_delta_has_its_interval(after: str):
 def sampled(path: str, *passes: int) -> str:
     """A recording of an evaluation of as many tasks, of whose four samples as many passed."""
     tasks = [{"id": f"t{place}", "slices": ["odd" if place % 2 else "even"]} for place in range(len(passes))]
-    with mttp.configure(f"file://{path}"), mttp.eval_run("gsm", "1", tasks=tasks, samples=4) as run:
+    with mttp.configure(f"file://{path}"), mttp.evaluate("gsm", "1", tasks=tasks, samples=4) as run:
         for task, count in zip(tasks, passes, strict=True):
             for sample in range(4):
                 run.result(task, sample < count)
@@ -145,7 +145,7 @@ def test_outcomes_without_a_score_are_said():
     """
     How much was answered, and the errors by type.
     """
-    with mttp.configure("file://a.jsonl"), mttp.eval_run("gsm", tasks=["a", "b", "c"]) as run:
+    with mttp.configure("file://a.jsonl"), mttp.evaluate("gsm", tasks=["a", "b", "c"]) as run:
         run.result("a", 1)
         run.result("b", outcome="abstained")
         run.result("c", TimeoutError())
@@ -166,7 +166,7 @@ def test_times_of_calls_are_shown():
             call.response(output_tokens=3, time_to_first_chunk=0.25)
         return 1.0
 
-    with mttp.configure("file://a.jsonl"), mttp.eval_run("gsm", tasks=["a", "b"]) as run:
+    with mttp.configure("file://a.jsonl"), mttp.evaluate("gsm", tasks=["a", "b"]) as run:
         run.map(answer)
     output = invoke("a.jsonl").stdout
 
@@ -204,7 +204,7 @@ def test_a_baseline_of_nothing_that_is_shown_is_an_error(after: str):
     """
     The message says what there is.
     """
-    with mttp.configure("file://other.jsonl"), mttp.eval_run("other", tasks=["a"]) as run:
+    with mttp.configure("file://other.jsonl"), mttp.evaluate("other", tasks=["a"]) as run:
         run.result("a", 1)
     result = invoke(after, "--baseline", "other.jsonl", code=2)
 
@@ -239,7 +239,7 @@ def test_an_episode_shows_its_result():
     `mttp show` has it in the tree, and counts the evaluations.
     """
     session = mttp.configure("file://a.jsonl")
-    with session, mttp.eval_run("gsm", tasks=["t"], baseline={"t": 0.5}) as run:
+    with session, mttp.evaluate("gsm", tasks=["t"], baseline={"t": 0.5}) as run:
         run.map(lambda _: (0.75, True))
     (episode,) = mttp.read("a.jsonl")
     shown = CliRunner().invoke(app, ["show", "a.jsonl", "--episode", episode.trace_id]).stdout
@@ -260,12 +260,12 @@ def test_the_health_of_graders_is_shown():
         return float("nan") if answer == "odd" else 1.0
 
     components = [
-        mttp.verifier(right, name="right"),
+        mttp.rewards.verifier(right, name="right"),
         mttp.check(lambda answer: answer != "leak", name="safe"),
     ]
     spec = mttp.RewardSpec(name="exact", version="1.0.0", components=components)
     tasks = ["fine", "down", "odd", "leak"]
-    with mttp.configure("file://a.jsonl"), mttp.eval_run("gsm", tasks=tasks) as run:
+    with mttp.configure("file://a.jsonl"), mttp.evaluate("gsm", tasks=tasks) as run:
         run.map(lambda task: spec.score(answer=task))
         with mttp.episode():  # of no evaluation
             spec.score(answer="fine")

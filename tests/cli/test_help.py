@@ -131,7 +131,7 @@ def recording() -> str:
     with mttp.configure("file://a.jsonl"):
         with mttp.episode() as episode, episode.step() as step:
             step.reward(1.0)
-        with mttp.eval_run("suite", tasks=["t"]) as run:
+        with mttp.evaluate("suite", tasks=["t"]) as run:
             run.result("t", 1.0, passed=True)
     return "a.jsonl"
 

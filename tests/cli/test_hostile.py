@@ -96,7 +96,7 @@ def record() -> None:
                     step.reward(1.0, components={EVIL: 1.0})
                 episode.reward(number, components={EVIL: number})
                 episode.end(terminated=True, stop_reason=EVIL)
-        with mttp.eval_run(EVIL, tasks=[EVIL]) as evaluation:
+        with mttp.evaluate(EVIL, tasks=[EVIL]) as evaluation:
             evaluation.result(EVIL, outcome="errored", error=EVIL)
         with suppress(ValueError), mttp.episode(env="failing"):
             raise ValueError(EVIL)

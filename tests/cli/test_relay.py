@@ -96,7 +96,7 @@ def test_what_nobody_here_knows_is_passed_on() -> None:
     Path("in.jsonl").write_bytes(raw % crc32(payload))
     relay("in.jsonl", "once.jsonl")
     relay("once.jsonl", "twice.jsonl")
-    (message,) = mttp.receive("mttp+file://twice.jsonl")
+    (message,) = mttp.mist.receive("mttp+file://twice.jsonl")
 
     assert b'{"b":1.0,"a":1e3,"big":12345678901234567890}' == message.payload
     assert (("x_hop", b'[1.0,"\\u003c"]'),) == message.unknown
@@ -246,7 +246,7 @@ def test_the_name_says_that_messages_are_wanted(recorded: list[SpanRecord], name
     Compressed as the name says; each is trusted, and the same whenever it is written.
     """
     invoke("convert", "a.jsonl", name)
-    first = [message.to_bytes() for message in mttp.receive(f"mttp+file://{name}", strict=True)]
+    first = [message.to_bytes() for message in mttp.mist.receive(f"mttp+file://{name}", strict=True)]
     invoke("convert", name, "again.mttp.jsonl")
 
     assert len(recorded) == len(first)

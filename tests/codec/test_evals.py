@@ -13,11 +13,11 @@ from messages.vectors import LINES
 from specimen import finite, int64s, optional, texts
 
 import mttp
-from mttp import Evaluation, Spec, TaskResult
 from mttp.codec import evals
 from mttp.errors import PayloadError
 from mttp.mist import eval_messages, span_messages
 from mttp.mist.messages import EvalResult, EvalRun, Message, Payload, TraceSpan
+from mttp.model import Evaluation, Spec, TaskResult
 from mttp.model.evaluations import OUTCOMES
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -161,7 +161,7 @@ def received(messages: Iterable[Message]) -> mttp.Recording:
 @pytest.fixture
 def evaluated(session: mttp.Session) -> mttp.Session:
     """A session with an evaluation."""
-    with mttp.eval_run(
+    with mttp.evaluate(
         "gsm",
         "1",
         tasks=["a", "b", "c", "d"],
@@ -296,7 +296,7 @@ def test_every_evaluation_can_be_said(stated: Evaluation):
 @pytest.fixture
 def sampled(session: mttp.Session) -> mttp.Session:
     """A session with an evaluation of two samples of each task."""
-    with mttp.eval_run("gsm", tasks=["a", "b"], samples=2) as run:
+    with mttp.evaluate("gsm", tasks=["a", "b"], samples=2) as run:
         run.result("a", 0.75, passed=True)
         run.result("a", 0.25, passed=False)
         run.result("b", outcome="abstained", error="don't know")

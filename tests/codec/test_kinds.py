@@ -55,7 +55,7 @@ def recorded(transport: str, *processors: SpanProcessor) -> mttp.Session:
             session.flush()  # which leaves markers
         mttp.update(index=1, episodes=[episode])
         mttp.annotate(episode, "label", "good")
-        with mttp.eval_run("suite", tasks=["x", "y"]) as evaluation:
+        with mttp.evaluate("suite", tasks=["x", "y"]) as evaluation:
             evaluation.result("x", score=1.0)
             evaluation.result("y", score=0.0)
     return session

@@ -355,7 +355,7 @@ def test_the_clickhouse_table_answers_its_queries(tmp_path: Path) -> None:
             with mttp.episode(**about) as episode:
                 with episode.step() as step:
                     step.tokens(ids=[1, 2, 3])
-                episode.reward(0.5, components={"correct": 0.5}, spec=mttp.Spec(name="s", version="1"))
+                episode.reward(0.5, components={"correct": 0.5}, spec=mttp.model.Spec(name="s", version="1"))
                 episode.end(outcome="success" if number else "failure")
         mttp.update(kl=0.01)
     assert session.close()

@@ -37,7 +37,7 @@ def exporter() -> Iterator[Any]:
 
 def play() -> None:
     """Some episodes, one of them with a reward that is no number, and an update."""
-    spec = mttp.Spec(name="math", version="1.2.0")
+    spec = mttp.model.Spec(name="math", version="1.2.0")
     for number in range(8):
         with mttp.episode(env="toy") as episode:
             with episode.step() as step:

@@ -176,11 +176,11 @@ def test_a_reward_is_paid_later_to_the_episode_that_it_is_given(session: mttp.Se
     """
 
     @mttp.instrument(records="reward")
-    def judge(episode: mttp.OpenEpisode) -> float:
+    def judge(episode: mttp.recording.OpenEpisode) -> float:
         return 0.25
 
     @mttp.instrument(records="reward")
-    def batch(episodes: list[mttp.OpenEpisode], scale: float) -> list[float]:
+    def batch(episodes: list[mttp.recording.OpenEpisode], scale: float) -> list[float]:
         return [scale * position for position, _ in enumerate(episodes)]
 
     episodes = []
@@ -364,7 +364,7 @@ def test_an_option_that_raises_costs_only_the_recording(session: mttp.Session) -
     assert {"integration_error": 1} == dict(session.stats.faults)
 
 
-def batch() -> list[mttp.OpenEpisode]:
+def batch() -> list[mttp.recording.OpenEpisode]:
     """Two episodes that have been played."""
     with mttp.episode() as first, mttp.episode() as second:
         pass
@@ -377,7 +377,7 @@ def test_an_iterator_is_the_caller_s_to_go_through(session: mttp.Session) -> Non
     """
 
     @mttp.instrument(records="reward")
-    def judge(episodes: list[mttp.OpenEpisode]) -> Any:
+    def judge(episodes: list[mttp.recording.OpenEpisode]) -> Any:
         return (float(position) for position, _ in enumerate(episodes))
 
     assert [0.0, 1.0] == list(judge(batch()))
@@ -395,7 +395,7 @@ def test_a_batch_may_be_declined_but_not_paid_as_one(
     """
 
     @mttp.instrument(records="reward")
-    def judge(episodes: list[mttp.OpenEpisode]) -> Any:
+    def judge(episodes: list[mttp.recording.OpenEpisode]) -> Any:
         return answer
 
     judge(batch())

@@ -70,7 +70,7 @@ with mttp.configure("file://runs/"):
     player, waiter = Player.remote(), Waiter.remote()
     with mttp.episode(id="all"):
         ray.get([act.remote(mttp.inject(), f"task {number}") for number in range(3)])
-        ray.get(call.remote(mttp.carry(carried), "carried"))
+        ray.get(call.remote(mttp.recording.bind_context(carried), "carried"))
         ray.get(delegate.remote(mttp.inject(), "nested"))
         ray.get([player.act.remote(mttp.inject(), "actor") for _ in range(2)])
     for number in range(2):

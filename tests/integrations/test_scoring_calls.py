@@ -94,7 +94,9 @@ def test_a_call_of_a_component_is_its_grade_s(
     """
     Whichever way the spec scores, within the episode or before it: the call is recorded below the grade.
     """
-    made = {"judge": mttp.judge, "verifier": mttp.verifier, "rubric": mttp.rubric}[kind]
+    made = {"judge": mttp.rewards.judge, "verifier": mttp.rewards.verifier, "rubric": mttp.rewards.rubric}[
+        kind
+    ]
 
     @made(range=(0, 10))
     def graded(completion: str) -> float:
@@ -118,7 +120,7 @@ def test_a_call_of_an_asynchronous_judge_is_its_grade_s(
     Awaited on the caller's loop, or on that of the reward specs.
     """
 
-    @mttp.judge(range=(0, 10))
+    @mttp.rewards.judge(range=(0, 10))
     async def graded(completion: str) -> float:
         return await asked_async(async_client)
 
@@ -134,7 +136,7 @@ def test_calls_of_all_repeats_are_the_grade_s(session: mttp.Session, client: Any
     A judge that is asked three times has three calls.
     """
 
-    @mttp.judge(range=(0, 10), repeats=3)
+    @mttp.rewards.judge(range=(0, 10), repeats=3)
     def graded(completion: str) -> float:
         return asked(client)
 
@@ -150,7 +152,7 @@ def test_a_call_for_many_samples_is_the_first_one_s(session: mttp.Session, clien
     It is recorded once, so that its tokens are counted once.
     """
 
-    @mttp.judge(range=(0, 10), relative=True)
+    @mttp.rewards.judge(range=(0, 10), relative=True)
     def graded(completions: list[str]) -> list[float]:
         return [asked(client)] * len(completions)
 
@@ -164,7 +166,7 @@ def test_a_call_that_fails_is_on_the_grade_in_error(session: mttp.Session, clien
     The call says what was raised, and so does the grade.
     """
 
-    @mttp.judge(range=(0, 10))
+    @mttp.rewards.judge(range=(0, 10))
     def graded(completion: str) -> float:
         return asked(client, "broken")
 
@@ -182,7 +184,7 @@ def test_a_stream_of_a_judge_is_its_grade_s(session: mttp.Session, client: Any, 
     Also where the judge leaves it before its end.
     """
 
-    @mttp.judge(range=(0, 10))
+    @mttp.rewards.judge(range=(0, 10))
     def graded(completion: str) -> float:
         stream = client.chat.completions.create(model="critic", messages=QUESTION, stream=True)
         for _ in stream:
@@ -204,7 +206,7 @@ def test_a_step_that_is_scored_has_no_call_of_the_judge(session: mttp.Session, c
     The policy's call is the step's, the judge's is below the step's scoring.
     """
 
-    @mttp.judge(range=(0, 10), scope="step")
+    @mttp.rewards.judge(range=(0, 10), scope="step")
     def graded(completion: str) -> float:
         return asked(client)
 
@@ -283,7 +285,7 @@ def test_a_late_score_has_its_calls(session: mttp.Session, client: Any) -> None:
     What a judge asked after the episode's end is below the late score's grade.
     """
 
-    @mttp.judge(range=(0, 10))
+    @mttp.rewards.judge(range=(0, 10))
     def graded(completion: str) -> float:
         return asked(client)
 
@@ -344,7 +346,7 @@ def test_an_episode_that_a_judge_plays_has_its_own_steps(session: mttp.Session, 
     Within a scoring a call belongs to what began last: the episode, and not the grade around it.
     """
 
-    @mttp.judge(range=(0, 10))
+    @mttp.rewards.judge(range=(0, 10))
     def graded(completion: str) -> float:
         with mttp.episode(env="critic"):
             return asked(client)
@@ -363,7 +365,7 @@ def test_the_next_call_is_a_step_again(session: mttp.Session, client: Any) -> No
     Scoring leaves nothing behind.
     """
 
-    @mttp.judge(range=(0, 10))
+    @mttp.rewards.judge(range=(0, 10))
     def graded(completion: str) -> float:
         return asked(client)
 
@@ -380,7 +382,7 @@ def test_a_judge_that_instruments_its_client_is_no_policy(session: mttp.Session,
     Its first call is the grade's like all others.
     """
 
-    @mttp.judge(range=(0, 10))
+    @mttp.rewards.judge(range=(0, 10))
     def graded(completion: str) -> float:
         with openai.OpenAI(base_url=address, api_key="none") as made, mttp.instrument(made):
             return asked(made)
@@ -400,7 +402,7 @@ def test_the_official_instrumentation_s_call_is_the_grade_s(session: mttp.Sessio
     try:
         with openai.OpenAI(base_url=client.base_url, api_key="none") as made, mttp.instrument(made):
 
-            @mttp.judge(range=(0, 10))
+            @mttp.rewards.judge(range=(0, 10))
             def graded(completion: str) -> float:
                 return asked(made)
 

@@ -303,7 +303,7 @@ def test_groups_say_how_advantages_came_about(
             assert list(group.advantages) == pytest.approx(_by_formula(group), abs=1e-5)
 
 
-def _by_formula(group: mttp.Group) -> list[float]:
+def _by_formula(group: mttp.model.Group) -> list[float]:
     from mttp.model import baselines
 
     how = group.normalization

@@ -45,7 +45,7 @@ def exporter() -> Iterator[Exporter]:
     made.trouble = lambda segment: None
 
 
-def play(steps: int = 1, **facts: Any) -> mttp.OpenEpisode:
+def play(steps: int = 1, **facts: Any) -> mttp.recording.OpenEpisode:
     """Record one episode."""
     with mttp.episode(**facts) as episode:
         for _ in range(steps):

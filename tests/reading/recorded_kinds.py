@@ -36,7 +36,7 @@ def every_kind(directory: Path) -> list[SpanRecord]:
         mttp.annotate(played, "topic", {"deep": [1, None, "x"]})
         mttp.group("g", [packed, played], rewards=[0.0, 1.0]).end()
         mttp.update(0, sampled_versions=("1", "2"), episodes=[packed], loss=0.5, policy_version_before="1")
-        with mttp.eval_run("suite", tasks=["t"], progress=False) as run:
+        with mttp.evaluate("suite", tasks=["t"], progress=False) as run:
             run.map(lambda task: 1.0)
     session.close()
     return list(Scan(path, arrays=True, as_written=True))

@@ -314,7 +314,7 @@ def test_a_message_that_is_nested_900_deep_does_not_stop_reading() -> None:
     """
     The listener takes it, as the protocol allows; whoever reads is told, and gets all other spans.
     """
-    with mttp.receive("mttp+http://127.0.0.1:0") as receiver:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0") as receiver:
         status = posted(receiver, nested(900))
     found = list(receiver.records())
 

@@ -19,16 +19,16 @@ from mttp.reading.tables import EVALS, Tables
 def path() -> str:
     """A file with two evaluations, of which one was taken up again in another process."""
     with mttp.configure("file://a.jsonl", run="nightly", run_id="r"):
-        first = mttp.eval_run("gsm", "1", tasks=[{"id": "a", "slices": ["easy"]}, "b"], tags={"k": "v"})
+        first = mttp.evaluate("gsm", "1", tasks=[{"id": "a", "slices": ["easy"]}, "b"], tags={"k": "v"})
         first.result("a", 0.5, passed=True)
         first.result("b", error="no")
         first.end(status="aborted")
-    spec = mttp.Spec(name="exact", version="2", sha256="ab" * 32)
+    spec = mttp.model.Spec(name="exact", version="2", sha256="ab" * 32)
     with mttp.configure("file://a.jsonl", run="nightly", run_id="r"):
         tasks = [{"id": "a", "slices": ["easy"]}, "b"]
-        with mttp.eval_run("gsm", "1", tasks=tasks, tags={"k": "v"}, resume=True) as second:
+        with mttp.evaluate("gsm", "1", tasks=tasks, tags={"k": "v"}, resume=True) as second:
             second.result("b", 0.25)
-        with mttp.eval_run("other", tasks=["c"], spec=spec, policy="tiny", baseline={"c": 1.0}) as other:
+        with mttp.evaluate("other", tasks=["c"], spec=spec, policy="tiny", baseline={"c": 1.0}) as other:
             other.result("c", 0.5, passed=False, duration=2.0, episode="ab" * 16)
     return "a.jsonl"
 
@@ -134,7 +134,7 @@ def test_samples_are_rows():
     Each sample has a result that counts.
     """
     pytest.importorskip("pyarrow")
-    with mttp.configure("memory://") as session, mttp.eval_run("gsm", tasks=["a"], samples=2) as run:
+    with mttp.configure("memory://") as session, mttp.evaluate("gsm", tasks=["a"], samples=2) as run:
         run.result("a", 0.5)
         run.result("a", 0.25)
         run.result("a", 0.75, sample=0)
@@ -164,7 +164,7 @@ def streamed(session: mttp.Session) -> mttp.Session:
                 call.response(output_tokens=3)
         return 1.0
 
-    with mttp.eval_run("gsm", tasks=["a", "b"], concurrency=1) as run:
+    with mttp.evaluate("gsm", tasks=["a", "b"], concurrency=1) as run:
         run.map(answer)
     return session
 

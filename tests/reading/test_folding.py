@@ -15,11 +15,12 @@ from rich.console import Console, RenderableType
 from specimen import EVERYTHING
 
 import mttp
-from mttp import Annotation, Group, Reward, Update
+from mttp import Reward
 from mttp.cli.report import summary as summary_report
 from mttp.cli.report.tree import tree
 from mttp.codec import annotations, groups, updates
 from mttp.errors import ReadError
+from mttp.model import Annotation, Group, Update
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 

@@ -77,7 +77,7 @@ def record_training() -> None:
         mttp.update(1, groups=[group], loss=0.5)
         mttp.score(episode, 0.75, grader="later")
         mttp.annotate(episode, "label", "odd")
-        with mttp.eval_run("suite", tasks=["a"]) as evaluation:
+        with mttp.evaluate("suite", tasks=["a"]) as evaluation:
             evaluation.result("a", 0.5, passed=True)
 
 

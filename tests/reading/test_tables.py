@@ -97,7 +97,7 @@ def test_every_field_of_a_scoring_has_a_column():
     So it is with scorings, the spec's parts being columns of their own, grades and calls aside.
     """
     names = {field.name for field in fields(Reward)} - {"spec", "grades", "calls"}
-    spec = {f"spec_{field.name}" for field in fields(mttp.Spec)}
+    spec = {f"spec_{field.name}" for field in fields(mttp.model.Spec)}
 
     assert names | spec | {"trace_id", "run_id", "step_index", "agent", "position"} == set(REWARDS)
 

@@ -27,7 +27,7 @@ def line(number: int) -> bytes:
     return Message.new("me", HealthPing(), id=str(number), checksum=True).to_bytes() + b"\n"
 
 
-def ids(receiver: mttp.Receiver) -> list[str]:
+def ids(receiver: mttp.mist.Receiver) -> list[str]:
     """Which messages are received until the end."""
     return [message.id for message in receiver]
 
@@ -37,7 +37,7 @@ def test_a_file_is_read_to_its_end() -> None:
     Lines may end as elsewhere, and empty ones are nothing.
     """
     Path("a.jsonl").write_bytes(line(0) + b"\n" + line(1).replace(b"\n", b"\r\n") + line(2)[:-1])
-    with mttp.receive("mttp+file://a.jsonl") as receiver:
+    with mttp.mist.receive("mttp+file://a.jsonl") as receiver:
         assert ["0", "1", "2"] == ids(receiver)
         assert (3, 0) == (receiver.stats.received, receiver.pending)
 
@@ -50,7 +50,7 @@ def test_a_bad_line_is_one_error_and_the_rest_goes_on() -> None:
     Path("a.jsonl").write_bytes(
         line(0) + b"{}\n" + line(1).replace(b'"1"', b'"9"', 1) + line(2) + line(3)[:30]
     )
-    receiver = mttp.receive("mttp+file://a.jsonl", on_error=seen.append)
+    receiver = mttp.mist.receive("mttp+file://a.jsonl", on_error=seen.append)
 
     assert ["0", "2"] == ids(receiver)
     assert ["a.jsonl:2", "a.jsonl:3", "a.jsonl:5"] == [str(found) for found in seen]
@@ -62,7 +62,7 @@ def test_strict_stops_at_the_first() -> None:
     By raising what is wrong.
     """
     Path("a.jsonl").write_bytes(line(0) + b"{}\n")
-    receiver = mttp.receive("mttp+file://a.jsonl", strict=True)
+    receiver = mttp.mist.receive("mttp+file://a.jsonl", strict=True)
 
     assert "0" == next(receiver).id
     with pytest.raises(EnvelopeError, match="version is missing"):
@@ -78,7 +78,7 @@ def test_compressed_files_patterns_and_directories(address: str) -> None:
     Path("runs/a.jsonl.gz").write_bytes(gzip.compress(line(0)) + gzip.compress(line(1)))
     Path("runs/a.1.jsonl.gz").write_bytes(gzip.compress(line(2)))
 
-    assert ["0", "1", "2"] == ids(mttp.receive(f"mttp+file://{address}"))
+    assert ["0", "1", "2"] == ids(mttp.mist.receive(f"mttp+file://{address}"))
 
 
 def test_a_compressed_file_that_is_cut_is_one_error() -> None:
@@ -86,7 +86,7 @@ def test_a_compressed_file_that_is_cut_is_one_error() -> None:
     What stands before that was received.
     """
     Path("a.jsonl.gz").write_bytes(gzip.compress(line(0) + line(1)) + gzip.compress(line(2) * 9)[:-9])
-    receiver = mttp.receive("mttp+file://a.jsonl.gz")
+    receiver = mttp.mist.receive("mttp+file://a.jsonl.gz")
 
     assert ["0", "1"] == ids(receiver)[:2]
     assert {"envelope": 1} == dict(receiver.stats.errors)
@@ -97,13 +97,13 @@ def test_the_end_is_between_two_messages() -> None:
     A file is read again by whoever opens it again.
     """
     Path("a.jsonl").write_bytes(line(0) + line(1))
-    receiver = mttp.receive("mttp+file://a.jsonl")
+    receiver = mttp.mist.receive("mttp+file://a.jsonl")
     assert "0" == next(receiver).id
     receiver.close()
     receiver.close()
 
     assert [] == ids(receiver)
-    assert ["0", "1"] == ids(mttp.receive("mttp+file://a.jsonl"))
+    assert ["0", "1"] == ids(mttp.mist.receive("mttp+file://a.jsonl"))
 
 
 def test_files_that_are_not_there() -> None:
@@ -111,13 +111,13 @@ def test_files_that_are_not_there() -> None:
     Are errors at once, unless they are waited for.
     """
     with pytest.raises(ReadError, match="does not exist"):
-        mttp.receive("mttp+file://nowhere.jsonl")
+        mttp.mist.receive("mttp+file://nowhere.jsonl")
     with pytest.raises(TransportError, match="no path"):
-        mttp.receive("mttp+file://")
+        mttp.mist.receive("mttp+file://")
     with pytest.raises(TransportError, match="unknown option 'tail'; known are follow"):
-        mttp.receive("mttp+file://a", tail=True)
+        mttp.mist.receive("mttp+file://a", tail=True)
     with pytest.raises(TransportError, match="expected true or false"):
-        mttp.receive("mttp+file://a?follow=perhaps")
+        mttp.mist.receive("mttp+file://a?follow=perhaps")
 
 
 # A file that grows.
@@ -126,7 +126,7 @@ def test_files_that_are_not_there() -> None:
 @pytest.fixture
 def followed() -> Iterator[SimpleNamespace]:
     """A file that is followed, and what was received so far; nothing is there yet."""
-    receiver = mttp.receive("mttp+file://a.jsonl", follow=True)
+    receiver = mttp.mist.receive("mttp+file://a.jsonl", follow=True)
     found: list[str] = []
 
     def go_on() -> None:
@@ -220,7 +220,7 @@ def test_what_can_not_be_followed() -> None:
     Path("a.jsonl.gz").write_bytes(gzip.compress(line(0)))
     for path in (".", "a.jsonl.gz"):
         with pytest.raises(TransportError, match="only a plain file can be followed"):
-            mttp.receive(f"mttp+file://{path}?follow=true")
+            mttp.mist.receive(f"mttp+file://{path}?follow=true")
 
 
 def test_a_session_may_be_followed(followed: SimpleNamespace) -> None:
@@ -240,10 +240,10 @@ def test_a_session_may_be_followed(followed: SimpleNamespace) -> None:
 # Standard input.
 
 
-def given(monkeypatch: pytest.MonkeyPatch, content: bytes) -> mttp.Receiver:
+def given(monkeypatch: pytest.MonkeyPatch, content: bytes) -> mttp.mist.Receiver:
     """A receiver of what stands on standard input."""
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
-    return mttp.receive("mttp+stdio://")
+    return mttp.mist.receive("mttp+stdio://")
 
 
 def test_standard_input_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_standard_input_that_gives_no_bytes_is_an_error(monkeypatch: pytest.Monk
     And so is a path.
     """
     with pytest.raises(TransportError, match="has no path"):
-        mttp.receive("mttp+stdio://a")
+        mttp.mist.receive("mttp+stdio://a")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(TransportError, match="gives no bytes"):
-        mttp.receive("mttp+stdio://")
+        mttp.mist.receive("mttp+stdio://")

@@ -33,19 +33,19 @@ def pings(count: int) -> list[Message]:
 
 
 @pytest.fixture
-def inbox() -> Iterator[mttp.Receiver]:
+def inbox() -> Iterator[mttp.mist.Receiver]:
     """A listener on a free port."""
-    with mttp.receive("mttp+http://127.0.0.1:0") as opened:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0") as opened:
         yield opened
 
 
-def connected(inbox: mttp.Receiver, **options: Any) -> http.client.HTTPConnection:
+def connected(inbox: mttp.mist.Receiver, **options: Any) -> http.client.HTTPConnection:
     """A connection to it."""
     return http.client.HTTPConnection(inbox.address.removeprefix("mttp+http://"), timeout=20, **options)
 
 
 def asked(
-    inbox: mttp.Receiver, body: Any, *, method: str = "POST", path: str = "/mist", **headers: str
+    inbox: mttp.mist.Receiver, body: Any, *, method: str = "POST", path: str = "/mist", **headers: str
 ) -> Any:
     """Status, text and headers of the answer to one request."""
     connection = connected(inbox)
@@ -57,7 +57,7 @@ def asked(
     return found
 
 
-def raw(inbox: mttp.Receiver, *pieces: bytes, end: bool = False) -> bytes:
+def raw(inbox: mttp.mist.Receiver, *pieces: bytes, end: bool = False) -> bytes:
     """What is answered to bytes, until the connection is closed or says nothing more."""
     with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
         for piece in pieces:
@@ -72,12 +72,12 @@ def raw(inbox: mttp.Receiver, *pieces: bytes, end: bool = False) -> bytes:
         return found
 
 
-def port(inbox: mttp.Receiver) -> int:
+def port(inbox: mttp.mist.Receiver) -> int:
     """Where it listens."""
     return int(inbox.address.rpartition(":")[2])
 
 
-def taken(inbox: mttp.Receiver) -> list[Message]:
+def taken(inbox: mttp.mist.Receiver) -> list[Message]:
     """What is in the inbox of a listener that is closed with that."""
     inbox.close()
     return list(inbox)
@@ -86,7 +86,7 @@ def taken(inbox: mttp.Receiver) -> list[Message]:
 # What is answered.
 
 
-def test_a_good_message_is_accepted(inbox: mttp.Receiver) -> None:
+def test_a_good_message_is_accepted(inbox: mttp.mist.Receiver) -> None:
     """
     And comes out as it went in.
     """
@@ -108,7 +108,7 @@ def test_a_good_message_is_accepted(inbox: mttp.Receiver) -> None:
     ],
 )
 def test_a_message_that_may_not_be_trusted_is_turned_down(
-    inbox: mttp.Receiver, caplog: pytest.LogCaptureFixture, body: bytes, error: type, kind: str
+    inbox: mttp.mist.Receiver, caplog: pytest.LogCaptureFixture, body: bytes, error: type, kind: str
 ) -> None:
     """
     With what is wrong, on both sides; the rest goes on.
@@ -131,11 +131,11 @@ def test_errors_are_told_with_their_place() -> None:
     The number of the request, and who sent it; with `strict` they are raised, and one may go on after that.
     """
     seen: list[Any] = []
-    with mttp.receive("mttp+http://127.0.0.1:0", on_error=seen.append) as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0", on_error=seen.append) as inbox:
         asked(inbox, PING)
         asked(inbox, b"{}")
         assert 1 == len(taken(inbox))
-    with mttp.receive("mttp+http://127.0.0.1:0", strict=True) as strict:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0", strict=True) as strict:
         asked(strict, b"{}")
         asked(strict, PING)
         with pytest.raises(EnvelopeError, match="version is missing"):
@@ -147,7 +147,7 @@ def test_errors_are_told_with_their_place() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_other_methods_are_not_to_be_had(inbox: mttp.Receiver, method: str) -> None:
+def test_other_methods_are_not_to_be_had(inbox: mttp.mist.Receiver, method: str) -> None:
     """
     Which is said of the path where messages are taken, and of no other.
     """
@@ -159,7 +159,7 @@ def test_other_methods_are_not_to_be_had(inbox: mttp.Receiver, method: str) -> N
 
 
 @pytest.mark.parametrize("path", ["/", "/mist/", "/MIST", "/v1/traces", "/mist/more"])
-def test_messages_are_taken_at_one_path(inbox: mttp.Receiver, path: str) -> None:
+def test_messages_are_taken_at_one_path(inbox: mttp.mist.Receiver, path: str) -> None:
     """
     A query after it makes no difference.
     """
@@ -167,7 +167,7 @@ def test_messages_are_taken_at_one_path(inbox: mttp.Receiver, path: str) -> None
     assert 202 == asked(inbox, PING, path="/mist?a=b")[0]
 
 
-def test_a_head_is_answered_without_a_body(inbox: mttp.Receiver) -> None:
+def test_a_head_is_answered_without_a_body(inbox: mttp.mist.Receiver) -> None:
     """
     As the protocol wants it.
     """
@@ -175,7 +175,7 @@ def test_a_head_is_answered_without_a_body(inbox: mttp.Receiver) -> None:
 
 
 @pytest.mark.parametrize("size", [MAX_SIZE, MAX_SIZE + 1])
-def test_the_largest_message(inbox: mttp.Receiver, size: int) -> None:
+def test_the_largest_message(inbox: mttp.mist.Receiver, size: int) -> None:
     """
     Has so many bytes; one more is refused before it is read, and whoever sends it hears that.
     """
@@ -188,7 +188,7 @@ def test_a_smaller_limit() -> None:
     """
     Is said by whoever receives, and holds for bodies in chunks too.
     """
-    with mttp.receive("mttp+http://127.0.0.1:0?max_bytes=200") as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0?max_bytes=200") as inbox:
         assert 202 == asked(inbox, PING)[0]
         assert 413 == asked(inbox, PING + b" " * 100)[0]
         chunks = iter([PING, b" " * 50, b" " * 50])
@@ -197,7 +197,7 @@ def test_a_smaller_limit() -> None:
     assert {"http_413": 2} == dict(inbox.stats.refused)
 
 
-def test_chunks_are_put_together(inbox: mttp.Receiver) -> None:
+def test_chunks_are_put_together(inbox: mttp.mist.Receiver) -> None:
     """
     Wherever they are cut; extensions and trailers are passed over.
     """
@@ -231,7 +231,7 @@ def test_chunks_are_put_together(inbox: mttp.Receiver) -> None:
     ],
 )
 def test_a_body_without_a_clear_end_is_turned_down(
-    inbox: mttp.Receiver, head: str, body: bytes, status: int
+    inbox: mttp.mist.Receiver, head: str, body: bytes, status: int
 ) -> None:
     """
     And its connection ends, since nobody knows where the next request begins.
@@ -243,7 +243,7 @@ def test_a_body_without_a_clear_end_is_turned_down(
     assert [] == taken(inbox)
 
 
-def test_what_is_not_http_is_no_matter(inbox: mttp.Receiver) -> None:
+def test_what_is_not_http_is_no_matter(inbox: mttp.mist.Receiver) -> None:
     """
     Whoever sends that, or hangs up, disturbs nobody else.
     """
@@ -260,11 +260,11 @@ def test_a_full_inbox_asks_to_come_again() -> None:
     """
     What it answers 202 to it keeps, and nothing else; a sender with patience loses nothing.
     """
-    with mttp.receive("mttp+http://127.0.0.1:0?capacity=2") as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0?capacity=2") as inbox:
         answers = [asked(inbox, PING) for _ in range(3)]
         assert [202, 202, 503] == [status for status, _, _ in answers]
         assert "1" == answers[2][2]["retry-after"]
-        with ThreadPoolExecutor(1) as pool, mttp.dial(inbox.address) as sender:
+        with ThreadPoolExecutor(1) as pool, mttp.mist.dial(inbox.address) as sender:
             sent = pool.submit(lambda: [sender.send(message) for message in pings(3)])
             found = [next(inbox).id for _ in range(5)]
             sent.result(20)
@@ -284,7 +284,7 @@ def test_a_slow_message_is_given_up(slow: bytes) -> None:
     """
     However slowly its bytes come: it is the whole that must come in time.
     """
-    with mttp.receive("mttp+http://127.0.0.1:0?timeout=0.3") as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0?timeout=0.3") as inbox:
         with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
             connection.sendall(slow)
             stop = threading.Event()
@@ -311,7 +311,7 @@ def test_a_connection_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPa
     Or not a whole request.
     """
     monkeypatch.setattr(app_server, "IDLE_SECONDS", 0.2)
-    with mttp.receive("mttp+http://127.0.0.1:0") as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox:
         for begun in (b"", b"POST /mist HTTP/1.1\r\nX: "):
             with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
                 connection.sendall(begun)
@@ -319,14 +319,14 @@ def test_a_connection_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPa
                 assert b"" == connection.recv(1)
 
 
-def test_many_connections_at_once(inbox: mttp.Receiver) -> None:
+def test_many_connections_at_once(inbox: mttp.mist.Receiver) -> None:
     """
     Each with several messages, and none is lost.
     """
     expected = [message.id for message in pings(240)]
 
     def send(messages: list[Message]) -> None:
-        with mttp.dial(inbox.address) as sender:
+        with mttp.mist.dial(inbox.address) as sender:
             for message in messages:
                 sender.send(message)
 
@@ -344,7 +344,7 @@ def test_one_connection_too_many_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     Until another ends; those that there are go on.
     """
     monkeypatch.setattr(app_server, "CONNECTIONS", 1)
-    with mttp.receive("mttp+http://127.0.0.1:0") as inbox, ThreadPoolExecutor(1) as pool:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox, ThreadPoolExecutor(1) as pool:
         first = connected(inbox)
         first.request("POST", "/mist", PING)
         assert b"" == first.getresponse().read()
@@ -357,7 +357,7 @@ def test_one_connection_too_many_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 202 == second.result(20)[0]
 
 
-def test_what_was_received_may_be_read(inbox: mttp.Receiver) -> None:
+def test_what_was_received_may_be_read(inbox: mttp.mist.Receiver) -> None:
     """
     As a recording; a payload that is no span is an error, and other messages are none.
     """
@@ -379,7 +379,7 @@ def test_the_end_keeps_what_was_taken() -> None:
     """
     It may be iterated over after that; a second end is none, and nobody listens there any more.
     """
-    inbox = mttp.receive("mttp+http://127.0.0.1:0")
+    inbox = mttp.mist.receive("mttp+http://127.0.0.1:0")
     idle = connected(inbox)
     idle.connect()
     asked(inbox, PING)
@@ -394,7 +394,7 @@ def test_the_end_keeps_what_was_taken() -> None:
     idle.close()
 
 
-def test_the_end_lets_go_of_whoever_waits(inbox: mttp.Receiver) -> None:
+def test_the_end_lets_go_of_whoever_waits(inbox: mttp.mist.Receiver) -> None:
     """
     From another thread.
     """
@@ -405,7 +405,7 @@ def test_the_end_lets_go_of_whoever_waits(inbox: mttp.Receiver) -> None:
         assert [] == found.result(20)
 
 
-def test_a_message_that_comes_at_the_end_is_asked_to_come_again(inbox: mttp.Receiver) -> None:
+def test_a_message_that_comes_at_the_end_is_asked_to_come_again(inbox: mttp.mist.Receiver) -> None:
     """
     Half a message is none, and is the listener's fault.
     """
@@ -424,10 +424,13 @@ def test_it_listens_to_this_machine_alone_unless_told_otherwise() -> None:
     """
     The port 0 is a free one, which the address says.
     """
-    with mttp.receive("mttp+http://:0") as one, mttp.receive("mttp+http://localhost:0/mist") as other:
+    with (
+        mttp.mist.receive("mttp+http://:0") as one,
+        mttp.mist.receive("mttp+http://localhost:0/mist") as other,
+    ):
         assert one.address.startswith("mttp+http://127.0.0.1:")
         assert port(other) not in (0, port(one))
-        assert repr(one) == f"<mttp.Receiver at {one.address}>"
+        assert repr(one) == f"<mttp.mist.Receiver at {one.address}>"
 
 
 @pytest.mark.parametrize(
@@ -453,17 +456,17 @@ def test_wrong_addresses_are_errors_at_once(url: str, said: str) -> None:
     That say what is wrong.
     """
     with pytest.raises(TransportError) as wrong:
-        mttp.receive(url)
+        mttp.mist.receive(url)
 
     assert said in str(wrong.value)
 
 
-def test_a_port_that_is_taken_is_an_error_at_once(inbox: mttp.Receiver) -> None:
+def test_a_port_that_is_taken_is_an_error_at_once(inbox: mttp.mist.Receiver) -> None:
     """
     It says which.
     """
     with pytest.raises(TransportError, match=f"can't listen on 127.0.0.1, port {port(inbox)}"):
-        mttp.receive(inbox.address)
+        mttp.mist.receive(inbox.address)
 
 
 def test_on_error_is_a_function() -> None:
@@ -471,23 +474,23 @@ def test_on_error_is_a_function() -> None:
     Anything else is an error at once.
     """
     with pytest.raises(ConfigureError, match="on_error=3 is no function"):
-        mttp.receive("chan://a", on_error=3)  # type: ignore[arg-type]
+        mttp.mist.receive("chan://a", on_error=3)  # type: ignore[arg-type]
 
 
 # Whatever comes.
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[mttp.Receiver]:
+def target() -> Iterator[mttp.mist.Receiver]:
     """A listener for many requests."""
-    with mttp.receive("mttp+http://127.0.0.1:0?capacity=100000") as opened:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0?capacity=100000") as opened:
         yield opened
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(LINES)), st.data())
 def test_a_flipped_byte_is_never_a_message_with_a_wrong_checksum(
-    target: mttp.Receiver, name: str, data: Any
+    target: mttp.mist.Receiver, name: str, data: Any
 ) -> None:
     """
     It is turned down, or it changed nothing that the checksum covers.
@@ -506,7 +509,7 @@ def test_a_flipped_byte_is_never_a_message_with_a_wrong_checksum(
     assert (before + (status == 202)) == target.stats.received
 
 
-def test_random_requests_crash_nothing(inbox: mttp.Receiver) -> None:
+def test_random_requests_crash_nothing(inbox: mttp.mist.Receiver) -> None:
     """
     Of bytes that look like requests, cut and changed anywhere.
     """
@@ -522,11 +525,11 @@ def test_random_requests_crash_nothing(inbox: mttp.Receiver) -> None:
     assert 202 == asked(inbox, PING)[0]
 
 
-def test_spans_of_every_size_arrive(inbox: mttp.Receiver) -> None:
+def test_spans_of_every_size_arrive(inbox: mttp.mist.Receiver) -> None:
     """
     From nothing to a megabyte.
     """
-    with mttp.dial(inbox.address, max_bytes="2MiB") as sender:
+    with mttp.mist.dial(inbox.address, max_bytes="2MiB") as sender:
         for size in (0, 1, 1 << 10, 1 << 16, 1 << 20):
             sender.send(Message.new("me", TraceSpan(operation="x" * size), checksum=True))
 

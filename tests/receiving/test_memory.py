@@ -25,7 +25,7 @@ PROGRAM = """
 import sys
 import mttp
 
-with mttp.receive(sys.argv[1]) as inbox:
+with mttp.mist.receive(sys.argv[1]) as inbox:
     print(inbox.address, flush=True)
     for asked in sys.stdin:
         with open("/proc/self/status") as file:
@@ -154,7 +154,7 @@ def test_what_is_given_up_gives_its_space_back() -> None:
     """
     A body that breaks off, one that takes too long, and one that was taken leave room for the next.
     """
-    with mttp.receive(
+    with mttp.mist.receive(
         "mttp+http://127.0.0.1:0?max_bytes=1MiB&max_unfinished_bytes=1MiB&timeout=0.5"
     ) as inbox:
         port = int(inbox.address.rpartition(":")[2])
@@ -180,12 +180,14 @@ def test_a_sender_that_is_told_to_come_again_loses_nothing() -> None:
     span = TraceSpan(**{**vars(span), "attrs": {"text": "x" * 900_000}})
     messages = [Message.new("me", span, id=str(number)) for number in range(8)]
     found: list[str] = []
-    with mttp.receive("mttp+http://127.0.0.1:0?max_bytes=1MB&max_unfinished_bytes=2MB&timeout=60") as inbox:
+    with mttp.mist.receive(
+        "mttp+http://127.0.0.1:0?max_bytes=1MB&max_unfinished_bytes=2MB&timeout=60"
+    ) as inbox:
         reader = Thread(target=lambda: found.extend(message.id for message in inbox))
         reader.start()
 
         def send(message: Message) -> None:
-            with mttp.dial(f"{inbox.address}?max_bytes=1MB&timeout=60", patience=SECONDS) as sender:
+            with mttp.mist.dial(f"{inbox.address}?max_bytes=1MB&timeout=60", patience=SECONDS) as sender:
                 sender.send(message)
 
         with ThreadPoolExecutor(len(messages)) as senders:
@@ -202,4 +204,4 @@ def test_a_limit_below_one_message_is_refused(options: str) -> None:
     With such a limit the largest message would be turned down for ever.
     """
     with pytest.raises(mttp.errors.TransportError, match="no such message would ever be taken"):
-        mttp.receive(f"mttp+http://127.0.0.1:0?{options}")
+        mttp.mist.receive(f"mttp+http://127.0.0.1:0?{options}")

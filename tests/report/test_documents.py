@@ -180,7 +180,7 @@ def test_columns_that_say_nothing_are_left_out():
 
     assert [False, True] == ["task" in head and "outcome" in head for head in heads]
     kinds = [
-        text_of(episode_report.runs_table([mttp.Run(id="a", kind=kind)], limit=None))
+        text_of(episode_report.runs_table([mttp.model.Run(id="a", kind=kind)], limit=None))
         for kind in ("train", "eval")
     ]
     assert [False, True] == ["kind" in text for text in kinds]
@@ -315,7 +315,7 @@ def test_values_become_strict_json():
     """
     given = {
         "a": [float("nan"), b"\x00\xff", EVERYTHING.final_observation, (1, None)],
-        2: mttp.Spec(name="x"),
+        2: mttp.model.Spec(name="x"),
     }
     spec = {"name": "x", "version": None, "sha256": None, "code_sha256": None, "code_coverage": None}
 

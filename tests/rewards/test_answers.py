@@ -27,7 +27,7 @@ from mttp.rewards.scores import failed, read
         (np.array([0.25]), 0.25),
         (Fraction(1, 4), 0.25),
         (Decimal("0.25"), 0.25),
-        (mttp.Score(0.5), 0.5),
+        (mttp.rewards.Score(0.5), 0.5),
         ((0.5, "why"), 0.5),
         ({"value": 0.5}, 0.5),
         ({"score": 0.5}, 0.5),
@@ -53,7 +53,7 @@ def test_numbers_of_any_sort_are_values(answer, value):
         (10**400, "which is no number"),
         ({"reward": 1.0}, "returned a mapping without a value"),
         ({"value": "high"}, "returned 'high', which is no number"),
-        (mttp.Score("high"), "returned 'high', which is no number"),
+        (mttp.rewards.Score("high"), "returned 'high', which is no number"),
     ],
 )
 def test_what_is_no_number_is_an_error(answer, words):
@@ -66,7 +66,9 @@ def test_what_is_no_number_is_an_error(answer, words):
     assert words in result.error
 
 
-@pytest.mark.parametrize("answer", [None, mttp.Score(None, explanation="can't tell"), {"value": None}])
+@pytest.mark.parametrize(
+    "answer", [None, mttp.rewards.Score(None, explanation="can't tell"), {"value": None}]
+)
 def test_nothing_is_an_abstention(answer):
     """
     A component that abstains makes the sample invalid without being at fault.
@@ -102,7 +104,7 @@ def test_an_interrupt_goes_through():
 @pytest.mark.parametrize(
     "answer",
     [
-        mttp.Score(0.5, label="half", explanation="why", evidence={"x": 1}),
+        mttp.rewards.Score(0.5, label="half", explanation="why", evidence={"x": 1}),
         {"value": 0.5, "label": "half", "explanation": "why", "evidence": {"x": 1}},
         {"score": 0.5, "label": "half", "explanation": "why", "x": 1},
         (0.5, {"label": "half", "explanation": "why", "x": 1}),
@@ -235,7 +237,7 @@ LABELS = {"malformed": -1, "wrong": 0, "right": 1}
 
 @pytest.mark.parametrize(
     "answer",
-    ["wrong", mttp.Score("wrong"), ("wrong", "why"), {"value": "wrong", "explanation": "why"}],
+    ["wrong", mttp.rewards.Score("wrong"), ("wrong", "why"), {"value": "wrong", "explanation": "why"}],
 )
 def test_a_label_is_worth_what_the_spec_says(answer):
     """
@@ -285,7 +287,7 @@ def test_one_call_answers_several_criteria():
         return {
             "clear": 1.0,
             "deep": (0.5, "so so"),
-            "kind": mttp.Score(0.0, explanation="rude"),
+            "kind": mttp.rewards.Score(0.0, explanation="rude"),
             "model": "m",
         }
 

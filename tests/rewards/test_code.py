@@ -220,7 +220,7 @@ def test_local_names_are_not_those_of_the_module():
         ("import wrapt\ndef right(completion): return wrapt.x", "partial", "wrapt, which is not listed"),
         (f"def right(completion): return 1{' + 1' * 700}", "opaque", "nested too deeply"),
         ("import re\ndef right(completion): return re.x", "full", ""),
-        ("import mttp\n@mttp.verifier\ndef right(completion): return 1", "full", ""),
+        ("import mttp\n@mttp.rewards.verifier\ndef right(completion): return 1", "full", ""),
         ("def inner(completion): return 1\nright = inner", "full", ""),
         ("def inner(c, n): return n\nimport functools\nright = functools.partial(inner, n=1)", "full", ""),
     ],

@@ -44,7 +44,7 @@ def test_a_marked_function_is_the_function():
     def grader(completion):
         return len(completion)
 
-    assert mttp.rubric(grader) is grader
+    assert mttp.rewards.rubric(grader) is grader
     assert 3 == grader("abc")
 
 
@@ -53,7 +53,7 @@ def test_only_a_function_is_marked():
     An option without its name is no function, and said to be none.
     """
     with pytest.raises(TypeError, match=r"@mttp\.rubric marks a function, not 0\.5"):
-        mttp.rubric(0.5)
+        mttp.rewards.rubric(0.5)
 
 
 def test_check_checks_a_recording_as_well(session):
@@ -71,11 +71,11 @@ def test_marked_functions_make_a_spec():
     Functions that say their kind need nothing else.
     """
 
-    @mttp.verifier(weight=0.75, range=(0, 1))
+    @mttp.rewards.verifier(weight=0.75, range=(0, 1))
     def right(completion, answer):
         return completion == answer
 
-    @mttp.penalty(name="long", weight=0.25, range=(0, 1))
+    @mttp.rewards.penalty(name="long", weight=0.25, range=(0, 1))
     def too_long(completion):
         return len(completion) > 3
 

@@ -175,7 +175,7 @@ def anyhow(completion, **rest):
     return 1.0
 
 
-@mttp.shaping
+@mttp.rewards.shaping
 def decorated(completion):
     return 1.0
 """

@@ -87,7 +87,7 @@ def test_a_judge_may_give_reasons_for_each():
     """
 
     def judge(answers):
-        return [mttp.Score(1.0, explanation=f"{answer}?") for answer in answers]
+        return [mttp.rewards.Score(1.0, explanation=f"{answer}?") for answer in answers]
 
     ranking = spec(component("it", "judge", judge, relative=True)).rank(GROUP[:2])
 

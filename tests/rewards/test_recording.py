@@ -325,7 +325,7 @@ def test_what_is_recorded_passes_the_check(tmp_path, gsm8k):
     """
     inner = spec(component("words", "rubric", 0.5, range=(0, 1)))
     made = spec(
-        component("style", "judge", mttp.Score(0.5, label="so", explanation="why", evidence=[1])),
+        component("style", "judge", mttp.rewards.Score(0.5, label="so", explanation="why", evidence=[1])),
         component("noisy", "judge", 2.0, repeats=3, range=(0, 1), clip=True),
         component("no", "verifier", raising(ValueError("no"))),
         include=[{"spec": inner, "as": "inner", "version": "1.0.0"}],
@@ -384,7 +384,7 @@ def test_answers_come_back_from_a_recording(session):
     """
     Label, explanation, evidence and repeats are read as they were given.
     """
-    answer = mttp.Score(0.5, label="so-so", explanation="日本", evidence={"a": [1, 2.5, None]})
+    answer = mttp.rewards.Score(0.5, label="so-so", explanation="日本", evidence={"a": [1, 2.5, None]})
     with mttp.episode() as ep:
         ep.reward(result := answering(answer, "judge", repeats=3).score())
 
@@ -474,7 +474,7 @@ def test_an_evaluation_takes_a_floor_for_an_error(session, floored):
     """
     It is not among the scores.
     """
-    with mttp.eval_run("toy", tasks=["1", "no"]) as run:
+    with mttp.evaluate("toy", tasks=["1", "no"]) as run:
         run.map(lambda task: floored.score(answer=task))
 
     (found,) = mttp.read(session).evals

@@ -13,12 +13,12 @@ import mttp
 from mttp.errors import SpecError
 
 
-@mttp.verifier(range=(0, 1), weight=0.75)
+@mttp.rewards.verifier(range=(0, 1), weight=0.75)
 def right(completion, answer):
     return completion == answer
 
 
-@mttp.rubric(name="short", range=(0, 1), weight=0.25)
+@mttp.rewards.rubric(name="short", range=(0, 1), weight=0.25)
 def is_short(completion):
     return len(completion) < 9
 

@@ -158,7 +158,7 @@ def test_a_file_that_is_read_is_named_unless_it_is_listed(source, read):
         "CACHE = {}" + RIGHT.replace("return ", "CACHE[completion] = 1\n    return ") + "CACHE",
         "TABLE = {}\nTABLE['a'] = 1\nTABLE.update(b=2)" + RIGHT + "TABLE",
         "from dataclasses import dataclass\n@dataclass\nclass Kept:\n    x: int = 1" + RIGHT + "Kept().x",
-        "import mttp\n@mttp.check\ndef other(c): return 1\n@mttp.verifier"
+        "import mttp\n@mttp.rewards.check\ndef other(c): return 1\n@mttp.rewards.verifier"
         + RIGHT.lstrip("\n").join(["\n", "1"]),
         "def __getattr__(name): return 1" + RIGHT + "len(completion)",
         "import os.path" + RIGHT + "os.path.join(completion, 'words.txt')",

@@ -49,7 +49,7 @@ class Shell(subprocess.Popen):
 GRADER = Grader()
 PROXY = ServerProxy("http://localhost:1")
 TABLE = {"shell": system}
-MADE = mttp.verifier(functools.partial(system))
+MADE = mttp.rewards.verifier(functools.partial(system))
 """
 
 

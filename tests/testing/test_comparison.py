@@ -106,5 +106,5 @@ def test_another_kind_of_value_is_a_difference() -> None:
     Also at the top, where there is no path.
     """
     assert ["it: expected Reward(), was Call(operation='chat')"] == where_different(
-        mttp.Reward(), mttp.Call(operation="chat")
+        mttp.Reward(), mttp.model.Call(operation="chat")
     )

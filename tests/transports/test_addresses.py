@@ -393,7 +393,7 @@ def test_an_error_repeats_no_secret(url: str) -> None:
     """
     Neither the credentials of an address nor the value of a misspelt option.
     """
-    for opening in (mttp.configure, mttp.dial, mttp.receive):
+    for opening in (mttp.configure, mttp.mist.dial, mttp.mist.receive):
         with pytest.raises(mttp.errors.TransportError) as caught:
             opening(url)
 

@@ -48,7 +48,7 @@ def output_of(monkeypatch: pytest.MonkeyPatch) -> Output:
 
 def operations(path: str) -> list[str]:
     """What the messages of a file are about."""
-    with mttp.receive(f"mttp+file://{path}", strict=True) as receiver:
+    with mttp.mist.receive(f"mttp+file://{path}", strict=True) as receiver:
         return [message.decode().operation for message in receiver]
 
 
@@ -139,7 +139,7 @@ def test_after_the_end_nothing_is_written() -> None:
     """
     A second end is none; what is offered is kept by whoever offers it, and an error to whoever sends.
     """
-    transport, sender = transports.open("mttp+file://a.jsonl"), mttp.dial("mttp+file://b.jsonl")
+    transport, sender = transports.open("mttp+file://a.jsonl"), mttp.mist.dial("mttp+file://b.jsonl")
     for each in (transport, sender):
         getattr(each, "shutdown", getattr(each, "close", None))()
         getattr(each, "shutdown", getattr(each, "close", None))()
@@ -196,7 +196,7 @@ def test_from_one_program_to_another() -> None:
         """
         import subprocess, sys
         write = "import mttp\\nwith mttp.configure('mttp+stdio://'), mttp.episode(env='piped'): pass"
-        read = "import mttp, json\\nwith mttp.receive('mttp+stdio://') as all:"
+        read = "import mttp, json\\nwith mttp.mist.receive('mttp+stdio://') as all:"
         read += "print(json.dumps([message.decode().operation for message in all]))"
         with subprocess.Popen([sys.executable, "-c", write], stdout=subprocess.PIPE) as writing:
             subprocess.run([sys.executable, "-c", read], stdin=writing.stdout, check=True)
@@ -211,14 +211,14 @@ def test_the_same_code_records_the_same_on_all_of_them(kind: str) -> None:
     """
     An episode that uses everything, as memory has it, but for what stays at home over HTTP.
     """
-    with mttp.receive("mttp+http://127.0.0.1:0") as inbox:
+    with mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox:
         address = {"file": "mttp+file://a.jsonl", "chan": "chan://all", "http": inbox.address}[kind]
         with mttp.configure(["memory://", mttp.Route(address, content=True)]) as session:
             session.record(EVERYTHING)
         inbox.close()
         source: Any = {
             "file": lambda: "a.jsonl",
-            "chan": lambda: mttp.receive("chan://all"),
+            "chan": lambda: mttp.mist.receive("chan://all"),
             "http": lambda: inbox,
         }[kind]()
         found = mttp.read(source)
@@ -242,7 +242,7 @@ def test_processes_that_are_started_from_here_write_to_the_same_file() -> None:
             subprocess.run([sys.executable, "-c", code], check=True, cwd="/", stderr=-3)
             with mttp.episode(env="parent"):
                 pass
-        with mttp.receive("mttp+file://runs/") as receiver:
+        with mttp.mist.receive("mttp+file://runs/") as receiver:
             sources = sorted({message.source for message in receiver})
         print(json.dumps([sources, sorted(episode.env for episode in mttp.read("runs/"))]))
         """
@@ -305,7 +305,7 @@ def test_messages_that_are_sent_to_a_file_are_private() -> None:
     """
     Single ones, too.
     """
-    with mttp.dial("mttp+file://sent.jsonl") as sender:
+    with mttp.mist.dial("mttp+file://sent.jsonl") as sender:
         sender.send(Message.new("me", HealthPing()))
 
     assert 0o600 == Path("sent.jsonl").stat().st_mode & 0o777

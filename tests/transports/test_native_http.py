@@ -263,7 +263,7 @@ def test_a_peer_that_is_killed_and_comes_back_has_everything(mist: Mist) -> None
         with mttp.episode():
             pass
         assert not session.flush(0.5)
-        with mttp.receive(f"mttp+http://127.0.0.1:{mist.port}") as second:
+        with mttp.mist.receive(f"mttp+http://127.0.0.1:{mist.port}") as second:
             assert eventually(lambda: second.pending)
             assert session.flush(20)
             session.close()
@@ -372,7 +372,7 @@ def test_a_forked_child_has_a_connection_of_its_own() -> None:
     found = told(
         """
         import json, os, mttp
-        with mttp.receive("mttp+http://127.0.0.1:0") as inbox:
+        with mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox:
             with mttp.configure(inbox.address) as session:
                 with mttp.episode(env="before"):
                     pass
@@ -404,7 +404,7 @@ def test_a_proxy_that_the_environment_names_is_not_used(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     mist.answers = [202]
-    with mttp.dial(mist.address, patience=0) as sender:
+    with mttp.mist.dial(mist.address, patience=0) as sender:
         sender.send(PING)
 
     assert [PING.to_bytes()] == mist.bodies
@@ -495,7 +495,7 @@ def test_dial_sends_again_what_may_pass(mist: Mist, monkeypatch: pytest.MonkeyPa
     """
     monkeypatch.setattr(backoff, "FIRST", 0.001)
     mist.answers = [503, hang_up, 202]
-    with mttp.dial(mist.address) as sender:
+    with mttp.mist.dial(mist.address) as sender:
         sender.send(PING)
 
     assert [PING.to_bytes()] * 3 == mist.bodies
@@ -509,7 +509,7 @@ def test_a_connection_that_the_receiver_ends_is_opened_anew(mist: Mist) -> None:
     def say_the_end(handler: Any) -> None:
         handler.wfile.write(b"HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 
-    with mttp.dial(mist.address, patience=SECONDS) as sender:
+    with mttp.mist.dial(mist.address, patience=SECONDS) as sender:
         mist.answers = [say_the_end, 202]
         sender.send(PING)
 
@@ -521,7 +521,7 @@ def test_dial_says_why_a_message_was_not_taken(mist: Mist) -> None:
     """
     At once where that can't pass, else when its patience is over.
     """
-    with mttp.dial(mist.address, patience=0) as sender:
+    with mttp.mist.dial(mist.address, patience=0) as sender:
         mist.answers = [400, 500]
         with pytest.raises(SendError, match="400 Bad Request") as refused:
             sender.send(PING)

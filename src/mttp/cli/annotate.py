@@ -19,9 +19,9 @@ from mttp.errors import ConfigureError
 from mttp.model import ids
 from mttp.model.episodes import Annotation
 from mttp.model.spans import Link, Scope, SpanRecord
+from mttp.otlp.recording_files import part, whole
 from mttp.reading import labels
 from mttp.reading.scanning import Scan
-from mttp.reading.sources import part, whole
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names

@@ -11,10 +11,11 @@ from mttp.cli.files import Format, replace, writer
 from mttp.cli.output import Strict, finish, progress, say
 from mttp.cli.report.words import count, visible
 from mttp.errors import ConfigureError
+from mttp.otlp.recording_files import File, is_parquet
 from mttp.reading import copies
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
-from mttp.reading.sources import File, find, is_parquet
+from mttp.reading.sources import find
 
 __all__ = ["convert"]
 

@@ -15,9 +15,10 @@ import typer
 from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
 from mttp.cli.report.problems import problem_lines
 from mttp.cli.report.words import count, duration, visible
+from mttp.otlp.recording_files import File
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
-from mttp.reading.sources import File, find
+from mttp.reading.sources import find
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.pushing import Push, Pushed, PushState, latest
 

@@ -211,7 +211,7 @@ def _parts(
     """Parts of a scoring that are no text; one that can't be understood is left out, and said in `faults`."""
     checks = [failed_checks] if isinstance(failed_checks, str) else failed_checks
     if spec is not None and not isinstance(spec, Spec):
-        faults.append(f"spec_invalid: {scalar_text(spec):.80} is no mttp.Spec")
+        faults.append(f"spec_invalid: {scalar_text(spec):.80} is no mttp.model.Spec")
         spec = None
     return {
         "spec": spec,

@@ -29,7 +29,9 @@ from mttp.integrations.stream_assembly import Gathered
 from mttp.integrations.streams import listen
 from mttp.model.episodes import Call
 from mttp.otlp.spans import RecordingSpan
-from mttp.recording import OpenCall, OpenStep, current_episode, current_step, inert_step
+from mttp.recording.current import current_episode, current_step, inert_step
+from mttp.recording.open_call import OpenCall
+from mttp.recording.open_step import OpenStep
 from mttp.rewards.call_log import CallLog
 
 try:

@@ -67,7 +67,7 @@ class Sender:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<mttp.Sender to {self._outlet!r}>"
+        return f"<mttp.mist.Sender to {self._outlet!r}>"
 
 
 def dial(url: str, *, patience: float = PATIENCE, **options: Any) -> Sender:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from mttp.rewards.results import RewardResult
+    from mttp.model.results import RewardResult
 
 __all__ = ["ScoringObserver", "ScoringObserverFactory", "begin", "watch_with"]
 

@@ -13,8 +13,7 @@ from mttp.codec.blocks import Column
 from mttp.codec.pending import TRANSITIONS, Pending
 from mttp.codec.transitions import Row, RowSchema
 from mttp.model import ids
-from mttp.otlp.spans import SPAN_BYTES, RecordingSpan, weight
-from mttp.recording.segment import AUTO, Segment
+from mttp.otlp.spans import AUTO, SPAN_BYTES, RecordingSpan, Trace, weight
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -35,7 +34,7 @@ class StepBatch(RecordingSpan):
 
     def __init__(
         self,
-        segment: Segment,
+        trace: Trace,
         parent: SpanContext,
         place: Mapping[str, object],
         rows: Sequence[Row],
@@ -48,8 +47,8 @@ class StepBatch(RecordingSpan):
         `place` says whose they are. Their spans have ended: observers are not shown them.
         """
         self._name = names.STEPS
-        self.encoded = {**segment.identity, **place}
-        self._trace, self._parent, self._span_id = segment, parent, ids.span_id()
+        self.encoded = {**trace.identity, **place}
+        self._trace, self._parent, self._span_id = trace, parent, ids.span_id()
         self._start_time, self._end_time = start_time, rows[-1][-1]
         self._rows: Sequence[Row] | None = rows
         self._form = form
@@ -59,7 +58,7 @@ class StepBatch(RecordingSpan):
         self.size = SPAN_BYTES + self._row_bytes(rows)
         self.first_index = 0
         """The index of the first."""
-        self.is_spread = segment.steps == AUTO
+        self.is_spread = trace.steps == AUTO
         """Whether a transport that does not take columns has a span for each step."""
 
     def paid(self) -> tuple[Sequence[float], int]:

@@ -9,9 +9,8 @@ from opentelemetry.trace import StatusCode
 
 from mttp.codec import blocks
 from mttp.codec.pending import TOKENS
-from mttp.otlp.spans import EndedSpan, RecordingSpan
+from mttp.otlp.spans import AUTO, SPANS, EndedSpan, RecordingSpan
 from mttp.otlp.step_batch import StepBatch
-from mttp.recording.segment import AUTO, SPANS, Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -75,10 +74,10 @@ def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[Reco
     """
     if type(span) is not RecordingSpan or span._name != names.STEP or span._context is not None:
         return False
-    segment = span._trace
-    if not isinstance(segment, Segment) or segment.steps == SPANS:
+    trace = span._trace
+    if trace.steps == SPANS:
         return False
-    if segment.steps == AUTO and _index(span) < first[segment.of_environment]:
+    if trace.steps == AUTO and _index(span) < first[trace.of_environment]:
         return False
     return not (
         a.TOKEN_ENCODING in span.encoded

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import SpanRecord
+from mttp.otlp.recording_files import File, copy_of
 from mttp.reading import lines
 from mttp.reading.problems import Problem, Problems
-from mttp.reading.sources import File, copy_of
 
 __all__ = ["Copy", "copy_of", "find", "make"]
 

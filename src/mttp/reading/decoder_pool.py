@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from mttp.model.spans import SpanRecord
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
+from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart, Progress, is_compressed, shares
 from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, decode
-from mttp.reading.sources import is_parquet
 from mttp.reading.worker import Wanted, unpack
 
 __all__ = ["DecoderPool", "hire"]

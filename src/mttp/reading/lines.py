@@ -13,10 +13,10 @@ from mttp.codec.conformity import Conformity
 from mttp.errors import EnvelopeError, ReadError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.json_decode import LineError, Shorten, decode_line, decode_spans
+from mttp.otlp.recording_files import File
 from mttp.otlp.streams import Cut, FilePart, Progress, Skipped, StreamLine, read_lines
 from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.problems import Kind, Problem, Problems
-from mttp.reading.sources import File
 
 __all__ = ["Decoded", "LineFault", "decode", "note", "read_blocks"]
 
@@ -53,7 +53,7 @@ class Decoded(NamedTuple):
     """What one line holds."""
 
     spans: list[Any] | None
-    """Span records, and an `EpisodeSummary` for many where that is wanted; None unless it is a line of a recording."""
+    """Span records, or `EpisodeSummary`s of whole episodes where asked; None if the line is no recording."""
     faults: list[LineFault]
 
 

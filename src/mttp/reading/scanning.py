@@ -12,10 +12,11 @@ from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
 from mttp.errors import ReadError
 from mttp.model.spans import Scope, SpanRecord, without_arrays
+from mttp.otlp.recording_files import File, is_parquet
 from mttp.otlp.streams import Progress
 from mttp.reading import copies, lines
 from mttp.reading.problems import Kind, Problem, Problems
-from mttp.reading.sources import File, RecordedSpans, Source, find, is_parquet
+from mttp.reading.sources import RecordedSpans, Source, find
 from mttp.reading.stores import Store
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import attributes as a

@@ -20,7 +20,7 @@ __all__ = ["shortened"]
 
 def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
     """
-    The spans of a line as records, with one `EpisodeSummary` for all those of an episode that is whole in a block.
+    The spans of a line as records, with one `EpisodeSummary` for each episode that is whole in a block.
 
     Of its steps nothing is looked at but what a summary has a use for.
     An episode that is open already stays as it is.

@@ -23,7 +23,7 @@ from mttp.reading.lines import Decoded, LineFault, decode
 __all__ = ["Wanted", "pack", "unpack"]
 
 Wanted: TypeAlias = Literal["arrays", "scalars", "episodes"]
-"""Whole spans, such without arrays, or the latter with one `EpisodeSummary` for an episode where that will do."""
+"""Whole spans, spans without arrays, or these with an `EpisodeSummary` for each whole episode."""
 
 _ENDED = 2
 """So long is what an `EpisodeSummary` becomes, other than a span."""

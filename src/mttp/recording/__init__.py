@@ -1,5 +1,5 @@
 """
-Open episodes, agents, steps and calls: what a training loop talks to.
+Recording: sessions, and the handles that a training loop talks to.
 
 A handle starts when it is made and ends by `end()` or by leaving its `with` or `async with` block.
 Inside the block it is the current one; without a block it is passed by hand.
@@ -9,83 +9,30 @@ A handle that has nothing to record into is inert: it takes every call, does not
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
-from opentelemetry import context as otel_context
+from mttp.model.exports import exports
 
-from mttp.recording.episode_facts import EpisodeFacts
-from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, Host
-from mttp.recording.lazy_step import LazyStep
-from mttp.recording.open_agent import OpenAgent
-from mttp.recording.open_call import OpenCall
-from mttp.recording.open_episode import OpenEpisode, Template, inert, template
-from mttp.recording.open_step import OpenStep
-from mttp.recording.remote_episode import RemoteEpisode
-from mttp.recording.trajectory import Trajectory
+if TYPE_CHECKING:
+    from mttp.recording.open_agent import OpenAgent
+    from mttp.recording.open_call import OpenCall
+    from mttp.recording.open_episode import OpenEpisode
+    from mttp.recording.open_group import OpenGroup
+    from mttp.recording.open_step import OpenStep
+    from mttp.recording.propagation import bind_context
+    from mttp.recording.remote_episode import RemoteEpisode
 
-__all__ = [
-    "EpisodeFacts",
-    "Host",
-    "OpenAgent",
-    "OpenCall",
-    "OpenEpisode",
-    "RemoteEpisode",
-    "OpenStep",
-    "Template",
-    "Trajectory",
-    "current_episode",
-    "current_step",
-    "current_trajectory",
-    "inert_episode",
-    "inert_step",
-    "template",
-]
+__all__ = ["OpenAgent", "OpenCall", "OpenEpisode", "OpenGroup", "OpenStep", "RemoteEpisode", "bind_context"]
 
-_INERT_STEP = OpenStep(inert(), None, None)
-
-
-def inert_episode() -> OpenEpisode:
-    """An episode that records nothing."""
-    return inert()
-
-
-def inert_step() -> OpenStep:
-    """A step that records nothing."""
-    return _INERT_STEP
-
-
-def current_trajectory() -> Trajectory:
-    """The episode, or the agent of one, whose steps come next here; an inert episode elsewhere."""
-    found = otel_context.get_value(TRAJECTORY_KEY)
-    while isinstance(found, Trajectory) and found.ended:
-        found = found.behind
-    return found if isinstance(found, Trajectory) and not _is_left_open(found) else inert()
-
-
-def current_episode() -> OpenEpisode:
-    """The episode whose block, or whose step's or agent's, this runs in; an inert, false one elsewhere."""
-    try:
-        return cast(OpenEpisode, current_trajectory().episode)
-    except Exception:  # for want of memory, or of stack: there is nothing to lose
-        return inert()
-
-
-def current_step() -> OpenStep:
-    """The step whose block this code runs in; an inert, false one where there is none."""
-    try:
-        found = _opened(otel_context.get_value(STEP_KEY))
-        while isinstance(found, OpenStep) and found.ended:
-            found = _opened(found._outer)
-        return found if isinstance(found, OpenStep) and not _is_left_open(found.owner) else _INERT_STEP
-    except Exception:  # likewise
-        return _INERT_STEP
-
-
-def _is_left_open(trajectory: Any) -> bool:
-    """Whether its session has closed without its end, as where Ctrl-C left its block."""
-    return bool(trajectory) and trajectory.segment.host.closed
-
-
-def _opened(found: object) -> object:
-    """The handle of what has none until somebody asks."""
-    return found.open() if isinstance(found, LazyStep) else found
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "OpenAgent": "open_agent",
+        "OpenCall": "open_call",
+        "OpenEpisode": "open_episode",
+        "OpenGroup": "open_group",
+        "OpenStep": "open_step",
+        "RemoteEpisode": "remote_episode",
+        "bind_context": "propagation",
+    },
+)

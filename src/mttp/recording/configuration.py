@@ -17,20 +17,12 @@ from typing_extensions import ParamSpec, Unpack
 from mttp.errors import ConfigureError
 from mttp.model import ids
 from mttp.otlp.spans.guarding import failed, guarded
-from mttp.recording import (
-    EpisodeFacts,
-    OpenEpisode,
-    OpenStep,
-    current_trajectory,
-    inert_episode,
-    inert_step,
-    metrics,
-    observers,
-    provider,
-    self_metrics,
-    signals,
-)
+from mttp.recording import metrics, observers, provider, self_metrics, signals
+from mttp.recording.current import current_trajectory, inert_episode, inert_step
+from mttp.recording.episode_facts import EpisodeFacts
 from mttp.recording.isolation import IsolatedRecording
+from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
 from mttp.recording.session_factory import (
     RUN_ID_VARIABLE,

@@ -23,9 +23,9 @@ from mttp.codec.episodes import OUTCOMES
 from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.model.episodes import Annotation, Call, Grade, Spec
 from mttp.model.keys import name_key
-from mttp.recording import OpenCall, targets
+from mttp.recording import targets
 from mttp.recording.configuration import recorded, recording_session
-from mttp.recording.open_call import span_kind
+from mttp.recording.open_call import OpenCall, span_kind
 from mttp.recording.session import Session
 from mttp.recording.targets import Target
 from mttp.semconv import attributes as a

@@ -20,7 +20,7 @@ class OpenAgent(Trajectory):
     """
     One agent of an episode: its steps, its reward, its end.
 
-    Its properties are those of `mttp.Agent`, as far as they are known.
+    Its properties are those of `mttp.model.Agent`, as far as they are known.
     """
 
     def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:

@@ -14,12 +14,12 @@ from mttp.codec import episodes as codec
 from mttp.codec.generators import GeneratorState
 from mttp.codec.plain import Faults, scalar_text, text, unknown_arguments
 from mttp.model import ids
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.handle import SPAN_KEY, Host, current
 from mttp.recording.known import KnownEpisode
 from mttp.recording.open_agent import OpenAgent
-from mttp.recording.segment import MODES, Segment
+from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -104,7 +104,7 @@ class OpenEpisode(KnownEpisode):
     @staticmethod
     def _mode(steps: str, host: Host, faults: Faults) -> str:
         """How its steps are written: as stated, else as the session does it."""
-        if steps in MODES:
+        if steps in STEP_MODES:
             return steps
         faults.append(f"steps_invalid: {scalar_text(steps):.80}")
         return host.steps

@@ -23,12 +23,14 @@ from opentelemetry.trace import SpanContext
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import ParamSpec
 
-from mttp.recording import OpenAgent, RemoteEpisode, current_episode, current_step, current_trajectory
 from mttp.recording.configuration import current_session, recorded, recording_session
+from mttp.recording.current import current_episode, current_step, current_trajectory
 from mttp.recording.episode_context import AgentContext, EpisodeContext, StepContext
 from mttp.recording.handle import detach
+from mttp.recording.open_agent import OpenAgent
+from mttp.recording.remote_episode import RemoteEpisode
 
-__all__ = ["KEYS", "carry", "extract", "inject"]
+__all__ = ["KEYS", "bind_context", "extract", "inject"]
 
 KEYS = {
     "run_id": "mttp.carrier.run_id",
@@ -277,7 +279,7 @@ def _fault(detail: str) -> None:
 
 
 @recorded(lambda function: function)
-def carry(function: Callable[_P, _T]) -> Callable[_P, _T]:
+def bind_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """
     `function` with what is current now: call it in another thread, task or process, as often as you like.
 

@@ -9,8 +9,11 @@ from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.model.episodes import Agent, Call, Episode, Reward, Step
 from mttp.otlp.spans import RecordingSpan
-from mttp.recording import Host, OpenEpisode, OpenStep, Trajectory
+from mttp.recording.handle import Host
 from mttp.recording.open_call import span_kind
+from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_step import OpenStep
+from mttp.recording.trajectory import Trajectory
 
 __all__ = ["record"]
 

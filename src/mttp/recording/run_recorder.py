@@ -19,8 +19,9 @@ from mttp.model.clock import Clock
 from mttp.model.counters import given, numbers, take
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, SpanSink, Trace
-from mttp.recording import OpenEpisode, provenance
+from mttp.recording import provenance
 from mttp.recording.handle import BuffersSteps, HasStartMarker
+from mttp.recording.open_episode import OpenEpisode
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.transports.export_target import ExportTarget
@@ -48,7 +49,7 @@ class RunConfig:
     origin: SpanOrigin
     run_id: str
     facts: Mapping[str, Any]
-    """What is known of the run beforehand, under the names that `mttp.Run` has."""
+    """What is known of the run beforehand, under the names that `mttp.model.Run` has."""
     config: Mapping[str, Any]
     """Its configuration, as attributes."""
     faults: tuple[str, ...]

@@ -12,12 +12,14 @@ from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults, text
 from mttp.model.episodes import Grade, Reward
 from mttp.otlp.spans import RecordingSpan
-from mttp.recording import OpenStep, Trajectory, current_step, current_trajectory
+from mttp.recording.current import current_step, current_trajectory
 from mttp.recording.handle import SPAN_KEY, attach, current, detach
+from mttp.recording.open_step import OpenStep
+from mttp.recording.trajectory import Trajectory
 from mttp.semconv import spans as names
 
 if TYPE_CHECKING:
-    from mttp.rewards.results import RewardResult
+    from mttp.model.results import RewardResult
 
 __all__ = ["LiveScoring", "watch"]
 

@@ -11,15 +11,13 @@ from mttp.codec import calls, grades, rewards
 from mttp.codec.plain import Faults
 from mttp.model.clock import offset
 from mttp.model.episodes import Call, Grade, Reward
-from mttp.otlp.spans import SAMPLED, RecordingSpan, Trace
+from mttp.otlp.spans import SAMPLED, SPANS, RecordingSpan, Trace
 from mttp.recording.handle import Host
 from mttp.recording.open_call import OpenCall, span_kind
 from mttp.semconv import attributes as a
 
-__all__ = ["AUTO", "MODES", "PACKED", "SPANS", "Segment"]
+__all__ = ["Segment"]
 
-SPANS, PACKED, AUTO = MODES = ("spans", "packed", "auto")
-"""How steps are written: each as a span, in columns where that can be, or as the transport takes them."""
 _UNSAMPLED = TraceFlags(TraceFlags.DEFAULT)
 
 
@@ -54,8 +52,6 @@ class Segment(Trace):
         self._flags = flags
         self.spans = 0
         """How many have ended, each step that is in columns one of them."""
-        self.of_environment = False
-        """Whether its steps are an environment's, which few refer to by their ids."""
         self.group: str | None = None
         """Its group, of which collectors get all episodes or none."""
         self.episode_id = episode_id or f"{trace_id:032x}"

@@ -31,17 +31,13 @@ from mttp.model.hooks import watch_with
 from mttp.model.spans import SpanRecord
 from mttp.otlp.spans import EndedSpan, ForeignSpan, RecordingSpan, SpanOrigin
 from mttp.otlp.spans.guarding import failed, quiet_but
-from mttp.recording import (
-    EpisodeFacts,
-    OpenEpisode,
-    RemoteEpisode,
-    Template,
-    inert_episode,
-    record_value,
-    template,
-)
+from mttp.recording import record_value
+from mttp.recording.current import inert_episode
 from mttp.recording.episode_context import EpisodeContext
+from mttp.recording.episode_facts import EpisodeFacts
 from mttp.recording.observers import Observers
+from mttp.recording.open_episode import OpenEpisode, Template, template
+from mttp.recording.remote_episode import RemoteEpisode
 from mttp.recording.run_recorder import RunConfig, RunRecorder
 from mttp.recording.scoring import watch
 from mttp.semconv import SCHEMA_URL

@@ -18,9 +18,9 @@ from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
 from mttp.model import ids
 from mttp.otlp.malloc import keep_freed
+from mttp.otlp.spans import AUTO, STEP_MODES
 from mttp.recording import provenance
 from mttp.recording.isolation import IsolatedRecording
-from mttp.recording.segment import AUTO, MODES
 from mttp.recording.session import Session
 from mttp.transports import environment
 from mttp.transports.export_target import ExportTarget, Transport
@@ -77,8 +77,8 @@ def open_session(
 
     Raises ConfigureError where an argument is wrong, and TransportError where a transport can't be opened.
     """
-    if steps not in MODES:
-        raise ConfigureError(f"steps={steps!r} is not one of {', '.join(MODES)}")
+    if steps not in STEP_MODES:
+        raise ConfigureError(f"steps={steps!r} is not one of {', '.join(STEP_MODES)}")
     launched = provenance.launch()
     launch_id = launched.pop("run_id", None)
     identity = text(run_id or _told(RUN_ID_VARIABLE, apart) or launch_id or ids.run_id(), [])

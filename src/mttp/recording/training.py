@@ -63,7 +63,7 @@ def group(
     what the trainer used; with the `scope` "batch" only it can know the deviation.
     `ddof` is 1 (as torch's `std`, and so TRL and verl, have it) or 0.
     Without `advantages` they are computed where `normalization` is "none", "mean", "mean_std" or
-    "leave_one_out", as `mttp.model.baselines` says; with the `scope` "none" they are not divided by the deviation.
+    "leave_one_out" (see `mttp.model.baselines`); with the `scope` "none" they are not scaled.
     """
     session = recording_session()
     if session is None:

@@ -15,12 +15,12 @@ from mttp.codec import rewards
 from mttp.codec.plain import Faults, count, flag, scalar_text, unknown_arguments
 from mttp.codec.transitions import RowSchema
 from mttp.model.episodes import Call, Reward, Spec
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, document_of
 from mttp.recording.ledger import EpisodeRewards
 from mttp.recording.open_step import OpenStep
-from mttp.recording.segment import SPANS, Segment
+from mttp.recording.segment import Segment
 from mttp.recording.step_buffer import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names

@@ -6,9 +6,42 @@ mttp supplies no reward functions; a spec names, versions, checks, composes and 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING
 
-__all__ = ["RESULT"]
+from mttp.model.exports import exports
 
-RESULT: Final = "mttp_result"
-"""Where the info of an environment's step has what a spec says of it, an `mttp.RewardResult`."""
+if TYPE_CHECKING:
+    from mttp.model.results import RewardResult
+    from mttp.rewards.components import check, judge, penalty, rubric, shaping, verifier
+    from mttp.rewards.evaluating import OpenEvaluation
+    from mttp.rewards.scores import Score
+    from mttp.rewards.spec import RewardSpec
+
+__all__ = [
+    "OpenEvaluation",
+    "RewardResult",
+    "RewardSpec",
+    "Score",
+    "check",
+    "judge",
+    "penalty",
+    "rubric",
+    "shaping",
+    "verifier",
+]
+
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "OpenEvaluation": "evaluating",
+        "RewardResult": "model.results",
+        "RewardSpec": "spec",
+        "Score": "scores",
+        "check": "components",
+        "judge": "components",
+        "penalty": "components",
+        "rubric": "components",
+        "shaping": "components",
+        "verifier": "components",
+    },
+)

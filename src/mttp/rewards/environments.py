@@ -8,7 +8,7 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from mttp.errors import NeedsGroup, SpecError
-from mttp.rewards import RESULT
+from mttp.model.results import RESULT
 
 if TYPE_CHECKING:
     from mttp.rewards.protocols import TrainerSpec
@@ -23,7 +23,7 @@ class RewardedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     Components of scope `step` pay each step; those of scope `terminal` an episode's last, beside the former.
     A sample has `observation`, `action`, `reward` (the environment's own), `terminated`, `truncated`, `info`,
     and `episode_return` and `episode_length`, own rewards and steps so far, this one included.
-    Each step that is paid has the result under `mttp.rewards.RESULT` in its info, from which it is recorded.
+    The info of each rewarded step has the `RewardResult` under `mttp.model.results.RESULT`.
     """
 
     def __init__(self, env: Any, spec: TrainerSpec) -> None:

@@ -8,9 +8,9 @@ from math import fsum
 from typing import Any
 
 from mttp.model.episodes import Grade
+from mttp.model.results import RewardResult
 from mttp.rewards import scoring
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.results import RewardResult
 
 __all__ = ["EpisodeScorer", "in_all"]
 

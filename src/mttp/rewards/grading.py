@@ -10,10 +10,10 @@ from math import fsum
 from typing import Any
 
 from mttp.model.episodes import Call, Grade
+from mttp.model.results import RewardResult
 from mttp.model.scorings import OUT_OF_RANGE
 from mttp.rewards.combining import threshold
 from mttp.rewards.document import ComponentEntry
-from mttp.rewards.results import RewardResult
 from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["grade", "included", "regraded", "uncalled"]

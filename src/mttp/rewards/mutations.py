@@ -8,11 +8,11 @@ from itertools import combinations
 from typing import TypeAlias
 
 from mttp.model.episodes import Grade
+from mttp.model.results import RewardResult
 from mttp.rewards.combining import combine
 from mttp.rewards.document import Better, ComponentEntry, SpecCase
 from mttp.rewards.grading import regraded
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.results import RewardResult
 from mttp.rewards.trials import Trial, misses, rivalry, try_cases
 
 __all__ = ["Mutant", "Mutation", "mutate"]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from mttp.model.results import Ranking, RewardResult
 from mttp.rewards.document import ComponentEntry, SpecDocument
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.results import Ranking, RewardResult
 
 __all__ = ["LockedSpec", "TrainerSpec"]
 

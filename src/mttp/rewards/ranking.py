@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from mttp.model.episodes import Grade
+from mttp.model.results import Provenance
 from mttp.rewards.document import ComponentEntry
-from mttp.rewards.results import Provenance
 from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["Comparison", "compare_pairs"]

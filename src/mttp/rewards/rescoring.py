@@ -9,8 +9,8 @@ from math import fsum, isclose
 from typing import Any
 
 from mttp.model.episodes import Episode
+from mttp.model.results import RewardResult
 from mttp.rewards.agreement import agreement
-from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
 
 __all__ = ["Rescored", "Rescoring", "RescoredSlice", "rescore", "sample", "scored_again"]

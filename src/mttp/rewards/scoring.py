@@ -15,6 +15,7 @@ from mttp.errors import NeedsGroup, SpecError
 from mttp.model import hooks
 from mttp.model.episodes import Grade
 from mttp.model.hooks import ScoringObserver
+from mttp.model.results import Ranking, RewardResult
 from mttp.model.scorings import MISSING_INPUT
 from mttp.rewards.calling import Caller, Sample
 from mttp.rewards.combining import checks, combine, needs_verifiers
@@ -23,7 +24,6 @@ from mttp.rewards.grading import grade, included, uncalled
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.plan import Component, ScoringPlan
 from mttp.rewards.ranking import Comparison
-from mttp.rewards.results import Ranking, RewardResult
 
 __all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mttp.errors import MissingExtra, SpecError
 from mttp.model.episodes import Spec
+from mttp.model.results import Ranking, RewardResult
 from mttp.rewards import identity, locking, reach, scoring, writing
 from mttp.rewards.code import Code, Coverage, of_target
 from mttp.rewards.composing import COMBINE, described, parts_of
@@ -20,7 +21,6 @@ from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
 from mttp.rewards.objects import of_function
 from mttp.rewards.plan import Component, ScoringPlan
-from mttp.rewards.results import Ranking, RewardResult
 from mttp.rewards.source import SpecSource, parse, read
 from mttp.rewards.targets import Policy, check_signature, resolve
 from mttp.rewards.trainers import TrlReward

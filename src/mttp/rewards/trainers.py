@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mttp.errors import NeedsGroup
-from mttp.rewards.results import RewardResult
+from mttp.model.results import RewardResult
 
 if TYPE_CHECKING:
     from mttp.rewards.protocols import TrainerSpec

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mttp.model.episodes import Grade
+from mttp.model.results import RewardResult
 from mttp.rewards import scoring
 from mttp.rewards.agreement import Agreement, agreement
 from mttp.rewards.document import Better, Bounds, Expected, SpecCase
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.results import RewardResult
 
 __all__ = [
     "Coverage",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import fsum, isfinite
 
 from mttp.model.episodes import Annotation, Episode
+from mttp.model.results import RewardResult
 from mttp.reading import raters
 from mttp.rewards.agreement import agreement
 from mttp.rewards.rescoring import sample, scored_again
-from mttp.rewards.results import RewardResult
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trials import Instability, instability
 

@@ -13,7 +13,7 @@ from mttp.integrations.gymnasium.env_episodes import EnvEpisodes
 from mttp.integrations.gymnasium.env_steps import EnvSteps
 from mttp.integrations.gymnasium.randomness import GeneratorSource
 from mttp.integrations.options import Options
-from mttp.recording import OpenStep
+from mttp.recording.open_step import OpenStep
 
 __all__ = ["SingleEnv"]
 

@@ -10,7 +10,10 @@ from mttp.codec.plain import Faults, Written, to_json
 from mttp.integrations.gymnasium import infos, spaces
 from mttp.integrations.options import Options
 from mttp.otlp.spans import RecordingSpan
-from mttp.recording import OpenEpisode, OpenStep, Template, configuration, inert_episode
+from mttp.recording import configuration
+from mttp.recording.current import inert_episode
+from mttp.recording.open_episode import OpenEpisode, Template
+from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
 
 __all__ = ["MISSING", "EnvEpisodes"]

@@ -21,9 +21,11 @@ from mttp.integrations.gymnasium import infos
 from mttp.integrations.options import Options
 from mttp.model.clock import Clock, monotonic
 from mttp.otlp.step_columns import MAX_BYTES
-from mttp.recording import OpenEpisode, OpenStep, inert_step
+from mttp.recording.current import inert_step
 from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
 from mttp.recording.lazy_step import LazyStep
+from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
 
 __all__ = ["EnvSteps", "EnvStepsOwner"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mttp.codec.plain import number
-from mttp.rewards import RESULT
+from mttp.model.results import RESULT
 
 __all__ = ["components", "is_told", "of_one", "outcome", "scored"]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mttp.recording import OpenEpisode, feedback
+from mttp.recording import feedback
+from mttp.recording.open_episode import OpenEpisode
 
 __all__ = ["Rollout"]
 

@@ -12,7 +12,7 @@ from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.env_episodes import EnvEpisodes
 from mttp.integrations.options import Options
 from mttp.otlp.step_columns import MAX_BYTES
-from mttp.recording import OpenEpisode
+from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.session import Session
 
 __all__ = ["RolloutSteps"]

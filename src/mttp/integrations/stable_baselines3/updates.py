@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mttp.codec.plain import number
-from mttp.recording import OpenEpisode, training
+from mttp.recording import training
+from mttp.recording.open_episode import OpenEpisode
 
 __all__ = ["ModelUpdates"]
 

@@ -20,7 +20,8 @@ from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
 from mttp.integrations.trl.scoring import answered
 from mttp.model.episodes import Episode, Reward
-from mttp.recording import OpenEpisode, configuration
+from mttp.recording import configuration
+from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.session import Session
 from mttp.rewards.call_log import CallLog
 

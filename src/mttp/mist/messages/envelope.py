@@ -76,7 +76,7 @@ class Message(BaseModel):
         Raises EncodeError for what JSON can't hold, EnvelopeError where it would not be valid.
         """
         if not getattr(payload, "TYPE", ""):
-            raise EncodeError(f"{payload!r:.80} is no payload; those of mttp.messages are {_names()}")
+            raise EncodeError(f"{payload!r:.80} is no payload; those of mttp.mist.messages are {_names()}")
         raw = encode(payload.to_wire())
         message = cls(
             id=f"{ids.trace_id():032x}" if id is None else id,

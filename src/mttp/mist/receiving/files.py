@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 from mttp.errors import EnvelopeError, TransportError
 from mttp.mist.messages import MAX_SIZE, MessageLine, as_line
+from mttp.otlp.recording_files import files, is_parquet
 from mttp.otlp.streams import Cut, Skipped, is_compressed, read_lines
-from mttp.reading.sources import File, find, is_parquet
 from mttp.transports.options import Flag, path_of, take
 
 __all__ = ["FileOrigin", "FollowedOrigin", "open"]
@@ -31,9 +31,7 @@ class FileOrigin:
     def __init__(self, path: str) -> None:
         self.address = f"mttp+file://{quote(path)}"
         self.refused: Counter[str] = Counter()
-        self._files = [
-            item.path for item in find(path) if isinstance(item, File) and not is_parquet(item.path)
-        ]
+        self._files = [item.path for item in files(path) if not is_parquet(item.path)]
         self._closed = False
 
     def lines(self) -> Iterator[MessageLine]:

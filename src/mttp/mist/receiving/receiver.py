@@ -125,7 +125,7 @@ class Receiver:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<mttp.Receiver at {self.address}>"
+        return f"<mttp.mist.Receiver at {self.address}>"
 
     def _note(self, line: MessageLine) -> None:
         error = line.error or DecodeError("no message")

@@ -1,5 +1,5 @@
 """
-MTTP's own transports: spans as messages, for the tools of the MIST stack and for `mttp.receive`.
+MTTP's own transports: spans as messages, for the tools of the MIST stack and for `mttp.mist.receive`.
 
     mttp+file://runs/a.mttp.jsonl       lines appended to a file; a directory has one for each process
     mttp+http://localhost:8700          one POST each, to /mist where there is no path; mttp+https:// with TLS

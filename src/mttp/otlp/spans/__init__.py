@@ -16,8 +16,12 @@ from mttp.otlp.spans.ended import EndedSpan
 from mttp.otlp.spans.exceptions import error_message, qualified_name, traced
 from mttp.otlp.spans.foreign_span import ForeignSpan
 from mttp.otlp.spans.recording_span import (
+    AUTO,
     MAX_USER_ATTRIBUTES,
+    PACKED,
     SAMPLED,
+    SPANS,
+    STEP_MODES,
     RecordingSpan,
     SpanObserver,
     SpanOrigin,
@@ -27,6 +31,10 @@ from mttp.otlp.spans.recording_span import (
 from mttp.otlp.spans.size_estimate import SPAN_BYTES, VALUE_BYTES, weight
 
 __all__ = [
+    "AUTO",
+    "PACKED",
+    "SPANS",
+    "STEP_MODES",
     "MAX_USER_ATTRIBUTES",
     "SAMPLED",
     "SPAN_BYTES",

@@ -47,6 +47,10 @@ from mttp.otlp.spans.size_estimate import SPAN_BYTES, weight
 from mttp.semconv import attributes as a
 
 __all__ = [
+    "AUTO",
+    "PACKED",
+    "SPANS",
+    "STEP_MODES",
     "MAX_USER_ATTRIBUTES",
     "SAMPLED",
     "RecordingSpan",
@@ -56,6 +60,8 @@ __all__ = [
     "Trace",
 ]
 
+SPANS, PACKED, AUTO = STEP_MODES = ("spans", "packed", "auto")
+"""How steps are written: each as a span, in columns where that can be, or as the transport takes them."""
 MAX_USER_ATTRIBUTES = 64
 """Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
 
@@ -119,6 +125,12 @@ class Trace(Clock):
     """One trace, as this process adds to it: whose spans they are, what time it is, and where they go."""
 
     flags: TraceFlags
+    identity: Mapping[str, Any] = MappingProxyType({})
+    """Attributes of all its spans."""
+    steps: str = SPANS
+    """How its steps are written, one of STEP_MODES."""
+    of_environment = False
+    """Whether its steps are an environment's, which few refer to by their ids."""
 
     def __init__(
         self,

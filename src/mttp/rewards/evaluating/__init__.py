@@ -23,7 +23,7 @@ from mttp.rewards.evaluating.earlier import Baseline, Resumable, compared, goes_
 from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
 from mttp.rewards.evaluating.tasks import tasks_of
 
-__all__ = ["OpenEvaluation", "eval_run"]
+__all__ = ["OpenEvaluation", "evaluate"]
 
 
 class _Identity(Protocol):
@@ -41,7 +41,7 @@ _open: WeakKeyDictionary[Session, dict[int, OpenEvaluation]] = WeakKeyDictionary
 """Evaluations that are still open, by session: they end when it closes."""
 
 
-def eval_run(
+def evaluate(
     suite: str,
     suite_version: object = None,
     *,
@@ -64,7 +64,7 @@ def eval_run(
     Use it as a context manager, sync or async, or call `end`.
     `tasks` are names, or mappings or objects with an `id`, `task` or `name`, and maybe `slices`.
     `samples` is how many samples are taken of each task; each has a result of its own.
-    `spec` says which reward spec scores: an `mttp.Spec`, or a spec that has one as its `identity`.
+    `spec` says which reward spec scores: an `mttp.model.Spec`, or a spec that has one as its `identity`.
     `tags` are text by which the evaluation is found again.
 
     `baseline` is what each score is compared with: an earlier recording (a path, a list, a session, or what
@@ -134,7 +134,9 @@ def _check(suite: object, samples: object, concurrency: object, timeout: object)
 def _identity(spec: Identified | None) -> Spec | None:
     found = spec if spec is None or isinstance(spec, Spec) else getattr(spec, "identity", None)
     if spec is not None and not isinstance(found, Spec):
-        raise ConfigureError(f"spec={scalar_text(spec):.80} is no mttp.Spec; write spec=mttp.Spec(name=...)")
+        raise ConfigureError(
+            f"spec={scalar_text(spec):.80} is no mttp.model.Spec; write spec=mttp.model.Spec(name=...)"
+        )
     return found
 
 

@@ -18,8 +18,8 @@ from opentelemetry.context import Context
 from typing_extensions import Self
 
 from mttp.codec.plain import Faults
-from mttp.recording import OpenEpisode
 from mttp.recording.handle import attach, detach
+from mttp.recording.open_episode import OpenEpisode
 from mttp.rewards.evaluating.outcome import found, said
 from mttp.rewards.evaluating.tasks import SAMPLE, Task
 from mttp.semconv.values import EpisodeOutcome

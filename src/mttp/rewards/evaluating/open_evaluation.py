@@ -16,8 +16,10 @@ from mttp.codec.plain import Faults, count, scalar_text
 from mttp.model.evaluations import EvalSummary, Evaluation, TaskResult
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
-from mttp.recording import OpenEpisode, RemoteEpisode, feedback
+from mttp.recording import feedback
 from mttp.recording.handle import Measured, current
+from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.remote_episode import RemoteEpisode
 from mttp.recording.run_recorder import RunRecorder
 from mttp.recording.session import Session
 from mttp.recording.targets import Target, link
@@ -33,7 +35,7 @@ __all__ = ["OpenEvaluation"]
 
 class OpenEvaluation(Measured):
     """
-    An evaluation while its tasks are done; made by `mttp.eval_run`.
+    An evaluation while its tasks are done; made by `mttp.evaluate`.
 
     Iterate over it for the tasks that have no result yet, and state each by `result`; or let `map` or `amap`
     do them. Where nothing records, it still knows its results.

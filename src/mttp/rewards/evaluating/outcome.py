@@ -13,7 +13,7 @@ from mttp.codec.plain import Faults, flag, number, scalar_text, text, unknown_ar
 from mttp.model.evaluations import OUTCOMES
 from mttp.model.scorings import INVALID_VALUE
 from mttp.otlp.spans import error_message, qualified_name
-from mttp.recording import OpenEpisode
+from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.targets import Target, target
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.semconv.values import RewardStatus, RewardVerdict

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from mttp.model.episodes import Grade, Reward, Spec
 
-__all__ = ["Provenance", "Ranking", "RewardResult"]
+__all__ = ["RESULT", "Provenance", "Ranking", "RewardResult"]
+
+RESULT: Final = "mttp_result"
+"""The key of the info of an environment's step that holds the `RewardResult` of a reward spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

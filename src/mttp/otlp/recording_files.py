@@ -1,0 +1,124 @@
+"""Files of recordings: by path, glob or directory, each with its rotated parts, in order."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mttp.errors import ReadError
+
+__all__ = ["File", "copy_of", "files", "is_parquet", "part", "whole"]
+
+ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
+"""How the names of recordings end, where a directory is searched."""
+_PARQUET = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file to read."""
+
+    path: Path
+    named: bool
+    """Whether the caller named this very file: then it must be a recording."""
+
+
+def files(given: str) -> Iterator[File]:
+    """
+    The files that a path, a glob or a directory names.
+
+    Raises ReadError where there are none.
+    """
+    path = Path(given)
+    if path.is_dir():
+        yield from _directory(path)
+    elif path.exists():
+        yield from (File(part, named=True) for part in _with_parts(path))
+    elif glob.has_magic(given):
+        yield from _glob(given)
+    else:
+        raise ReadError(f"{given} does not exist; give a recording, a glob or a directory of recordings")
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file begins as Parquet files do."""
+    if not path.is_file():  # of a pipe, what was looked at would be gone
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
+def _glob(pattern: str) -> Iterator[File]:
+    paths = [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 - takes any pattern
+    files = [path for path in paths if path.is_file()]
+    for directory in (path for path in paths if path.is_dir()):
+        files += _recordings(directory)
+    if not files:
+        raise ReadError(f"no file matches {pattern}; quote the pattern and check it, or give a directory")
+    yield from _in_order(files)
+
+
+def _directory(path: Path) -> Iterator[File]:
+    files = _recordings(path)
+    if not files:
+        raise ReadError(f"{path} holds no recordings: no file in it ends in {', '.join(ENDINGS)}")
+    yield from _in_order(files)
+
+
+def _recordings(directory: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in directory.rglob("*")
+        if path.name.endswith(ENDINGS) and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def _in_order(files: Sequence[Path]) -> Iterator[File]:
+    """The files as found rather than named; a rotated part follows the file that it is a part of."""
+    known = set(files)
+    copies = {copy_of(path) for path in files}
+    for path in files:
+        if path not in copies and whole(path) not in known:
+            yield from (File(part, named=False) for part in _with_parts(path) if part in known)
+
+
+def copy_of(path: Path) -> Path:
+    """Where a Parquet copy of a file is: `a.jsonl.parquet` beside `a.jsonl`."""
+    return path.with_name(f"{path.name}.parquet")
+
+
+def part(path: Path, number: int) -> Path:
+    """The file's `number`th part."""
+    stem, suffix = _split(path.name)
+    return path.with_name(f"{stem}.{number}{suffix}")
+
+
+def whole(part: Path) -> Path | None:
+    """The file that this one would be a part of: `a.jsonl` for `a.2.jsonl`."""
+    stem, suffix = _split(part.name)
+    base, dot, number = stem.rpartition(".")
+    return part.with_name(base + suffix) if dot and number.isdecimal() else None
+
+
+def _with_parts(path: Path) -> list[Path]:
+    """The file, then what was written after it had reached its size: `a.jsonl`, `a.1.jsonl`, `a.2.jsonl`."""
+    stem, suffix = _split(path.name)
+    pattern = re.compile(rf"{re.escape(stem)}\.(\d+){re.escape(suffix)}")
+    parts = [
+        (int(match[1]), other)
+        for other in path.parent.iterdir()
+        if (match := pattern.fullmatch(other.name)) is not None and other.is_file()
+    ]
+    return [path, *(part for _, part in sorted(parts))]
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Stem and suffix, a compression's suffix included: `a` and `.jsonl.gz`."""
+    path = Path(name)
+    suffix = path.suffix
+    if suffix in (".gz", ".zst"):
+        suffix = Path(path.stem).suffix + suffix
+    return name.removesuffix(suffix), suffix
