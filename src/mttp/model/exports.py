@@ -12,8 +12,9 @@ __all__ = ["exports"]
 
 def exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """
-    The `__getattr__` and `__dir__` of a package whose public names are in these modules: of the package, or of another one of `mttp`, which has a dot.
+    The `__getattr__` and `__dir__` of a package with these public names, each with its module.
 
+    A module without a dot is one of the package, one with a dot is one of `mttp`.
     A name that equals its module's is the module.
     """
     namespace = vars(sys.modules[package])
