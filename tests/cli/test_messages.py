@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messages.vectors import LINES
 from typer.testing import CliRunner
+from vectors import LINES
 
 import mttp
 from mttp.cli.app import app

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messages.vectors import LINES
 from mist import Mist, hang_up
 from polling import eventually
 from specimen import EVERYTHING
 from typer.testing import CliRunner
+from vectors import LINES
 
 import mttp
 from mttp.cli.app import app

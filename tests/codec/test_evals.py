@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from messages.vectors import LINES
 from specimen import finite, int64s, optional, texts
+from vectors import LINES
 
 import mttp
 from mttp.codec import evals

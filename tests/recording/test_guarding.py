@@ -28,7 +28,7 @@ def program(code: str) -> str:
         text=True,
         timeout=120,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     assert 0 == done.returncode, done.stderr
     return done.stdout.strip()

@@ -6,7 +6,7 @@ import json
 
 import jsonschema
 import pytest
-from messages.vectors import LINES, ZEROS
+from vectors import LINES, ZEROS
 
 from mttp.mist.messages.schemas import schema
 

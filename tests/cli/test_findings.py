@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from checking.good import Spans, span
+from reading.good import Spans, span
 from reading.traces import foreign
 from rich.console import Console
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from messages.vectors import LINES
 from reading.traces import episode, run
+from vectors import LINES
 
 import mttp
 from mttp.cli.report.summary import document

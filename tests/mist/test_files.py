@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from messages.vectors import LINES
 from polling import eventually
+from vectors import LINES
 
 import mttp
 from mttp.errors import EnvelopeError, ReadError, TransportError

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from checking.good import SCOPE, Spans, span
+from reading.good import SCOPE, Spans, span
 from reading.traces import foreign, write, write_bytes
 
 import mttp

@@ -6,8 +6,8 @@ import json
 
 import pytest
 from hypothesis import given
-from messages.vectors import ZEROS, payloads
 from pydantic import ValidationError
+from vectors import ZEROS, payloads
 
 from mttp.errors import PayloadError
 from mttp.mist.messages import (

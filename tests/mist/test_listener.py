@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from messages.vectors import LINES
 from polling import eventually
+from vectors import LINES
 
 import mttp
 from mttp.errors import ChecksumError, ConfigureError, EnvelopeError, TransportError, VersionError

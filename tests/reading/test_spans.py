@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from checking.good import OF_ANOTHER, SPANS, Spans, entries, is_template, span, value_type
+from reading.good import OF_ANOTHER, SPANS, Spans, entries, is_template, span, value_type
 
 import mttp
 from mttp.model.spans import Link, SpanEvent, SpanRecord

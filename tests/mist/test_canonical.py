@@ -7,7 +7,7 @@ import math
 
 import pytest
 from hypothesis import given
-from messages.vectors import anything
+from vectors import anything
 
 from mttp.errors import EncodeError
 from mttp.mist.messages.canonical import compact, encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from messages.vectors import LINES
+from vectors import LINES
 
 from mttp.errors import ChecksumError, EnvelopeError, VersionError
 from mttp.mist.messages import MAX_SIZE, Message, MessageLine, read_lines, received

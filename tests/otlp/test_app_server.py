@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from messages.vectors import LINES
 from polling import eventually
+from vectors import LINES
 
 import mttp
 from mttp.errors import TransportError

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages.vectors import LINES, REFERENCE, messages
+from vectors import LINES, REFERENCE, messages
 
 import mttp
 from mttp.errors import ChecksumError, DecodeError, EncodeError, EnvelopeError, MttpError, PayloadError

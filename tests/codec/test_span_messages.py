@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages.vectors import LINES
 from specimen import END, EVERYTHING, START
+from vectors import LINES
 
 import mttp
 from mttp.codec import profiles
