@@ -261,7 +261,7 @@ def test_the_health_of_graders_is_shown():
 
     components = [
         mttp.rewards.verifier(right, name="right"),
-        mttp.check(lambda answer: answer != "leak", name="safe"),
+        mttp.rewards.check(lambda answer: answer != "leak", name="safe"),
     ]
     spec = mttp.RewardSpec(name="exact", version="1.0.0", components=components)
     tasks = ["fine", "down", "odd", "leak"]

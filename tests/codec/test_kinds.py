@@ -151,4 +151,4 @@ def test_metrics_know_a_renamed_step() -> None:
     data: Any = reader.get_metrics_data()
     names = {one.name for part in data.resource_metrics for s in part.scope_metrics for one in s.metrics}
 
-    assert {"mttp.model.episodes.finished", "mttp.steps.duration"} <= names
+    assert {"mttp.episodes.finished", "mttp.steps.duration"} <= names

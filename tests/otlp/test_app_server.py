@@ -361,7 +361,7 @@ def test_without_the_extra_the_error_names_it() -> None:
 import sys
 sys.modules["uvicorn"] = None
 import mttp, mttp.testing
-for code in ("mttp.receive('mttp+http://127.0.0.1:0')", "mttp.testing.OtlpReceiver"):
+for code in ("mttp.mist.receive('mttp+http://127.0.0.1:0')", "mttp.testing.OtlpReceiver"):
     try:
         eval(code)
     except mttp.errors.MissingExtra as error:

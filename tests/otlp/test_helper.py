@@ -184,8 +184,8 @@ def test_helpers_that_stop_again_and_again_are_given_up(
 
 FOREIGN = """
 import os, signal, struct, time
-from mttp import processes
-from mttp.otlp.encoding import works
+from mttp.otlp import processes
+from mttp.otlp.encoding import tasks
 
 def half(end, kind, data, *_):
     if not data:
@@ -199,7 +199,7 @@ def late(end, kind, data, *_):
     send(end, kind, data)
 
 send, processes._send = processes._send, {kind}
-processes.serve(works.answer)
+processes.serve(tasks.answer)
 """
 
 
@@ -268,7 +268,7 @@ PROGRAM = """
 import json, os, signal, sys, time
 import mttp
 from mttp.otlp.encoding import encoder
-from mttp.transports.pipeline import thread
+from mttp.transports.pipeline import pipeline
 
 def play():
     with mttp.episode(env="a") as episode:
@@ -277,7 +277,7 @@ def play():
                 step.tokens([1, 2, 3])
 
 encoder.WORTH_SECONDS = 0.0
-thread.HELPER_SECONDS = 0.5
+pipeline.HELPER_SECONDS = 0.5
 session = mttp.configure("file://runs/")
 while not (encoder._encoding._helper and encoder._encoding._helper.is_ready):
     play()

@@ -57,11 +57,11 @@ def test_a_process_that_may_have_no_more_memory_goes_on() -> None:
     assert [] == told(
         """
         import json, resource
-        from mttp import allocator
+        from mttp.otlp import malloc
 
         limit = 8 * 2**20 + resource.getpagesize() * int(open("/proc/self/statm").read().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        allocator.keep_freed()
+        malloc.keep_freed()
         print(json.dumps([]))
         """
     )

@@ -225,7 +225,7 @@ def test_little_is_read_alone(recorded: Path, monkeypatch: pytest.MonkeyPatch):
     """
     For a few megabytes no process is started.
     """
-    monkeypatch.setattr(decoder_pool, "Crew", None)
+    monkeypatch.setattr(decoder_pool, "DecoderPool", None)
 
     assert 36 == len(mttp.read(recorded))
 

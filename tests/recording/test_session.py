@@ -253,7 +253,7 @@ def test_a_session_that_fails_within_counts_it(
     Not even a bug of ours reaches the training loop.
     """
     monkeypatch.setattr("mttp.recording.session.OpenEpisode", lambda *args, **facts: 1 / 0)
-    monkeypatch.setattr("mttp.recording.session.bulk.record", lambda *args, **facts: 1 / 0)
+    monkeypatch.setattr("mttp.recording.session.record_value.record", lambda *args, **facts: 1 / 0)
 
     assert not session.episode()
     assert not session.record(mttp.Episode())

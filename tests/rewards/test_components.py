@@ -16,7 +16,7 @@ def test_a_bare_mark_says_the_kind(kind):
     Each decorator marks a function by its own name.
     """
 
-    @getattr(mttp, kind)
+    @getattr(mttp.rewards, kind)
     def grader(completion):
         return 1.0
 
@@ -29,7 +29,7 @@ def test_a_mark_takes_options(kind):
     Options are kept with the mark, for a spec that is built in Python.
     """
 
-    @getattr(mttp, kind)(name="other", weight=0.5)
+    @getattr(mttp.rewards, kind)(name="other", weight=0.5)
     def grader(completion):
         return 1.0
 

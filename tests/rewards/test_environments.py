@@ -9,7 +9,7 @@ import pytest
 
 import mttp
 from mttp.errors import NeedsGroup, SpecError
-from mttp.rewards import RESULT
+from mttp.model.results import RESULT
 
 gymnasium = pytest.importorskip("gymnasium")
 

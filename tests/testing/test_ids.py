@@ -104,9 +104,9 @@ def test_nobody_keeps_the_functions() -> None:
     kept = [
         path.name
         for path in Path(mttp.__file__).parent.rglob("*.py")
-        if "mttp.ids" in path.read_text()
+        if "mttp.model.ids" in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module == "mttp.ids"
+        if isinstance(node, ast.ImportFrom) and node.module == "mttp.model.ids"
     ]
 
     assert [] == kept

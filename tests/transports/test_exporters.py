@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as official
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import GrpcSpanExporter as OfficialGrpcExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OfficialGrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as service
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -29,7 +29,7 @@ from mttp.errors import TransportError
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.exporters.file import FileSpanExporter
 from mttp.transports.exporters.grpc import GrpcSpanExporter as GrpcExporter
-from mttp.transports.exporters.http import GrpcSpanExporter as HttpExporter
+from mttp.transports.exporters.http import HttpSpanExporter as HttpExporter
 
 
 @pytest.fixture

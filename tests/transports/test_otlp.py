@@ -340,7 +340,7 @@ def test_a_forked_child_connects_anew(receiver: OtlpReceiver, protocol: str) -> 
 import os, warnings
 from otlp import span
 from mttp import transports
-from mttp.transports.partial_export import Refused
+from mttp.transports.partial_export import PartialExport
 warnings.simplefilter("ignore")
 opened = transports.open({address!r})
 opened.export([span(1)])
@@ -348,7 +348,7 @@ if not (child := os.fork()):
     opened.after_fork()
     try:
         opened.export([span(2)])
-    except Refused:
+    except PartialExport:
         opened.export([span(2)])
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0

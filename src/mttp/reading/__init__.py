@@ -6,8 +6,9 @@ What only `read` needs is not imported for a summary, nor the other way round.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mttp.model.exports import exports
 
 if TYPE_CHECKING:
     from mttp.reading.problems import Problem
@@ -17,18 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem", "Recording", "Scan", "Summary", "read", "scan", "summarize"]
 
-_HOMES = {
-    "Problem": "problems",
-    "Recording": "recording",
-    "read": "recording",
-    "Scan": "scanning",
-    "scan": "scanning",
-    "Summary": "summary",
-    "summarize": "summary",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"mttp.reading.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'mttp.reading' has no attribute {name!r}")
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "Problem": "problems",
+        "Recording": "recording",
+        "read": "recording",
+        "Scan": "scanning",
+        "scan": "scanning",
+        "Summary": "summary",
+        "summarize": "summary",
+    },
+)

@@ -342,7 +342,7 @@ class RewardSpec:
                 raise
             raise MissingExtra(package="gymnasium", extra="gymnasium", purpose="for_gymnasium") from error
         _ = self.plan  # now, and not at the first step
-        return environments.Rewarded(env, self)
+        return environments.RewardedEnv(env, self)
 
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-EPISODES_RETURN: Final = "mttp.model.episodes.return"
+EPISODES_RETURN: Final = "mttp.episodes.return"
 """Return of each finished episode."""
 
-EPISODES_LENGTH: Final = "mttp.model.episodes.length"
+EPISODES_LENGTH: Final = "mttp.episodes.length"
 """Number of environment steps of each finished episode."""
 
-EPISODES_DURATION: Final = "mttp.model.episodes.duration"
+EPISODES_DURATION: Final = "mttp.episodes.duration"
 """Time that each finished episode took, in seconds; live timing only."""
 
 STEPS_DURATION: Final = "mttp.steps.duration"
@@ -23,7 +23,7 @@ REWARDS_VALUE: Final = "mttp.rewards.value"
 REWARDS_SCORE: Final = "mttp.rewards.score"
 """Score of each component of each reward, before its weight."""
 
-EPISODES_FINISHED: Final = "mttp.model.episodes.finished"
+EPISODES_FINISHED: Final = "mttp.episodes.finished"
 """Number of finished episodes."""
 
 TOKENS_GENERATED: Final = "mttp.tokens.generated"

@@ -7,8 +7,9 @@ Nothing heavy is imported until it is used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mttp.model.exports import exports
 
 if TYPE_CHECKING:
     from mttp.testing.capture import Captured, capture_episodes
@@ -30,27 +31,18 @@ __all__ = [
     "Behaviour",
 ]
 
-_HOMES = {
-    "capture_episodes": "capture",
-    "Captured": "capture",
-    "counting_ids": "ids",
-    "CountingIds": "ids",
-    "frozen_clock": "clock",
-    "FrozenClock": "clock",
-    "assert_same": "comparison",
-    "where_different": "comparison",
-    "OtlpReceiver": "receiver",
-    "Behaviour": "receiver",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mttp.testing' has no attribute {name!r}")
-    found = getattr(import_module(f"mttp.testing.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "capture_episodes": "capture",
+        "Captured": "capture",
+        "counting_ids": "ids",
+        "CountingIds": "ids",
+        "frozen_clock": "clock",
+        "FrozenClock": "clock",
+        "assert_same": "comparison",
+        "where_different": "comparison",
+        "OtlpReceiver": "receiver",
+        "Behaviour": "receiver",
+    },
+)

@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Explain `assert expected == actual` for recorded values by the places in which they differ."""
     kind = type(left[0] if isinstance(left, (list, tuple)) and left else left)
-    if op != "==" or type(left) is not type(right) or kind.__module__ != "mttp.episodes":
+    if op != "==" or type(left) is not type(right) or kind.__module__ != "mttp.model.episodes":
         return None
     from mttp.testing.comparison import where_different
 
