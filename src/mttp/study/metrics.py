@@ -1,0 +1,97 @@
+"""Metrics of episodes by name: what is measured, and which direction is better."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from mttp.errors import StudyError
+from mttp.model.estimates import pass_at_k, pass_hat_k
+from mttp.study.sample import EpisodeFigures
+
+__all__ = ["EpisodeMetric", "default_metrics", "metric"]
+
+_PASS = re.compile(r"pass([@^])(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeMetric:
+    """One number for each episode, or for each task where `k` is set."""
+
+    name: str
+    of: Callable[[EpisodeFigures], float | None]
+    """The value of an episode; None or NaN where it is missing."""
+    direction: int
+    """1 where more is better, -1 where less is better, 0 where neither is."""
+    k: int | None = None
+    """Of how many samples a pass is estimated."""
+    estimate: Callable[[int, int, int], float | None] | None = None
+    """For `k`: the estimate from samples, passes and k."""
+
+    def values(self, episodes: Iterable[EpisodeFigures]) -> list[float]:
+        """The values of one unit's episodes; NaN where missing. A pass@k metric gives one value."""
+        found = [_number(self.of(episode)) for episode in episodes]
+        if self.estimate is None or self.k is None:
+            return found
+        known = [value for value in found if not math.isnan(value)]
+        return [_number(self.estimate(len(known), int(sum(known)), self.k))]
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None or not math.isfinite(value) else float(value)
+
+
+_FIXED: dict[str, tuple[Callable[[EpisodeFigures], float | None], int]] = {
+    "return": (lambda one: one.return_, 1),
+    "reward": (lambda one: one.reward, 1),
+    "success": (lambda one: None if one.success is None else float(one.success), 1),
+    "length": (lambda one: one.length, 0),
+    "tokens": (lambda one: one.tokens, -1),
+    "prompt_tokens": (lambda one: one.prompt_tokens, -1),
+    "completion_tokens": (lambda one: one.completion_tokens, -1),
+    "duration": (lambda one: one.duration, -1),
+    "cost": (lambda one: one.cost, -1),
+}
+_MAPS: dict[str, Callable[[EpisodeFigures], dict[str, float]]] = {
+    "components": lambda one: dict(one.components),
+    "metrics": lambda one: dict(one.metrics),
+}
+
+
+def metric(name: str, episodes: Sequence[EpisodeFigures]) -> EpisodeMetric:
+    """
+    The metric of that name; raises StudyError with the nearest name where there is none.
+
+    `episodes` are those in which a component or a metric of the user's own is looked for.
+    """
+    if name in _FIXED:
+        of, direction = _FIXED[name]
+        return EpisodeMetric(name=name, of=of, direction=direction)
+    if found := _PASS.fullmatch(name):
+        k = int(found[2])
+        if k < 1:
+            raise StudyError(f"metric {name!r}: k is 1 or more")
+        estimate = pass_at_k if found[1] == "@" else pass_hat_k
+        return EpisodeMetric(name=name, of=_FIXED["success"][0], direction=1, k=k, estimate=estimate)
+    head, dot, key = name.partition(".")
+    if dot and head in _MAPS and any(key in _MAPS[head](one) for one in episodes):
+        return EpisodeMetric(
+            name=name, of=lambda one: _MAPS[head](one).get(key), direction=head == "components"
+        )
+    known = [*_FIXED, "pass@1", "pass^1", *_own_names(episodes)]
+    near = get_close_matches(name, known, n=1)
+    advice = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+    raise StudyError(f"no metric is called {name!r}{advice}")
+
+
+def default_metrics(episodes: Sequence[EpisodeFigures]) -> list[str]:
+    """The metrics for which any of the episodes has a value, the return first."""
+    found = [name for name, (of, _) in _FIXED.items() if any(of(one) is not None for one in episodes)]
+    return [*found, *(name for name in _own_names(episodes) if name.startswith("components."))]
+
+
+def _own_names(episodes: Sequence[EpisodeFigures]) -> list[str]:
+    return sorted({f"{head}.{key}" for head, of in _MAPS.items() for one in episodes for key in of(one)})
