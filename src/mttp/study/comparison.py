@@ -234,7 +234,7 @@ class _Design:
         means = [{unit: _mean(values) for unit, values in side.items()} for side in sides]
         means = [{unit: value for unit, value in side.items() if not math.isnan(value)} for side in means]
         reason = self._reason(chosen, means)
-        found = None if reason else self._infer(means, confidence)
+        found = None if reason else self._infer(chosen, means, confidence)
         units = sorted(means[0].keys() & means[1].keys()) if self.paired else None
         shown = [[side[unit] for unit in units] if units is not None else [*side.values()] for side in means]
         center = [float(np.mean(side)) if side else None for side in shown]
@@ -272,13 +272,17 @@ class _Design:
             return "no task has a value on both sides"
         return None
 
-    def _infer(self, means: Sequence[Mapping[Any, float]], confidence: float) -> Inference:
+    def _infer(
+        self, chosen: EpisodeMetric, means: Sequence[Mapping[Any, float]], confidence: float
+    ) -> Inference:
         if self.paired:
             shared = sorted(means[0].keys() & means[1].keys())
             sides = [[side[unit] for unit in shared] for side in means]
-            return inference.paired(*sides, confidence=confidence)
-        made = inference.of_runs if self.unit == "run" else inference.unpaired
-        return made([*means[0].values()], [*means[1].values()], confidence=confidence)
+            return inference.paired(*sides, binary=chosen.binary, confidence=confidence)
+        sides = [[*side.values()] for side in means]
+        if self.unit == "run":
+            return inference.of_runs(*sides, confidence=confidence)
+        return inference.unpaired(*sides, binary=chosen.binary, confidence=confidence)
 
 
 def _by_unit(episodes: Iterable[EpisodeFigures]) -> dict[Any, list[EpisodeFigures]]:
@@ -375,7 +379,7 @@ def _refuse(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
     for one in found:
         if one.kind in REFUSED and one.kind not in allowed:
             raise StudyError(
-                f"the sides differ in their {one.kind}: {one.base or 'none'} against {one.candidate or 'none'}; "
+                f"the sides differ in their {one.kind}: {one.base or 'none'} and {one.candidate or 'none'}; "
                 f"allow it by allow=[{one.kind!r}], on the command line by --allow {one.kind}"
             )
 

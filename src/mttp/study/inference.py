@@ -44,18 +44,23 @@ class Inference:
 
 
 def paired(
-    base: Sequence[float] | Floats, candidate: Sequence[float] | Floats, *, confidence: float = 0.95
+    base: Sequence[float] | Floats,
+    candidate: Sequence[float] | Floats,
+    *,
+    binary: bool = False,
+    confidence: float = 0.95,
 ) -> Inference:
     """
     The mean difference of independent pairs: one value of each side per task or other cluster.
 
-    Values that are all 0 or 1: McNemar's exact test, and the Clopper-Pearson interval of the share of gains among the pairs that differ, scaled to all pairs.
+    Outcomes (values that are all 0 or 1, and not all equal unless `binary`): McNemar's exact test,
+    and the Clopper-Pearson interval of the share of gains among the pairs that differ, scaled to all pairs.
     Others: Student's t; up to 15 of them also the exact permutation test of the signs.
     """
     before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
     found = after - before
     count, effect = len(found), _mean(found)
-    if count >= 2 and _is_binary(before) and _is_binary(after):
+    if count >= 2 and _are_outcomes(before, after, binary):
         return _mcnemar(found, effect, confidence)
     error = _standard_error(found)
     method = f"paired t over {count:,} differences"
@@ -75,17 +80,21 @@ def paired(
 
 
 def unpaired(
-    base: Sequence[float] | Floats, candidate: Sequence[float] | Floats, *, confidence: float = 0.95
+    base: Sequence[float] | Floats,
+    candidate: Sequence[float] | Floats,
+    *,
+    binary: bool = False,
+    confidence: float = 0.95,
 ) -> Inference:
     """
     The difference of the means of two independent samples, one value per cluster.
 
-    Values that are all 0 or 1: Newcombe's interval (1998, method 10) of two Wilson intervals, and Fisher's
+    Outcomes, as in `paired`: Newcombe's interval (1998, method 10) of two Wilson intervals, and Fisher's
     exact test where an expected count is below 5, else the score test. Others: Welch's t.
     """
     before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
     effect = _mean(after) - _mean(before)
-    if min(len(before), len(after)) >= 1 and _is_binary(before) and _is_binary(after):
+    if min(len(before), len(after)) >= 1 and _are_outcomes(before, after, binary):
         return _proportions(before, after, effect, confidence)
     first, second = _standard_error(before), _standard_error(after)
     method = f"Welch t over {len(before):,} and {len(after):,} values"
@@ -227,8 +236,10 @@ def _standard_error(found: Floats) -> float | None:
     return float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) >= 2 else None
 
 
-def _is_binary(found: Floats) -> bool:
-    return bool(np.isin(found, (0.0, 1.0)).all())
+def _are_outcomes(before: Floats, after: Floats, binary: bool) -> bool:
+    """Whether the values are passes and failures: metrics that only happen to be 0 or 1 have both."""
+    values = set(np.unique(np.concatenate([before, after])))
+    return values <= {0.0, 1.0} and (binary or len(values) == 2)
 
 
 def _stats() -> Any:

@@ -26,6 +26,8 @@ class EpisodeMetric:
     """The value of an episode; None or NaN where it is missing."""
     direction: int
     """1 where more is better, -1 where less is better, 0 where neither is."""
+    binary: bool = False
+    """Whether its values are passes and failures."""
     k: int | None = None
     """Of how many samples a pass is estimated."""
     estimate: Callable[[int, int, int], float | None] | None = None
@@ -69,13 +71,14 @@ def metric(name: str, episodes: Sequence[EpisodeFigures]) -> EpisodeMetric:
     """
     if name in _FIXED:
         of, direction = _FIXED[name]
-        return EpisodeMetric(name=name, of=of, direction=direction)
+        return EpisodeMetric(name=name, of=of, direction=direction, binary=name == "success")
     if found := _PASS.fullmatch(name):
         k = int(found[2])
         if k < 1:
             raise StudyError(f"metric {name!r}: k is 1 or more")
         estimate = pass_at_k if found[1] == "@" else pass_hat_k
-        return EpisodeMetric(name=name, of=_FIXED["success"][0], direction=1, k=k, estimate=estimate)
+        of = _FIXED["success"][0]
+        return EpisodeMetric(name=name, of=of, direction=1, binary=True, k=k, estimate=estimate)
     head, dot, key = name.partition(".")
     if dot and head in _MAPS and any(key in _MAPS[head](one) for one in episodes):
         return EpisodeMetric(
