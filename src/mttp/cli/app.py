@@ -24,6 +24,7 @@ COMMANDS = {
     "demo": "Train a small agent on CartPole, record its episodes, and print what came of it.",
     "show": "Show a recording's episodes, or one in full.",
     "summary": "Sum up a recording in figures.",
+    "compare": "Compare two recordings: is the candidate better than the base?",
     "check": "Check each span of a recording against the registry of the convention.",
     "convert": "Write a recording in another format.",
     "annotate": "Write scores, outcomes, labels and comments into a recording.",

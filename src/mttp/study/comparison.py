@@ -389,9 +389,7 @@ def _refuse(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
 
 def _flips(base: Sample, candidate: Sample) -> Iterator[Flip]:
     sides = [_by_unit(one for one in side.episodes if one.success is not None) for side in (base, candidate)]
-    for unit in sides[0].keys() & sides[1].keys():
-        if unit is None:
-            continue
+    for unit in sorted(unit for unit in sides[0].keys() & sides[1].keys() if unit is not None):
         before, after = (_mean(float(bool(one.success)) for one in side[unit]) for side in sides)
         if (before - 0.5) * (after - 0.5) < 0:
             yield Flip(

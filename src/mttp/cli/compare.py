@@ -1,0 +1,102 @@
+"""`mttp compare`: whether one recording is better than another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, console, fail, print_json, progress, say
+from mttp.cli.report.comparison import document, headline, markdown, render
+from mttp.study import compare as compared
+
+__all__ = ["compare"]
+
+
+def compare(
+    base: Annotated[
+        str,
+        typer.Argument(metavar="BASE", help="The recording to compare with.", show_default=False),
+    ],
+    candidate: Annotated[
+        str,
+        typer.Argument(metavar="CANDIDATE", help="The recording that may be better.", show_default=False),
+    ],
+    *,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="A metric: return, reward, success, length, tokens, duration, cost, components.NAME, "
+            "metrics.NAME, pass@K or pass^K; may be repeated. The first one decides.",
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="SLICE", help="Also compare by split, slices, env or inputs.NAME."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option("--margin", metavar="NUMBER", help="The effect up to which the sides are equivalent."),
+    ] = None,
+    window: Annotated[
+        int,
+        typer.Option("--window", metavar="N", min=1, help="Last episodes of each training run that count."),
+    ] = 100,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", metavar="KIND", help="Accept a difference in tasks, spec or grader; may be repeated."
+        ),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", metavar="SHARE", min=0.5, max=0.999, help="Of the intervals.")
+    ] = 0.95,
+    json: Json = False,
+    markdown_: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 unless the candidate is better or equivalent.")
+    ] = False,
+) -> None:
+    """
+    Compare two recordings: is the candidate better than the base?
+
+    Episodes are paired by task, or by seed, where both sides have the same ones.
+    Several runs on a side are several seeds: each run is one value.
+    The first metric decides; the p values of the others are corrected by Holm.
+
+    \b
+    Examples:
+      mttp compare runs/base.jsonl runs/new.jsonl
+      mttp compare base/ new/ --metric pass@4 --by split
+      mttp compare base.jsonl new.jsonl --margin 0.02 --strict
+
+    \b
+    Exit codes:
+      0  The sides were compared.
+      1  --strict, and the candidate is worse or inconclusive.
+      2  Wrong usage, input that can't be read,
+         or sides that can't be compared.
+    """
+    with progress([base, candidate]) as advance:
+        found = compared(
+            base,
+            candidate,
+            metrics=metric or (),
+            by=by,
+            margin=margin,
+            window=window,
+            allow=allow or (),
+            confidence=confidence,
+            progress=advance,
+        )
+    if json:
+        print_json(document(found))
+    elif markdown_:
+        say(markdown(found))
+    else:
+        console().print(render(found))
+    fail([headline(found)] if strict and found.verdict in ("worse", "inconclusive") else [])
