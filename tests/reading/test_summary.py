@@ -567,6 +567,32 @@ def test_failed_gradings_of_all_kinds_are_counted_alike(session: mttp.Session):
     assert 10 == summary.faults["component_invalid"]
 
 
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_an_invalid_step_reward_is_a_failed_grading(steps: str):
+    """
+    A step reward that is not finite counts without a grader; a scored step counts in `graders` alone.
+    """
+    with mttp.configure(transport="file://invalid.jsonl"):
+        with mttp.episode(env="toy", steps=steps) as opened:
+            carrier = mttp.inject({})
+            for reward in (1.0, math.nan, math.inf, 2.0):
+                with opened.step() as step:
+                    step.reward(reward)
+            with opened.step() as step:
+                step.reward(math.nan, grader="judge")
+            with opened.agent("a") as agent, agent.step() as step:
+                step.reward("much")
+        with mttp.extract(carrier), mttp.step() as step:
+            step.reward(math.nan)
+    summary, found = mttp.summarize("invalid.jsonl"), mttp.read("invalid.jsonl").summary()
+
+    assert plain_document(summary) == plain_document(found)
+    assert (4, 5) == (summary.invalid_step_rewards, summary.failed_gradings)
+    assert [("step", "judge", 1)] == [(one.scope, one.grader, one.invalid) for one in summary.graders]
+    assert 4 == document(summary)["totals"]["invalid_step_rewards"]
+    assert [4] == [one.invalid_step_rewards for one in summary.by_run.values()]
+
+
 def test_two_runs_are_shown_as_two():
     """
     Each has its own figures, and what is said of both together are totals.

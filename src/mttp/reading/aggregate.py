@@ -93,7 +93,7 @@ class RunCounts:
         self.counts = Counts()
         self.cost_usd = 0.0
         self.cost_count = 0
-        self.groups = self.updates = self.annotations = 0
+        self.groups = self.updates = self.annotations = self.invalid_step_rewards = 0
         self._courses = {name: _Course() for name in ("loss", "kl", "entropy")}
 
     def grade(self, gradings: Iterable[Grading]) -> None:
@@ -117,7 +117,14 @@ class RunCounts:
         """Count what another run counted."""
         self.graders.merge(other.graders)
         self.counts.merge(other.counts)
-        for name in ("cost_usd", "cost_count", "groups", "updates", "annotations"):
+        for name in (
+            "cost_usd",
+            "cost_count",
+            "groups",
+            "updates",
+            "annotations",
+            "invalid_step_rewards",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, course in self._courses.items():
             course.merge(other._courses[name])
@@ -170,3 +177,4 @@ class Aggregate:
         run.pay(ended.cost_usd)
         run.grade(ended.gradings)
         run.counts.merge(ended.counts)
+        run.invalid_step_rewards += ended.invalid_step_rewards

@@ -46,7 +46,18 @@ class EpisodePlace(NamedTuple):
 class PartialEpisode:
     """What was seen of the part of an episode that one process recorded, or of all other parts."""
 
-    __slots__ = ("counts", "duplicates", "first", "grades", "marker", "parts", "root", "scorings", "steps")
+    __slots__ = (
+        "_invalid_rewards",
+        "counts",
+        "duplicates",
+        "first",
+        "grades",
+        "marker",
+        "parts",
+        "root",
+        "scorings",
+        "steps",
+    )
 
     def __init__(self, counts: Counts | None = None) -> None:
         self.parts = segments.EpisodeParts()
@@ -61,6 +72,8 @@ class PartialEpisode:
         self.scorings: dict[tuple[str, str, bool], tuple[str, Scored]] = {}
         """The last scoring of each step and agent, and of the whole with a total and without; its part."""
         self.grades: list[SpanRecord] = []
+        self._invalid_rewards: dict[str, int] = {}
+        """How many steps of a span have an invalid reward, by the span's id."""
 
     def add(self, kind: str, record: SpanRecord) -> None:
         """Take a span of that kind."""
@@ -75,6 +88,7 @@ class PartialEpisode:
             self.first = EpisodePlace.of(record, record.parent_id)
         if kind in (names.STEP, names.STEPS):
             self.steps.add(summary_fields.played(record))
+            self._note_reward(record.span_id, record.attributes)
         elif kind == names.REWARD:
             self._score(record)
         elif kind == names.GRADE:
@@ -86,8 +100,20 @@ class PartialEpisode:
         """Take a step of an episode whose root is known to come."""
         if self.parts.take(segments.OWNER, span_id):
             self.counts.add(names.STEP, attributes)
+            self._note_reward(span_id, attributes)
         else:
             self.duplicates += 1
+
+    def _note_reward(self, span_id: str, attributes: Mapping[str, Any]) -> None:
+        if invalid := summary_fields.invalid_rewards(attributes):
+            self._invalid_rewards[span_id] = invalid
+
+    @property
+    def invalid_step_rewards(self) -> int:
+        """How many steps have an invalid reward and no scoring."""
+        return sum(
+            count for span, count in self._invalid_rewards.items() if ("step", span, False) not in self.scorings
+        )
 
     def _score(self, record: SpanRecord) -> None:
         scored = summary_fields.reward(record)
@@ -137,6 +163,7 @@ class PartialEpisode:
             root=self.place.root,
             spans=self.parts.found,
             duplicates=self.duplicates,
+            invalid_step_rewards=self.invalid_step_rewards,
             scope=scope,
         )
 

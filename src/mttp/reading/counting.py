@@ -69,7 +69,12 @@ def _ended(episode: Episode) -> EpisodeSummary:
         gradings=tuple(_gradings(episode)),
         undecided=None,
         cost_usd=episode.cost_usd if is_finished else None,
+        invalid_step_rewards=sum(_is_invalid(step) for step in episode.steps),
     )
+
+
+def _is_invalid(step: Step) -> bool:
+    return step.reward is None and step.reward_status == "error" and not step.rewards
 
 
 def _counts(episode: Episode) -> Counts:

@@ -123,6 +123,8 @@ class EpisodeSummary(NamedTuple):
     """How many different spans it has."""
     duplicates: int = 0
     """How many came again until its end."""
+    invalid_step_rewards: int = 0
+    """How many steps have a reward that is not a finite number, and no scoring."""
     scope: Scope = Scope()
     name: str = ""
     """Empty, so that it is not taken for a span of any kind."""

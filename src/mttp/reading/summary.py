@@ -135,6 +135,12 @@ class Summary:
     """
     unlisted_gradings: int = 0
     """Gradings of further graders, which were too many to list."""
+    invalid_step_rewards: int = 0
+    """
+    How many steps have a reward that is not a finite number (`reward_status` is error) and no scoring.
+
+    A scored step is in `graders` instead.
+    """
     faults: dict[str, int] = field(default_factory=dict)
     """How many faults of each kind were recorded, most frequent first."""
     omissions: dict[str, int] = field(default_factory=dict)
@@ -178,8 +184,10 @@ class Summary:
 
     @property
     def failed_gradings(self) -> int:
-        """Gradings with an error or an invalid result, and totals that include such a component."""
-        return sum(one.failed for one in self.graders)
+        """
+        How many gradings failed: error, invalid and partial ones of `graders`, and `invalid_step_rewards`.
+        """
+        return sum(one.failed for one in self.graders) + self.invalid_step_rewards
 
     @property
     def start_times(self) -> NDArray[np.int64]:
@@ -304,6 +312,7 @@ def _of(
         **labels,
         graders=counted.graders.health(),
         unlisted_gradings=counted.graders.unlisted,
+        invalid_step_rewards=counted.invalid_step_rewards,
         faults=_most_first(counts.faults),
         omissions=_most_first(counts.omissions),
         prompt_tokens=counts.tokens[0],

@@ -197,6 +197,7 @@ class RecordingCounter:
         paying, graded = theirs.scored()
         paying = self._standing(row, paying)
         run.grade(graded)
+        run.invalid_step_rewards += theirs.invalid_step_rewards
         run.grade(() if paying is None else gradings(paying[1]))
         if math.isnan(figures.durations[row]):
             return
