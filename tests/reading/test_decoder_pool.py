@@ -36,11 +36,11 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> list[decoder_pool.DecoderPool]:
         found.extend([made] if made is not None else [])
         return made
 
-    original = decoder_pool.hire
+    original = decoder_pool.start
     monkeypatch.setattr(scanning, "_LARGE", 1)
     monkeypatch.setattr(decoder_pool, "_SHARE", 5_000)
     monkeypatch.setattr(decoder_pool, "_cores", lambda: 2)
-    monkeypatch.setattr(decoder_pool, "hire", note)
+    monkeypatch.setattr(decoder_pool, "start", note)
     return found
 
 

@@ -24,7 +24,7 @@ from mttp.cli.report.summary import document
 from mttp.errors import ReadError
 from mttp.model.gradings import GraderHealth
 from mttp.model.spans import SpanRecord
-from mttp.reading.aggregate import Course
+from mttp.reading.aggregate import Trend
 from mttp.reading.summary import Returns, Summary
 from mttp.semconv import attributes as a
 
@@ -563,7 +563,7 @@ def test_failed_gradings_of_all_kinds_are_counted_alike(session: mttp.Session):
     assert (1, 0.5) == (graders["late", "late", ""].count, graders["late", "late", ""].mean)
     assert (2.0, 4) == (summary.cost_usd, summary.cost_count)
     assert {"success": 1, "unknown": 4} == summary.outcomes.counts()
-    assert (2, Course(1, 1.0, 1.0, 1.0)) == (summary.updates, summary.loss)
+    assert (2, Trend(1, 1.0, 1.0, 1.0)) == (summary.updates, summary.loss)
     assert 10 == summary.faults["component_invalid"]
 
 

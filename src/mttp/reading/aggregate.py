@@ -11,7 +11,7 @@ from mttp.codec import summary_fields
 from mttp.model.gradings import GraderTally, Grading
 from mttp.reading.episode_summary import Counts, EpisodeSummary
 
-__all__ = ["Aggregate", "Codes", "Course", "RunCounts"]
+__all__ = ["Aggregate", "Codes", "Trend", "RunCounts"]
 
 
 class Codes:
@@ -33,7 +33,7 @@ class Codes:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Trend:
     """How a number went over the updates of a run."""
 
     count: int
@@ -46,7 +46,7 @@ class Course:
     """Their mean."""
 
 
-class _Course:
+class _TrendBuilder:
     """Such a number so far; updates may come in any order."""
 
     __slots__ = ("count", "first", "last", "mean")
@@ -62,7 +62,7 @@ class _Course:
             return
         self._take(1, value, (order, value), (order, value))
 
-    def merge(self, other: _Course) -> None:
+    def merge(self, other: _TrendBuilder) -> None:
         if other.first is not None and other.last is not None:
             self._take(other.count, other.mean, other.first, other.last)
 
@@ -79,10 +79,10 @@ class _Course:
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
 
-    def value(self) -> Course | None:
+    def value(self) -> Trend | None:
         if self.first is None or self.last is None:
             return None
-        return Course(self.count, self.first[1], self.last[1], self.mean)
+        return Trend(self.count, self.first[1], self.last[1], self.mean)
 
 
 class RunCounts:
@@ -94,7 +94,7 @@ class RunCounts:
         self.cost_usd = 0.0
         self.cost_count = 0
         self.groups = self.updates = self.annotations = self.invalid_step_rewards = 0
-        self._courses = {name: _Course() for name in ("loss", "kl", "entropy")}
+        self._trends = {name: _TrendBuilder() for name in ("loss", "kl", "entropy")}
 
     def grade(self, gradings: Iterable[Grading]) -> None:
         """Count gradings."""
@@ -104,8 +104,8 @@ class RunCounts:
     def update(self, updated: summary_fields.Updated) -> None:
         """Count an update."""
         self.updates += 1
-        for name, course in self._courses.items():
-            course.add(updated.order, getattr(updated, name))
+        for name, trend in self._trends.items():
+            trend.add(updated.order, getattr(updated, name))
 
     def pay(self, cost_usd: float | None) -> None:
         """Count what an episode cost, if that is known."""
@@ -126,12 +126,12 @@ class RunCounts:
             "invalid_step_rewards",
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, course in self._courses.items():
-            course.merge(other._courses[name])
+        for name, trend in self._trends.items():
+            trend.merge(other._trends[name])
 
-    def courses(self) -> dict[str, Course | None]:
+    def trends(self) -> dict[str, Trend | None]:
         """Loss, KL and entropy of the updates, None where none states it."""
-        return {name: course.value() for name, course in self._courses.items()}
+        return {name: trend.value() for name, trend in self._trends.items()}
 
 
 class Aggregate:

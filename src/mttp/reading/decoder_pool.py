@@ -21,7 +21,7 @@ from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, decode
 from mttp.reading.worker import Wanted, unpack
 
-__all__ = ["DecoderPool", "hire"]
+__all__ = ["DecoderPool", "start"]
 
 _SHARE = 8 << 20
 _COMPRESSED = 32 << 20
@@ -34,7 +34,7 @@ _PATIENCE = 30.0
 """Seconds after which a share is decoded here that a process has not decoded: it may have been stopped."""
 
 
-def hire(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> DecoderPool | None:
+def start(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> DecoderPool | None:
     """Who decodes these files, of so many bytes each; None where there is nobody but this process."""
     workers = _started(min(_cores(), _MOST))
     return DecoderPool(sizes, workers, wanted=wanted, is_open=is_open) if workers else None

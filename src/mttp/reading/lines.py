@@ -186,10 +186,10 @@ def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten
 
 def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
     """What a line that begins as messages do holds."""
-    from mttp.reading.message_spans import carried  # pydantic, which other lines do without
+    from mttp.reading.message_spans import message_spans  # pydantic, which other lines do without
 
     try:
-        return carried(item.content, arrays=arrays)
+        return message_spans(item.content, arrays=arrays)
     except EnvelopeError as error:
         return [], [("broken_message", str(error)) if item.ended else _TRUNCATED]
 
@@ -205,10 +205,10 @@ def _salvaged(
                 return block, [("broken_span", reason) for reason in reasons]
     begins_as_traces = item.content.startswith(_BEGINNING)
     with suppress(EnvelopeError):
-        from mttp.reading.message_spans import carried
+        from mttp.reading.message_spans import message_spans
 
         if not begins_as_traces:
-            return carried(item.content, arrays=arrays)
+            return message_spans(item.content, arrays=arrays)
     rest: list[SpanRecord] | None = [] if begins_as_traces else None
     if error.kind == "broken_line" and isinstance(item, StreamLine) and not item.ended:
         return rest, [_TRUNCATED]

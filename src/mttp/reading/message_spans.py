@@ -8,10 +8,10 @@ from mttp.mist.messages import received
 from mttp.model.spans import SpanRecord, without_arrays
 from mttp.reading.problems import Kind
 
-__all__ = ["carried"]
+__all__ = ["message_spans"]
 
 
-def carried(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
+def message_spans(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
     """
     The spans of a line that is a message, and what is wrong with it.
 

@@ -133,10 +133,10 @@ class Recording:
 
         It counts what values hold: a call outside of steps is known to `summarize` alone.
         """
-        from mttp.reading.counting import counted
+        from mttp.reading.value_aggregation import aggregate_values
         from mttp.reading.summary import summed
 
-        aggregate = counted(
+        aggregate = aggregate_values(
             self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations
         )
         return summed(

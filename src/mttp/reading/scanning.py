@@ -129,10 +129,10 @@ class Scan:
 
     def _hired(self, sizes: dict[Path, int]) -> DecoderPool | None:
         from mttp.reading.decoder_pool import (
-            hire,  # with all that starts processes: most recordings are small
+            start,  # with all that starts processes: most recordings are small
         )
 
-        return hire(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
+        return start(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
 
     def _of_one_convention(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
         """The item's spans; that some of them follow a newer convention is said once."""

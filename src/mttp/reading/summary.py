@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from mttp.codec import summary_fields
 from mttp.model.gradings import GraderHealth
 from mttp.otlp.streams import Progress
-from mttp.reading.aggregate import Aggregate, Course, RunCounts
+from mttp.reading.aggregate import Aggregate, Trend, RunCounts
 from mttp.reading.episode_summary import Counts
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.reading.tally import MissingEpisode, RecordingCounter
+from mttp.reading.span_aggregation import MissingEpisode, SpanAggregator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,11 +161,11 @@ class Summary:
     """How many groups there are."""
     updates: int = 0
     """How many updates."""
-    loss: Course | None = None
+    loss: Trend | None = None
     """The loss of the updates; None where none states a finite number."""
-    kl: Course | None = None
+    kl: Trend | None = None
     """The KL divergence of the updates."""
-    entropy: Course | None = None
+    entropy: Trend | None = None
     """The entropy of the policy in the updates."""
     cost_usd: float | None = None
     """What the episodes cost together, in US dollars, as far as they state it."""
@@ -228,7 +228,7 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     The figures are those of `read(source).summary()`, with three exceptions: calls outside of steps and
     scorings whose step or agent is missing count, too, and one that two processes scored counts for each.
     """
-    tally = RecordingCounter()
+    tally = SpanAggregator()
     scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=tally.has_open)
     for record in scan:
         tally.add(record)
@@ -246,7 +246,7 @@ def _note(missing: MissingEpisode, scan: Scan) -> None:
         scan.add_problem("incomplete_episode", message, trace_id=missing.trace_id)
 
 
-def _summary(tally: RecordingCounter, scan: Scan) -> Summary:
+def _summary(tally: SpanAggregator, scan: Scan) -> Summary:
     runs = _runs(tally, scan)
     return summed(
         tally.aggregate,
@@ -301,7 +301,7 @@ def _of(
     aggregate: Aggregate, columns: _Columns, counted: RunCounts, runs: list[Run], **facts: Any
 ) -> Summary:
     counts = counted.counts
-    courses: dict[str, Any] = {**counted.courses()}
+    trends: dict[str, Any] = {**counted.trends()}
     labels: dict[str, Any] = {
         name: Labels(name, tuple(codes.words), columns)
         for name, codes in aggregate.labels.items()
@@ -322,7 +322,7 @@ def _of(
         runs=runs,
         groups=counted.groups,
         updates=counted.updates,
-        **courses,
+        **trends,
         cost_usd=counted.cost_usd if counted.cost_count else None,
         cost_count=counted.cost_count,
         annotations=counted.annotations,
@@ -334,7 +334,7 @@ def _most_first(counted: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _runs(tally: RecordingCounter, scan: Scan) -> list[Run]:
+def _runs(tally: SpanAggregator, scan: Scan) -> list[Run]:
     if not tally.runs:
         return []
     from mttp.codec import runs as run_codec  # with all values, which nothing else here needs

@@ -12,10 +12,10 @@ from mttp.model.gradings import Grading, gradings, label
 from mttp.reading.aggregate import Aggregate
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
-__all__ = ["counted"]
+__all__ = ["aggregate_values"]
 
 
-def counted(
+def aggregate_values(
     episodes: Iterable[Episode],
     *,
     groups: Sequence[Group] = (),

@@ -22,7 +22,7 @@ from mttp.reading.episode_summary import Counts, EpisodeSummary, Undecided
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MissingEpisode", "RecordingCounter"]
+__all__ = ["MissingEpisode", "SpanAggregator"]
 
 
 class MissingEpisode(NamedTuple):
@@ -41,7 +41,7 @@ _IS_TRACE = re.compile("[0-9a-f]{32}").fullmatch
 _BASES = {None: 0, "episode": _TOTAL}
 
 
-class RecordingCounter:
+class SpanAggregator:
     """A recording's figures as they grow, span by span."""
 
     def __init__(self) -> None:
