@@ -242,7 +242,7 @@ def test_json(recording: str):
         ("{},1,,-1", "step is '-1', expected an index from 0 or a span id of 16 hexadecimal digits"),
         ("{},1,,ffffffffffffffff", f"episode {FIRST} has no step ffffffffffffffff; it has 2 steps"),
         ("ffff,1,,", "no episode's trace id begins with 'ffff'; there are 3 episodes"),
-        ("0000,1,,", "several episodes' trace ids begin with '0000'; give more of it"),
+        ("0000,1,,", "several episodes' trace ids begin with '0000'; give more digits"),
         ("xyz,1,,", "trace_id is 'xyz', expected up to 32 hexadecimal digits"),
         (",1,,", "it has no trace_id"),
         ("{},1,,0,5", "it has 5 cells, and there are 4 columns"),

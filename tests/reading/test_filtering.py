@@ -102,7 +102,7 @@ def test_an_episode_is_found_by_its_own_id():
     ("prefix", "message"),
     [
         ("f", f"no episode's trace id begins with 'f'; there are 4 episodes: {trace_id(0)}, .*, …"),
-        ("0000000", f"4 episodes' trace ids begin with '0000000'; give more of it: {trace_id(0)}, .*, …"),
+        ("0000000", f"4 episodes' trace ids begin with '0000000'; give more digits: {trace_id(0)}, .*, …"),
         ("", "4 episodes' trace ids begin with ''"),
     ],
 )
@@ -129,7 +129,7 @@ def test_words_that_are_no_function_are_refused_with_what_to_write():
     """
     A condition in one text is none of `filter`, but of the command line.
     """
-    with pytest.raises(ConfigureError, match=r"words go by name, as in filter\(status='error'\)"):
+    with pytest.raises(ConfigureError, match=r"give values by name, for example filter\(status='error'\)"):
         recording().filter("status=error")  # type: ignore[arg-type]
 
 

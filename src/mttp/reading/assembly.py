@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mttp.codec import segments, summary_fields
 from mttp.model.gradings import Grading, Scored, gradings, label
 from mttp.model.spans import Scope, SpanRecord
-from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, Undecided
+from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -112,7 +112,9 @@ class PartialEpisode:
     def invalid_step_rewards(self) -> int:
         """How many steps have an invalid reward and no scoring."""
         return sum(
-            count for span, count in self._invalid_rewards.items() if ("step", span, False) not in self.scorings
+            count
+            for span, count in self._invalid_rewards.items()
+            if ("step", span, False) not in self.scorings
         )
 
     def _score(self, record: SpanRecord) -> None:
@@ -156,7 +158,7 @@ class PartialEpisode:
             row=self._row(trace_id, found, scored),
             counts=self.counts,
             gradings=(*stated, *graded) if is_scored else graded,
-            undecided=None if scored is None or is_scored else Undecided(when(scored), stated),
+            undecided=None if scored is None or is_scored else UndecidedScoring(when(scored), stated),
             cost_usd=summary_fields.number(found, a.USAGE_COST_USD),
             is_scored=is_scored,
             basis=found.get(a.EPISODE_RETURN_BASIS),

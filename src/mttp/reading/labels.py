@@ -253,7 +253,7 @@ class KnownIds:
             raise ValueError(
                 f"no episode's trace id begins with {prefix!r}; there are {len(self.runs)} episodes"
             )
-        raise ValueError(f"several episodes' trace ids begin with {prefix!r}; give more of it")
+        raise ValueError(f"several episodes' trace ids begin with {prefix!r}; give more digits")
 
 
 def known(scan: Scan, annotations: Sequence[Annotation]) -> KnownIds:

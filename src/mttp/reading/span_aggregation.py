@@ -18,7 +18,7 @@ from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Aggregate
 from mttp.reading.assembly import Assembler, EpisodePlace, PartialEpisode, spec, when
-from mttp.reading.episode_summary import Counts, EpisodeSummary, Undecided
+from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -56,7 +56,7 @@ class SpanAggregator:
         self._roots = array("Q")
         """The ids of the roots' spans, by row."""
         self._flags = array("B")
-        self._undecided: dict[int, Undecided] = {}
+        self._undecided: dict[int, UndecidedScoring] = {}
         """Scorings of the whole by row; it is not known yet which stands."""
         self.runs: dict[str, dict[str, SpanRecord]] = {}
         self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
@@ -113,7 +113,7 @@ class SpanAggregator:
         if kind == names.GROUP:
             run.groups += 1
         elif kind == names.UPDATE:
-            run.update(summary_fields.updated(record))
+            run.add_update(summary_fields.updated(record))
         else:
             run.annotations += 1
             self._add_statement(record)
@@ -171,7 +171,7 @@ class SpanAggregator:
                 yield MissingEpisode(trace_id, theirs.steps.steps.total(), lacking)
             self._enlarge(place, theirs)
         for row, scoring in self._undecided.items():
-            self.aggregate.run_of(row).grade(scoring.gradings)
+            self.aggregate.run_of(row).add_gradings(scoring.gradings)
         self._add_late()
 
     def _add_late(self) -> None:
@@ -179,7 +179,7 @@ class SpanAggregator:
         for run, trace_id, scored in self._late:
             children = summary_fields.children(self._late_grades.get(trace_id, {}).values())
             graded = summary_fields.with_grades(scored, children)
-            self.aggregate.of(run).grade(gradings(graded, scope="late"))
+            self.aggregate.of(run).add_gradings(gradings(graded, scope="late"))
         for trace_id, stated in self._outcomes.items():
             row = self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
             if row is None:
@@ -196,9 +196,9 @@ class SpanAggregator:
         self.duplicates += theirs.duplicates
         paying, graded = theirs.scored()
         paying = self._standing(row, paying)
-        run.grade(graded)
+        run.add_gradings(graded)
         run.invalid_step_rewards += theirs.invalid_step_rewards
-        run.grade(() if paying is None else gradings(paying[1]))
+        run.add_gradings(() if paying is None else gradings(paying[1]))
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]
