@@ -38,7 +38,7 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> list[decoder_pool.DecoderPool]:
 
     original = decoder_pool.start
     monkeypatch.setattr(scanning, "_LARGE", 1)
-    monkeypatch.setattr(decoder_pool, "_SHARE", 5_000)
+    monkeypatch.setattr(decoder_pool, "_PART_BYTES", 5_000)
     monkeypatch.setattr(decoder_pool, "_cores", lambda: 2)
     monkeypatch.setattr(decoder_pool, "start", note)
     return found
@@ -175,7 +175,7 @@ def test_processes_that_are_stopped_are_done_without(
     """
     expected = alone(recorded, arrays=True)
     monkeypatch.setattr(processes, "_RUN", STOPPED.replace("{sent}", str(sent)))
-    monkeypatch.setattr(decoder_pool, "_PATIENCE", 0.5)
+    monkeypatch.setattr(decoder_pool, "_TIMEOUT_SECONDS", 0.5)
 
     assert expected == together(recorded, arrays=True)
     assert [True, True] == [one.ended for one in hired[0].workers]

@@ -380,7 +380,7 @@ def test_a_statement_about_nothing_that_is_there_is_a_problem(facts: dict[str, A
     key = facts.get("kind", "label")
 
     assert (["unknown_target"], 1) == (kinds(found), len(found.annotations))
-    assert f"the {key} by me is about {what}, which is not in the recording" == str(found.problems[0])
+    assert f"the {key} by me refers to {what}, which is not in the recording" == str(found.problems[0])
     assert found.annotations[0].trace_id == found.problems[0].trace_id
     with pytest.raises(ReadError, match="is about"):
         mttp.read("a.jsonl", strict=True)
@@ -403,7 +403,7 @@ def test_an_index_that_several_steps_have_means_none_of_them():
         (one.agent, len(one.annotations)) for one in found.episodes[0].steps
     ]
     what = f"step 0 of episode {episode.trace_id}"
-    assert [f"the score by judge is about {what}, and 2 steps have that index"] == list(
+    assert [f"the score by judge refers to {what}, and 2 steps have that index"] == list(
         map(str, found.problems)
     )
 

@@ -69,7 +69,7 @@ def test_whole_numbers_beside_missing_ones_stay_exact():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"table": "episode"}, "there is no table 'episode'; there are episodes, agents, steps"),
+        ({"table": "episode"}, "there is no table 'episode'; the tables are episodes, agents, steps"),
         (
             {"expand": ["component"]},
             "'episodes' has no map 'component'; its maps are reward_components, scores",

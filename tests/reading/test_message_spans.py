@@ -100,10 +100,10 @@ def test_messages_that_are_no_spans_are_counted_by_type() -> None:
     assert 2 == len(recording)
     assert ["other_message", "other_message"] == [problem.kind for problem in recording.problems]
     assert [
-        "messages.jsonl:1: 2 health.ping messages are no spans, and left out",
-        f"messages.jsonl:{len(ENCODED) + 3}: 1 trace.alert message is no span, and left out",
+        "messages.jsonl:1: 2 health.ping messages are not spans and were left out",
+        f"messages.jsonl:{len(ENCODED) + 3}: 1 trace.alert message is not a span and was left out",
     ] == list(map(str, recording.problems))
-    with pytest.raises(ReadError, match="messages are no spans"):
+    with pytest.raises(ReadError, match="messages are not spans"):
         mttp.read("messages.jsonl", strict=True)
 
 

@@ -225,7 +225,9 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     if any(one.failed for one in summary.graders):
         out.print("", graders.table(graders.documents(summary.graders, len(summary))), sep="\n")
     if summary.invalid_step_rewards:
-        out.print("", printed(f"invalid step rewards: {summary.invalid_step_rewards:,}", style="red"), sep="\n")
+        out.print(
+            "", printed(f"invalid step rewards: {summary.invalid_step_rewards:,}", style="red"), sep="\n"
+        )
     if summary.faults:
         out.print("", printed(f"faults: {shares(summary.faults)}", style="red"), sep="\n")
     if recording.problems:

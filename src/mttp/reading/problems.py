@@ -101,7 +101,7 @@ class Problems:
             self._kept.append(problem)
 
     def all(self) -> list[Problem]:
-        """The problems in order of discovery, then one problem per kind and file with the number of others."""
+        """The problems in order of discovery; then, per kind and file, the number of further ones."""
         more = [
             Problem(kind=kind, message=f"{count - self.LIMIT:,} more problems of the kind {kind}", file=file)
             for (kind, file), count in self._counts.items()
