@@ -245,7 +245,7 @@ def test_json(recording: str):
         ("0000,1,,", "several episodes' trace ids begin with '0000'; give more digits"),
         ("xyz,1,,", "trace_id is 'xyz', expected up to 32 hexadecimal digits"),
         (",1,,", "it has no trace_id"),
-        ("{},1,,0,5", "it has 5 cells, and there are 4 columns"),
+        ("{},1,,0,5", "it has 5 cells, but there are 4 columns"),
     ],
 )
 def test_rows_that_make_no_sense(recording: str, row: str, message: str):

@@ -382,7 +382,7 @@ def test_a_statement_about_nothing_that_is_there_is_a_problem(facts: dict[str, A
     assert (["unknown_target"], 1) == (kinds(found), len(found.annotations))
     assert f"the {key} by me refers to {what}, which is not in the recording" == str(found.problems[0])
     assert found.annotations[0].trace_id == found.problems[0].trace_id
-    with pytest.raises(ReadError, match="is about"):
+    with pytest.raises(ReadError, match="refers to"):
         mttp.read("a.jsonl", strict=True)
 
 

@@ -1,8 +1,8 @@
 """
 Merges later facts into episodes: groups, updates, annotations and evaluation results.
 
-Rewards of the trainer are never changed. The latest annotation replaces an outcome, an advantage or a metadata
-value; the episode's own value moves to `extra`, under the name of its attribute.
+Rewards of the trainer are never changed. The latest annotation replaces an outcome, an advantage or a
+metadata value; the episode's own value moves to `extra`, under the name of its attribute.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """
-A recording as Arrow tables: a row per episode, agent, step, scoring, token block, and so on.
+Recordings as Arrow tables: a row per episode, agent, step, scoring, token block and so on.
 
-Columns are named as the fields of the values, and are there even where nothing fills them.
-What is absent is null.
+Columns have the names of the values' fields, and exist even if they are empty. Missing values are null.
 Free-form content (observations, actions, metadata, …) is JSON text: its shape differs from task to task.
 """
 
@@ -98,7 +97,7 @@ EPISODES: dict[str, str] = {
     "discarded_by": "list<string>",
     **_NOTES,
 }
-"""Columns of `episodes` and their types; the reward's three are those of the episode's `reward`."""
+"""Columns of `episodes` and their types; the `reward` columns are from the episode's `reward`."""
 
 _OF_EPISODE = {"trace_id": "string", "run_id": "string"}
 
@@ -118,7 +117,7 @@ AGENTS: dict[str, str] = {
     "reward_status": "string",
     **_NOTES,
 }
-"""Columns of `agents` and their types; `reward` and `reward_status` are those of the last scoring."""
+"""Columns of `agents` and their types; `reward` and `reward_status` are from the last scoring."""
 
 STEPS: dict[str, str] = {
     **_OF_EPISODE,
@@ -217,7 +216,7 @@ GRADES: dict[str, str] = {
     "relative": "bool",
     **_TIMES,
 }
-"""Columns of `grades` and their types; `part_of` names the component that a grade is a part of."""
+"""Columns of `grades` and their types; `part_of` is the component that includes the grade."""
 
 TOKENS: dict[str, str] = {
     **_OF_EPISODE,
@@ -310,7 +309,7 @@ ANNOTATIONS: dict[str, str] = {
     "extra": "json",
     **_OWN_TRACE,
 }
-"""Columns of `annotations` and their types; `number` is the value where it is one."""
+"""Columns of `annotations` and their types; `number` is the value if it is a number."""
 
 PREFERENCES: dict[str, str] = {
     "chosen": "string",
@@ -364,7 +363,12 @@ _FIELDS = {"return": "return_"}
 
 
 class Tables:
-    """A recording as `pyarrow.Table`s, each made when it is asked for."""
+    """
+    A recording as `pyarrow.Table`s, each built on first access.
+
+    Columns, types and units are listed in `docs/reading.md`. Missing values are null; NaN stays NaN. Times are
+    UTC timestamps in microseconds. Raises MissingExtra if pyarrow is not installed.
+    """
 
     NAMES = (
         "episodes",
@@ -380,7 +384,7 @@ class Tables:
         "preferences",
         "evals",
     )
-    """The tables that there are."""
+    """Names of the tables."""
 
     def __init__(
         self,
@@ -421,18 +425,18 @@ class Tables:
         """
         One row per scoring of an episode, an agent or a step.
 
-        Components and weights are maps: with a row per component, the total would be there several times.
+        Components and weights are maps by name; `components` has one row per component.
         """
         return _table(REWARDS, (cells for episode in self._episodes for cells in _rewards(episode)))
 
     @cached_property
     def components(self) -> Any:
-        """One row per component of each scoring; the scoring's own value is in `rewards`, once."""
+        """One row per component of each scoring; the scoring's value is only in `rewards`."""
         return _table(COMPONENTS, (cells for episode in self._episodes for cells in _components(episode)))
 
     @cached_property
     def grades(self) -> Any:
-        """One row per component of each scoring by a reward spec, those of included specs too."""
+        """One row per component of each scoring by a reward spec, including those of included specs."""
         return _table(GRADES, (cells for episode in self._episodes for cells in _grades(episode)))
 
     @cached_property
@@ -452,7 +456,7 @@ class Tables:
 
     @cached_property
     def annotations(self) -> Any:
-        """One row per annotation, winning or not."""
+        """One row per annotation, including those that a later one overrides."""
         return _table(ANNOTATIONS, map(_annotation, self._annotations))
 
     @cached_property
@@ -462,7 +466,7 @@ class Tables:
 
     @cached_property
     def evals(self) -> Any:
-        """One row per result of a task in an evaluation."""
+        """One row per result of a task in an evaluation, including replaced results."""
         return _table(EVALS, (cells for found in self._evals for cells in _results(found)))
 
 
@@ -471,13 +475,13 @@ def _cells(columns: Iterable[str], value: object) -> dict[str, Any]:
 
 
 def _episode(episode: Episode) -> _Cells:
-    paid = {
+    reward = {
         "reward": episode.reward.value,
         "reward_status": episode.reward.status,
         "reward_components": episode.reward.components,
     }
-    cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name not in paid}
-    return cells | paid | {"scores": _numbers(episode.scores)}
+    cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name not in reward}
+    return cells | reward | {"scores": _numbers(episode.scores)}
 
 
 def _agent(agent: Agent) -> dict[str, Any]:
@@ -561,7 +565,7 @@ def _with_parts(grades: Sequence[Grade], part_of: str | None = None) -> Iterator
 
 
 def _scorings(episode: Episode) -> Iterator[tuple[Reward, dict[str, Any]]]:
-    """Each scoring, and what it scored."""
+    """Each scoring, and the cells of its target."""
     scored: list[tuple[int | None, str | None, Sequence[Reward]]] = [(None, None, episode.rewards)]
     scored += [(None, agent.id, agent.rewards) for agent in episode.agents]
     scored += [(step.index, step.agent, step.rewards) for step in episode.steps]
@@ -620,7 +624,7 @@ def _as_doubles(value: Any) -> Any:
 
 
 def _as_microseconds(nanoseconds: int | None) -> int | None:
-    """Arrow gives nanoseconds back to Python only with the help of pandas."""
+    """Microseconds: Arrow converts nanoseconds to Python values only with pandas."""
     return None if nanoseconds is None else nanoseconds // 1000
 
 
@@ -636,7 +640,7 @@ _PREPARED: dict[str, Callable[[Any], Any]] = {
 
 
 def _type(name: str) -> Any:
-    """The Arrow type of that name; JSON is text."""
+    """The Arrow type of that name; `json` is a string."""
     pyarrow = _pyarrow()
     scalars = {
         "string": pyarrow.string(),
