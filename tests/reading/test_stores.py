@@ -543,7 +543,7 @@ def test_a_redirect_is_not_followed() -> None:
     with (
         serving(elsewhere := TempoServer()) as other,
         redirecting(f"http://{other}/login") as (place, asked),
-        pytest.raises(ReadError, match=rf"answers 302: .*redirects to http://{other}/login: use that address"),
+        pytest.raises(ReadError, match=rf"answers 302: .*redirects to http://{other}/login: use that"),
     ):
         mttp.read(f"tempo://{place}?headers=authorization=secret")
 

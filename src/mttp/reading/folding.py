@@ -72,8 +72,8 @@ def fold(
             change |= {
                 name: tuple(change[name]) for name in ("consumed_by", "discarded_by") if name in change
             }
-    for trace_id, found in _by_episode(annotations, known, add_problem).items():
-        changes[trace_id] |= _annotated(known[trace_id], found, changes[trace_id], add_problem)
+    for trace_id, of_episode in _by_episode(annotations, known, add_problem).items():
+        changes[trace_id] |= _annotated(known[trace_id], of_episode, changes[trace_id], add_problem)
     for evaluation in evals:
         for result in evaluation.results:
             if result.episode in known:

@@ -71,6 +71,6 @@ def _path_of(given: str) -> str:
 
 def _written(session: RecordedSpans) -> Path | None:
     """The path of a session that writes files, after it has written all ended spans; else None."""
-    written = getattr(session, "written", None)
+    written = getattr(session, "_written", None)
     location = written() if callable(written) else None
     return location if isinstance(location, Path) else None

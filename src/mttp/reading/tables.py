@@ -366,8 +366,8 @@ class Tables:
     """
     A recording as `pyarrow.Table`s, each built on first access.
 
-    Columns, types and units are listed in `docs/reading.md`. Missing values are null; NaN stays NaN. Times are
-    UTC timestamps in microseconds. Raises MissingExtra if pyarrow is not installed.
+    Columns, types and units are listed in `docs/reading.md`. Missing values are null; NaN stays NaN.
+    Times are UTC timestamps in microseconds. Raises MissingExtra if pyarrow is not installed.
     """
 
     NAMES = (

@@ -122,9 +122,10 @@ class Tempo(Store):
         """The message if no trace was found, with the query."""
         if self.address.traces:
             return "the store has none of these traces"
+        query = self._query()["q"]
         return (
-            f"no trace was found by {self._query()['q']} in the last {_DAYS_BACK} days; "
-            f"start=SECONDS and end=SECONDS, since 1970, set another time span{_of_integers(self._query()['q'])}"
+            f"no trace was found by {query} in the last {_DAYS_BACK} days; "
+            f"start=SECONDS and end=SECONDS, since 1970, set another time span{_of_integers(query)}"
         )
 
 

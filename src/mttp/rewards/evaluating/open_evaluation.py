@@ -54,10 +54,10 @@ class OpenEvaluation(Measured):
         progress: bool,
         at_end: Callable[[OpenEvaluation], None],
     ) -> None:
-        share = None if session is None else session._share
+        share = None if session is None else session._recorder
         super().__init__(share, None)
-        self.session = session
-        self._share: RunRecorder | None = share
+        self._session = session
+        self._recorder: RunRecorder | None = share
         self._stated = stated
         self._todo = todo
         self._baseline = baseline
@@ -73,9 +73,9 @@ class OpenEvaluation(Measured):
         self._over = False
         self._started = time.time_ns()
 
-    def begin(self, faults: Faults, metadata: Mapping[str, object] | None) -> None:
+    def _begin(self, faults: Faults, metadata: Mapping[str, object] | None) -> None:
         """Start the span, and write at once what keeps its facts should the process die."""
-        share = cast(RunRecorder, self._share)
+        share = cast(RunRecorder, self._recorder)
         self._span = share.span(f"{names.EVAL_RUN} {self._stated.suite}", values={}, start=self._started)
         self._span.note(faults)
         self._span.values |= self._span.checked(evals.encode, self._stated)
@@ -93,11 +93,6 @@ class OpenEvaluation(Measured):
         return self._span is not None
 
     # What is known so far.
-
-    @property
-    def host(self) -> object:
-        """What records it; None where nothing does."""
-        return self._share
 
     @property
     def ended(self) -> bool:
@@ -205,7 +200,7 @@ class OpenEvaluation(Measured):
         duration = told.pop("duration", since)
         episode = told.pop("episode", None)
         what = found(faults, **told)
-        return self.keep(name, what, faults, sample=which, duration=duration, episode=episode)
+        return self._keep(name, what, faults, sample=which, duration=duration, episode=episode)
 
     def _turn(self, task: str, sample: int | None) -> tuple[int | None, float | None]:
         """The sample that a result is of, where iteration came to it, and the seconds since then."""
@@ -216,7 +211,7 @@ class OpenEvaluation(Measured):
         return begun, time.perf_counter() - since
 
     @quiet
-    def keep(
+    def _keep(
         self,
         task: str,
         what: Mapping[str, Any],
@@ -256,10 +251,10 @@ class OpenEvaluation(Measured):
 
     def _recorded(self, result: TaskResult, meant: Target | None, faults: Faults) -> TaskResult:
         """The result with its span, which is written at once."""
-        if self._span is None or self._share is None:
+        if self._span is None or self._recorder is None:
             return replace(result, faults=tuple(faults))
         place = None if meant is None else link(meant.trace_id, meant.span_id)
-        span = self._share.span(
+        span = self._recorder.span(
             names.EVAL_RESULT,
             values={},
             parent=self._span.identity,
@@ -282,15 +277,15 @@ class OpenEvaluation(Measured):
 
     # Episodes.
 
-    def episode(self, task: Task) -> OpenEpisode | None:
+    def _open_episode(self, task: Task) -> OpenEpisode | None:
         """An episode for the task, which says what it is part of; None where nothing records."""
-        if self.session is None:
+        if self._session is None:
             return None
-        opened = self.session.episode(task=task.id, slices=task.slices)
+        opened = self._session.episode(task=task.id, slices=task.slices)
         self._mark(opened, sample=task.sample)
         return opened
 
-    def around(self) -> Context:
+    def _around(self) -> Context:
         """The context in which the tasks are done: episodes that begin there link to the evaluation."""
         return current() if self._span is None else self._as_context()
 
@@ -389,7 +384,7 @@ class OpenEvaluation(Measured):
         else:
             self._finish(status=status)
 
-    def close(self) -> None:
+    def _end_open(self) -> None:
         """End it because its session closes."""
         if not self._over:
             self._fault("evaluation_never_ended", f"{self._stated.suite} was open when its session closed")
