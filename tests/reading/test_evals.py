@@ -12,7 +12,8 @@ import mttp
 from mttp.model.spans import SpanRecord
 from mttp.reading.call_times import StreamedCalls
 from mttp.reading.evals import evaluations
-from mttp.reading.tables import EVALS, Tables
+from mttp.reading.schemas import EVALS
+from mttp.reading.tables import Tables
 
 
 @pytest.fixture

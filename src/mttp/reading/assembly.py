@@ -145,8 +145,8 @@ class PartialEpisode:
 
     def ended(self, trace_id: str, scope: Scope = _NOWHERE) -> EpisodeSummary:
         """The summary of the spans read so far."""
-        paying, graded = self.scored()
-        scored = paying and paying[1]
+        effective, graded = self.scored()
+        scored = effective and effective[1]
         stated = () if scored is None else tuple(gradings(scored))
         is_scored = scored is not None and segments.states_total(scored)
         found = {} if self.root is None else self.root.attributes

@@ -193,7 +193,7 @@ def _annotated(
         if (before := getattr(episode, kind)) != nothing:
             changed["extra"] = {**changed.get("extra", episode.extra), key: before}
     score = whole.get(("score", "score"))
-    if score is not None and score.reward is not None and _is_unpaid(episode):
+    if score is not None and score.reward is not None and _has_no_reward(episode):
         changed["reward"] = score.reward
     if on_steps or columns:
         numbers = _numbers(episode, columns, add_problem)
@@ -249,7 +249,7 @@ def _is_valid(annotation: Annotation) -> bool:
     return isinstance(annotation.value, (int, float)) and not isinstance(annotation.value, bool)
 
 
-def _is_unpaid(episode: Episode) -> bool:
+def _has_no_reward(episode: Episode) -> bool:
     """Whether the trainer recorded no reward."""
     return not episode.rewards and episode.return_basis is None and episode.step_reward_sum is None
 

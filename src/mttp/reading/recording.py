@@ -183,7 +183,7 @@ class Recording:
                 f"filter({predicate!r}): the first argument is a function of an episode; "
                 "give values by name, for example filter(status='error')"
             )
-        asked = {
+        filters = {
             "env": env,
             "task": task,
             "split": split,
@@ -196,7 +196,7 @@ class Recording:
             "reward_status": reward_status,
         }
         names = {run.id: run.name for run in self.runs}
-        kept = [episode for episode in self.episodes if matches(episode, asked, names)]
+        kept = [episode for episode in self.episodes if matches(episode, filters, names)]
         return self._of([episode for episode in kept if predicate is None or predicate(episode)])
 
     def _of(self, episodes: list[Episode]) -> Recording:

@@ -195,11 +195,11 @@ class SpanAggregator:
         figures, flags = self.aggregate, self._flags[row]
         run = figures.run_of(row)
         self.duplicates += theirs.duplicates
-        paying, graded = theirs.scored()
-        paying = self._effective(row, paying)
+        effective, graded = theirs.scored()
+        effective = self._effective(row, effective)
         run.add_gradings(graded)
         run.invalid_step_rewards += theirs.invalid_step_rewards
-        run.add_gradings(() if paying is None else gradings(paying[1]))
+        run.add_gradings(() if effective is None else gradings(effective[1]))
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]
@@ -208,11 +208,11 @@ class SpanAggregator:
             "return_": None if math.isnan(return_) else return_,
             "return_basis": "episode" if flags & _TOTAL else "steps" if flags & _STEPS else None,
         }
-        own |= segments.combined(own, theirs.steps, paying)
+        own |= segments.combined(own, theirs.steps, effective)
         figures.lengths[row] = own["length"]
         figures.returns[row] = math.nan if own["return_"] is None else own["return_"]
-        if paying is not None:
-            figures.labels["specs"].replace(row, spec(paying[1]))
+        if effective is not None:
+            figures.labels["specs"].replace(row, spec(effective[1]))
 
     def _effective(self, row: int, theirs: tuple[str, Scored] | None) -> tuple[str, Scored] | None:
         """The other process's scoring, if it is the effective one of the episode."""

@@ -89,7 +89,7 @@ class Probe:
             if len(answers) == 1 and answers[0] != "taken":
                 raise TransportError(f"{self.transport!r} does not accept a short string: {answers[0]}")
             if len(answers) == 1 and self.store is not None:
-                self.store.asked(case.trace_id)  # fails before the other cases are sent
+                self.store.read_trace(case.trace_id)  # fails before the other cases are sent
         found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
         findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
         profile, helpless = suited(sent, findings, guess=guessed(self.transport.settings.endpoint).name)
@@ -142,7 +142,7 @@ class Probe:
     def _trace(self, trace_id: str) -> _Trace:
         assert self.store is not None
         try:
-            return _Trace(self.store.asked(trace_id))
+            return _Trace(self.store.read_trace(trace_id))
         except ReadError as error:
             return _Trace([], str(error))
 

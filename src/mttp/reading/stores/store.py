@@ -46,7 +46,7 @@ class Store(ABC):
         self._has_end = False
         for trace_id in self.address.traces or self._limited(self._searched()):
             try:
-                spans = self.asked(trace_id)
+                spans = self.read_trace(trace_id)
             except ReadError as error:
                 failed += 1
                 if failed == _MAX_FAILURES:  # a fault of the store, not of the traces
@@ -82,7 +82,7 @@ class Store(ABC):
         asks_for_all = self.address.run is not None and not self.address.traces
         return asks_for_all and len(self._episodes) < sum(self._stated.values())
 
-    def asked(self, trace_id: str) -> list[SpanRecord]:
+    def read_trace(self, trace_id: str) -> list[SpanRecord]:
         """The spans of a trace; raises ReadError for any invalid response."""
         with self._invalid_responses():
             return self.trace(trace_id)
