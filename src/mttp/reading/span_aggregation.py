@@ -1,9 +1,4 @@
-"""
-Counting a recording in one pass that never holds an episode.
-
-An open episode keeps the ids of its spans; one that has ended keeps a row of numbers and its trace id.
-What other processes than the one that started it add to an episode is kept until the end: it may come late.
-"""
+"""Aggregates the spans of a recording in one pass, without building episodes."""
 
 from __future__ import annotations
 
@@ -18,31 +13,36 @@ from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Aggregate
 from mttp.reading.assembly import Assembler, EpisodePlace, PartialEpisode, spec, when
-from mttp.reading.episode_summary import Counts, EpisodeSummary, Undecided
+from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MissingEpisode", "RecordingCounter"]
+__all__ = ["MissingEpisode", "SpanAggregator"]
 
 
 class MissingEpisode(NamedTuple):
-    """An episode of which something is missing."""
+    """An episode with missing spans."""
 
     trace_id: str
     steps: int
-    """Steps that were found."""
+    """Number of steps that were found."""
     lacking: list[str]
-    """What each process's part lacks, in words; empty where the end is missing, which says so."""
+    """What each part lacks, as text; empty if the end of the episode is missing."""
 
 
 _SCORED, _STEPS, _TOTAL = 1, 2, 4
-"""Whether an episode's scoring states a total, and whether its return is the sum of its steps or a total."""
+"""Flags of an episode: its scoring has a total; its return is a sum of steps; its return is a total."""
 _IS_TRACE = re.compile("[0-9a-f]{32}").fullmatch
 _BASES = {None: 0, "episode": _TOTAL}
 
 
-class RecordingCounter:
-    """A recording's figures as they grow, span by span."""
+class SpanAggregator:
+    """
+    Aggregates spans in any order, and drops repeated ones.
+
+    An open episode keeps the ids of its spans, an ended one a row of numbers and its trace id.
+    Spans of other processes than the one that started an episode are kept until `finish`.
+    """
 
     def __init__(self) -> None:
         self.aggregate = Aggregate()
@@ -50,27 +50,27 @@ class RecordingCounter:
         self._own = Assembler()
         self.has_open = self._own.has_open
         self._theirs: dict[str, PartialEpisode] = {}
-        """What other processes added, by trace id."""
+        """Parts that other processes recorded, by trace id."""
         self._rows: dict[int, int] = {}
-        """The row of each episode that is not open, by its trace id."""
+        """Row of each closed episode by trace id."""
         self._roots = array("Q")
-        """The ids of the roots' spans, by row."""
+        """Id of the root span by row."""
         self._flags = array("B")
-        self._undecided: dict[int, Undecided] = {}
-        """Scorings of the whole by row; it is not known yet which stands."""
+        self._undecided: dict[int, UndecidedScoring] = {}
+        """Scorings by row that another process's scoring may replace."""
         self.runs: dict[str, dict[str, SpanRecord]] = {}
         self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
         self.evals: dict[str, set[str]] = {}
-        """Ids of the spans of each evaluation, by its id."""
+        """Span ids of each evaluation by evaluation id."""
         self._outcomes: dict[str, dict[str, summary_fields.Statement]] = {}
-        """The latest statements of outcomes, by the episode's trace id and the span that they are about."""
+        """The latest outcome annotations by trace id and annotated span."""
         self._late: list[tuple[str, str, Scored]] = []
-        """Scores that were stated apart from the episodes, with their run and trace id."""
+        """Scores of annotations, with their run and trace id."""
         self._late_grades: dict[str, dict[str, SpanRecord]] = {}
-        """Their components, by trace and span id."""
+        """Grades of these scores by trace and span id."""
 
     def add(self, record: SpanRecord | EpisodeSummary) -> None:
-        """Count a span, unless it isn't ours or was counted before; or all spans of an episode."""
+        """Count a span of mttp, unless it is a repeated one; or an episode."""
         if isinstance(record, EpisodeSummary):
             if int(record.row.trace_id, 16) in self._rows:
                 self.duplicates += record.spans + record.duplicates
@@ -102,7 +102,7 @@ class RecordingCounter:
         spans.setdefault(record.span_id, record)
 
     def _add_apart(self, kind: str, record: SpanRecord) -> None:
-        """Count what has a trace of its own."""
+        """Count a group, an update or an annotation."""
         seen, trace_id = self.apart[kind], int(record.trace_id, 16)
         if trace_id in seen:
             self.duplicates += 1
@@ -113,13 +113,13 @@ class RecordingCounter:
         if kind == names.GROUP:
             run.groups += 1
         elif kind == names.UPDATE:
-            run.update(summary_fields.updated(record))
+            run.add_update(summary_fields.updated(record))
         else:
             run.annotations += 1
-            self._add_statement(record)
+            self._add_annotation(record)
 
-    def _add_statement(self, record: SpanRecord) -> None:
-        """Keep an outcome, or a score, that is stated apart from the episode."""
+    def _add_annotation(self, record: SpanRecord) -> None:
+        """Keep the outcome or the score of an annotation."""
         if record.attributes.get(a.ANNOTATION_KIND) == "score":
             self._late.append((summary_fields.run(record), record.trace_id, summary_fields.reward(record)))
         elif (stated := summary_fields.statement(record)) is not None:
@@ -140,6 +140,7 @@ class RecordingCounter:
             self._close(ended)
 
     def _close(self, ended: EpisodeSummary) -> None:
+        """Add the row of an episode."""
         row = self._rows[int(ended.row.trace_id, 16)] = len(self.aggregate)
         self.aggregate.add(ended)
         self.duplicates += ended.duplicates
@@ -149,7 +150,7 @@ class RecordingCounter:
             self._undecided[row] = ended.undecided
 
     def finish(self) -> Iterator[MissingEpisode]:
-        """Close what is still open, add what other processes did, and say what each episode lacks."""
+        """Close open episodes, merge the parts of other processes, and yield episodes with missing spans."""
         while self._own.open:
             trace_id, episode = self._own.open.popitem()
             theirs = self._theirs.pop(trace_id, None) or PartialEpisode()
@@ -160,7 +161,7 @@ class RecordingCounter:
                 episode.steps.steps = steps
                 episode.first = min(filter(None, (episode.first, theirs.first)), key=_start)
             self._close(episode.ended(trace_id))
-            self._enlarge(len(self.aggregate) - 1, theirs)
+            self._merge_part(len(self.aggregate) - 1, theirs)
         for trace_id, theirs in self._theirs.items():
             place = self._rows.get(int(trace_id, 16))
             if place is None:
@@ -169,35 +170,36 @@ class RecordingCounter:
                 continue
             if lacking := theirs.parts.lacking():
                 yield MissingEpisode(trace_id, theirs.steps.steps.total(), lacking)
-            self._enlarge(place, theirs)
+            self._merge_part(place, theirs)
         for row, scoring in self._undecided.items():
-            self.aggregate.run_of(row).grade(scoring.gradings)
+            self.aggregate.run_of(row).add_gradings(scoring.gradings)
         self._add_late()
 
     def _add_late(self) -> None:
-        """Add what was stated apart from the episodes."""
+        """Add the scores and outcomes of annotations."""
         for run, trace_id, scored in self._late:
             children = summary_fields.children(self._late_grades.get(trace_id, {}).values())
             graded = summary_fields.with_grades(scored, children)
-            self.aggregate.of(run).grade(gradings(graded, scope="late"))
+            self.aggregate.of(run).add_gradings(gradings(graded, scope="late"))
         for trace_id, stated in self._outcomes.items():
             row = self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
             if row is None:
                 continue
-            about = [stated[span] for span in ("", f"{self._roots[row]:016x}") if span in stated]
-            last = max(about, key=lambda one: one.order, default=None)
+            of_episode = [stated[span] for span in ("", f"{self._roots[row]:016x}") if span in stated]
+            last = max(of_episode, key=lambda one: one.order, default=None)
             if last is not None and last.outcome in ("success", "failure", "unknown"):
                 self.aggregate.labels["outcomes"].replace(row, str(last.outcome))
 
-    def _enlarge(self, row: int, theirs: PartialEpisode) -> None:
-        """Add to an episode what other processes did and paid."""
+    def _merge_part(self, row: int, theirs: PartialEpisode) -> None:
+        """Merge the part that other processes recorded into an episode."""
         figures, flags = self.aggregate, self._flags[row]
         run = figures.run_of(row)
         self.duplicates += theirs.duplicates
-        paying, graded = theirs.scored()
-        paying = self._standing(row, paying)
-        run.grade(graded)
-        run.grade(() if paying is None else gradings(paying[1]))
+        effective, graded = theirs.scored()
+        effective = self._effective(row, effective)
+        run.add_gradings(graded)
+        run.invalid_step_rewards += theirs.invalid_step_rewards
+        run.add_gradings(() if effective is None else gradings(effective[1]))
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]
@@ -206,14 +208,14 @@ class RecordingCounter:
             "return_": None if math.isnan(return_) else return_,
             "return_basis": "episode" if flags & _TOTAL else "steps" if flags & _STEPS else None,
         }
-        own |= segments.combined(own, theirs.steps, paying)
+        own |= segments.combined(own, theirs.steps, effective)
         figures.lengths[row] = own["length"]
         figures.returns[row] = math.nan if own["return_"] is None else own["return_"]
-        if paying is not None:
-            figures.labels["specs"].replace(row, spec(paying[1]))
+        if effective is not None:
+            figures.labels["specs"].replace(row, spec(effective[1]))
 
-    def _standing(self, row: int, theirs: tuple[str, Scored] | None) -> tuple[str, Scored] | None:
-        """The scoring by another process, if it stands for the whole."""
+    def _effective(self, row: int, theirs: tuple[str, Scored] | None) -> tuple[str, Scored] | None:
+        """The other process's scoring, if it is the effective one of the episode."""
         own = self._undecided.get(row)
         if theirs is None or self._flags[row] & _SCORED:
             return None
