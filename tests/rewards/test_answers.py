@@ -11,7 +11,7 @@ import pytest
 from rewards.made import answering, component, raising, spec
 
 import mttp
-from mttp.rewards.scores import failed, read
+from mttp.rewards.component_results import failed, read
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from rewards.made import component, spec
 
 import mttp
 from mttp.errors import SpecError
+from mttp.rewards.case_runs import try_cases
 from mttp.rewards.lint import lint
 from mttp.rewards.mutations import mutate
-from mttp.rewards.trials import try_cases
 
 
 def walk(**fields):

@@ -26,7 +26,7 @@ from mttp import Reward
 from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError
 from mttp.model import Evaluation, Spec, TaskResult
-from mttp.rewards.evaluating.bar import bar
+from mttp.rewards.evaluating.progress_bar import bar
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 

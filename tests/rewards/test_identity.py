@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rewards.specimens import SPEC, changed, load, small
 
 import mttp
-from mttp.rewards.source import parse
+from mttp.rewards.parsing import parse
 from mttp.rewards.spec import RewardSpec
 
 KINDS = ["verifier", "rubric", "shaping", "penalty", "judge", "check"]

@@ -8,7 +8,7 @@ from rewards.specimens import SPEC, changed, small
 import mttp
 from mttp.errors import SpecError
 from mttp.rewards.loading import document_of
-from mttp.rewards.source import SpecSource, parse
+from mttp.rewards.parsing import SpecSource, parse
 
 
 def test_the_specimen_is_a_document():

@@ -10,11 +10,19 @@ from typing import Any, TypeAlias
 
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 from mttp.rewards.call_log import CallLog
+from mttp.rewards.component_results import (
+    ComponentResult,
+    failed,
+    read,
+    read_criteria,
+    read_label,
+    shown,
+    without_cost,
+)
 from mttp.rewards.document import ComponentEntry
+from mttp.rewards.event_loop import TooLate, limited, wait
 from mttp.rewards.isolation import Workers
-from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, ScoringPlan
-from mttp.rewards.scores import ComponentResult, failed, read, read_criteria, read_label, shown, without_cost
 
 __all__ = ["Caller", "Sample"]
 

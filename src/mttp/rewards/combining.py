@@ -9,8 +9,8 @@ from typing import TypeAlias, TypedDict
 
 from mttp.model.episodes import Grade
 from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE
+from mttp.rewards.component_results import failed, read
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.scores import failed, read
 
 __all__ = ["Combined", "checks", "combine", "needs_verifiers", "threshold"]
 

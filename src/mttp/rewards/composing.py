@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mttp.errors import SpecError
-from mttp.rewards.components import mark_of
+from mttp.rewards.callables import original
+from mttp.rewards.decorators import mark_of
 from mttp.rewards.document import ComponentEntry, SpecDocument
-from mttp.rewards.targets import original
 
 __all__ = ["COMBINE", "ComposedParts", "described", "parts_of"]
 

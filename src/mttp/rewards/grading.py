@@ -13,8 +13,8 @@ from mttp.model.episodes import Call, Grade
 from mttp.model.results import RewardResult
 from mttp.model.scorings import OUT_OF_RANGE
 from mttp.rewards.combining import threshold
+from mttp.rewards.component_results import ComponentResult, with_costs
 from mttp.rewards.document import ComponentEntry
-from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["grade", "included", "regraded", "uncalled"]
 

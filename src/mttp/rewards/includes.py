@@ -12,7 +12,7 @@ from typing import Any, Final
 from mttp.errors import SpecError
 from mttp.rewards.document import SpecInclude
 from mttp.rewards.loading import nearest
-from mttp.rewards.source import read
+from mttp.rewards.parsing import read
 from mttp.rewards.versions import Constraint, constraint, full, version
 
 __all__ = ["GROUP", "Candidate", "choose", "refuse_version"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mttp.model.episodes import Episode
-from mttp.rewards.scores import shown
+from mttp.rewards.component_results import shown
 
 __all__ = ["Inputs"]
 

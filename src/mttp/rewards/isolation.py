@@ -12,8 +12,8 @@ from typing import Any
 
 from mttp.errors import SpecError
 from mttp.otlp.processes import FAILED, Process, ProcessLostError, SilentProcessError, can_start
+from mttp.rewards.component_results import ComponentResult, failed
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.scores import ComponentResult, failed
 
 __all__ = ["Workers"]
 

@@ -9,16 +9,16 @@ from difflib import get_close_matches
 from math import fsum, isclose
 from typing import Final, Literal, TypeAlias
 
+from mttp.rewards.callables import optional_names, takes
 from mttp.rewards.combining import threshold
-from mttp.rewards.components import mark_of
 from mttp.rewards.composing import COMBINE
+from mttp.rewards.decorators import mark_of
 from mttp.rewards.document import Bounds, CombiningFunction, ComponentEntry, SpecCase, SpecDocument
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
-from mttp.rewards.reach import paid_and_taken, reachable
-from mttp.rewards.source import Place
+from mttp.rewards.parsing import Place
+from mttp.rewards.reward_range import paid_and_taken, reachable
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.targets import optional_names, takes
 
 __all__ = ["RULES", "LintFinding", "Severity", "lint"]
 

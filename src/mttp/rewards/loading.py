@@ -22,8 +22,8 @@ from mttp.rewards.document import (
     SpecDocument,
     SpecInclude,
 )
-from mttp.rewards.plain import unfit
-from mttp.rewards.source import Place, SpecSource
+from mttp.rewards.parsing import Place, SpecSource
+from mttp.rewards.plain_data import unfit
 from mttp.rewards.versions import constraint
 
 __all__ = ["document_of", "nearest"]

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mttp.errors import SpecError
 from mttp.otlp import regular_files
+from mttp.rewards.parsing import MAX_BYTES
 from mttp.rewards.protocols import LockedSpec
-from mttp.rewards.source import MAX_BYTES
 
 __all__ = [
     "Change",

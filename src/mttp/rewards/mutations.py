@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from mttp.model.episodes import Grade
 from mttp.model.results import RewardResult
+from mttp.rewards.case_runs import Trial, misses, rivalry, try_cases
 from mttp.rewards.combining import combine
 from mttp.rewards.document import Better, ComponentEntry, SpecCase
 from mttp.rewards.grading import regraded
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.trials import Trial, misses, rivalry, try_cases
 
 __all__ = ["Mutant", "Mutation", "mutate"]
 

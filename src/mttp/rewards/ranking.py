@@ -12,8 +12,8 @@ from typing import Any
 
 from mttp.model.episodes import Grade
 from mttp.model.results import Provenance
+from mttp.rewards.component_results import ComponentResult, with_costs
 from mttp.rewards.document import ComponentEntry
-from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["Comparison", "compare_pairs"]
 

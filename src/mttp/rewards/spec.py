@@ -12,17 +12,17 @@ from typing import Any, Final
 from mttp.errors import MissingExtra, SpecError
 from mttp.model.episodes import Spec
 from mttp.model.results import Ranking, RewardResult
-from mttp.rewards import identity, locking, reach, scoring, writing
-from mttp.rewards.code import Code, Coverage, of_target
+from mttp.rewards import identity, locking, reward_range, scoring, writing
+from mttp.rewards.callable_code import of_function
+from mttp.rewards.callables import Policy, check_signature, resolve
 from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import CombiningFunction, ComponentEntry, SpecDocument
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
-from mttp.rewards.objects import of_function
+from mttp.rewards.parsing import SpecSource, parse, read
 from mttp.rewards.plan import Component, ScoringPlan
-from mttp.rewards.source import SpecSource, parse, read
-from mttp.rewards.targets import Policy, check_signature, resolve
+from mttp.rewards.static_analysis import Code, Coverage, of_target
 from mttp.rewards.trainers import TrlReward
 from mttp.rewards.trust import Trust, Trusted
 
@@ -152,7 +152,7 @@ class RewardSpec:
     @cached_property
     def parts(self) -> Sequence[ComponentEntry]:
         """Its components, with an entry for each included spec."""
-        found = reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
+        found = reward_range.entries(self.document, {name: spec.range for name, spec in self.included.items()})
         return [
             one.model_copy(update=self.included[one.name]._as_part()) if one.name in self.included else one
             for one in found
@@ -167,12 +167,12 @@ class RewardSpec:
     @cached_property
     def range(self) -> tuple[float, float] | None:
         """Lowest and highest reward, stated or reachable; None where that is not known."""
-        return reach.stated_or_reachable(self.document, self.parts)
+        return reward_range.stated_or_reachable(self.document, self.parts)
 
     @property
     def floor(self) -> float:
         """What a sample gets where a check failed."""
-        return reach.floor(self.document, self.parts)
+        return reward_range.floor(self.document, self.parts)
 
     @cached_property
     def canonical(self) -> str:

@@ -11,9 +11,9 @@ from mttp.model.episodes import Annotation, Episode
 from mttp.model.results import RewardResult
 from mttp.reading import raters
 from mttp.rewards.agreement import agreement
+from mttp.rewards.case_runs import Instability, instability
 from mttp.rewards.rescoring import sample, scored_again
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.trials import Instability, instability
 
 __all__ = ["RaterAgreement", "ScoredEpisode", "Validation", "validate"]
 

@@ -11,9 +11,9 @@ from typing import Any
 from mttp.otlp.processes import serve
 from mttp.rewards import locking
 from mttp.rewards.calling import Caller
+from mttp.rewards.component_results import ComponentResult
 from mttp.rewards.isolation import LOAD
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.scores import ComponentResult
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trust import Trust
 

@@ -14,9 +14,9 @@ from rich.text import Text
 from mttp.cli.report.figures import SHARE_INTERVAL, share_interval
 from mttp.cli.report.words import NOTHING, count, duration, number, printed
 from mttp.reading.jsonable import jsonable
+from mttp.rewards.case_runs import Instability, Outcome, Trial
 from mttp.rewards.mutations import Mutant, Mutation
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.trials import Instability, Outcome, Trial
 
 __all__ = [
     "document",

@@ -19,8 +19,8 @@ from mttp.model.episodes import Spec
 from mttp.model.evaluations import Evaluation
 from mttp.recording.configuration import recording_session
 from mttp.recording.session import Session
-from mttp.rewards.evaluating.earlier import Baseline, Resumable, compared, goes_on
 from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
+from mttp.rewards.evaluating.previous import Baseline, Resumable, compared, goes_on
 from mttp.rewards.evaluating.tasks import tasks_of
 
 __all__ = ["OpenEvaluation", "evaluate"]

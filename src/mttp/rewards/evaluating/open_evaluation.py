@@ -24,8 +24,8 @@ from mttp.recording.run_recorder import RunRecorder
 from mttp.recording.session import Session
 from mttp.recording.targets import Target, link
 from mttp.rewards.evaluating.attempts import in_tasks, in_threads
-from mttp.rewards.evaluating.bar import bar
 from mttp.rewards.evaluating.outcome import found, said, seconds, whole
+from mttp.rewards.evaluating.progress_bar import bar
 from mttp.rewards.evaluating.tasks import SAMPLE, Task, task_id
 from mttp.semconv import spans as names
 from mttp.semconv.values import EvalOutcome as Outcome

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from mttp.errors import SpecError
-from mttp.rewards.components import mark_of
+from mttp.rewards.decorators import mark_of
 from mttp.rewards.document import ComponentEntry, SpecDocument
 from mttp.rewards.folder import Folder
 from mttp.rewards.loading import nearest

@@ -8,9 +8,9 @@ import pytest
 from rewards.specimens import small
 
 import mttp
-from mttp.rewards.code import Code, of_target
 from mttp.rewards.lint import lint
 from mttp.rewards.spec import RewardSpec
+from mttp.rewards.static_analysis import Code, of_target
 
 CALL = "GRADERS['one'](completion)"
 RIGHT = "\n\ndef right(completion):\n    return "

@@ -16,9 +16,9 @@ from mttp.otlp import regular_files
 from mttp.rewards.bindings import Bound, Chain, Imported, Names, names_in, names_of
 from mttp.rewards.folder import MAX_SOURCE, find
 from mttp.rewards.modules import Module, is_installed, locate
-from mttp.rewards.surroundings import changes
+from mttp.rewards.runtime_changes import changes
+from mttp.rewards.side_effects import file_reads, is_file_name, texts
 from mttp.rewards.syntax import normal
-from mttp.rewards.unseen import file_reads, is_file_name, texts
 
 __all__ = ["Code", "Coverage", "Reach", "code_of", "of_target", "tree_of"]
 

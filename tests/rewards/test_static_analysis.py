@@ -17,8 +17,8 @@ import pytest
 from rewards.specimens import GRADERS, HELPERS, SPEC, changed, load, small, write
 
 import mttp
-from mttp.rewards.code import of_target
-from mttp.rewards.objects import of_function
+from mttp.rewards.callable_code import of_function
+from mttp.rewards.static_analysis import of_target
 
 EVERYTHING = '''\
 """One of everything that a version of Python may write differently."""
@@ -267,7 +267,7 @@ def test_functions_that_are_given_have_their_code_too():
         plain.coverage,
         of_function(functools.partial(graded, [object()])).coverage,
     )
-    assert ["test_code:WEIGHT", "test_code:graded"] == [name.rpartition(".")[2] for name, _ in plain.parts]
+    assert ["test_static_analysis:WEIGHT", "test_static_analysis:graded"] == [name.rpartition(".")[2] for name, _ in plain.parts]
     assert 3 == len({plain.parts, one.parts, of_function(other).parts})
 
 
@@ -341,7 +341,7 @@ def test_what_a_closure_uses_of_its_module_counts():
     """
     names = [name.rpartition(".")[2] for name, _ in of_function(scaled(abs, 2)).parts]
 
-    assert "test_code:WEIGHT" in names
+    assert "test_static_analysis:WEIGHT" in names
 
 
 @pytest.mark.parametrize(

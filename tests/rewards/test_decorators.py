@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mttp
-from mttp.rewards.components import ComponentMark, mark_of
+from mttp.rewards.decorators import ComponentMark, mark_of
 
 KINDS = ("verifier", "check", "rubric", "shaping", "penalty", "judge")
 

@@ -15,11 +15,11 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from mttp.rewards.bindings import names_in
-from mttp.rewards.code import Code, Coverage, Reach, code_of, tree_of
+from mttp.rewards.callables import original
 from mttp.rewards.modules import Module, is_installed, locate
-from mttp.rewards.surroundings import changes
+from mttp.rewards.runtime_changes import changes
+from mttp.rewards.static_analysis import Code, Coverage, Reach, code_of, tree_of
 from mttp.rewards.syntax import normal
-from mttp.rewards.targets import original
 
 __all__ = ["of_function"]
 

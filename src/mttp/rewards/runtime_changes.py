@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mttp.rewards.bindings import Chain, Imported, Names, imported_modules, statements
-from mttp.rewards.unseen import changed_globals, changed_names, registered_with
+from mttp.rewards.side_effects import changed_globals, changed_names, registered_with
 
 __all__ = ["Reached", "changes"]
 

@@ -11,7 +11,7 @@ from rewards.made import component, raising, spec
 
 import mttp
 from mttp.rewards.agreement import agreement
-from mttp.rewards.trials import Trial, try_cases
+from mttp.rewards.case_runs import Trial, try_cases
 
 SPECS = Path(__file__).parents[2] / "examples" / "specs"
 

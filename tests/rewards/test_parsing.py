@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mttp.errors import SpecError
-from mttp.rewards.source import MAX_BYTES, SourceMark, parse, read
+from mttp.rewards.parsing import MAX_BYTES, SourceMark, parse, read
 from mttp.rewards.writing import to_json, to_yaml
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
