@@ -1,7 +1,7 @@
 """
-Reward specs: what is paid, by which rule, at which version.
+Reward specs: named, versioned and tested definitions of rewards.
 
-mttp supplies no reward functions; a spec names, versions, checks, composes and tests those of the user.
+mttp has no reward functions of its own; a spec names, versions, checks, composes and tests yours.
 """
 
 from __future__ import annotations
