@@ -11,7 +11,7 @@ from rewards.made import component, raising, spec
 
 import mttp
 from mttp.rewards.agreement import agreement
-from mttp.rewards.case_runs import Trial, try_cases
+from mttp.rewards.case_runs import CaseReport, run_cases
 
 SPECS = Path(__file__).parents[2] / "examples" / "specs"
 
@@ -21,11 +21,11 @@ def case(name: str = "one", **fields: Any) -> dict[str, Any]:
     return {"name": name, "kind": "valid", "input": {"number": 0.5}, **fields}
 
 
-def tried(*cases: dict[str, Any], grader: Any = None, repeats: int = 1, **fields: Any) -> Trial:
+def tried(*cases: dict[str, Any], grader: Any = None, repeats: int = 1, **fields: Any) -> CaseReport:
     """The cases of a spec that gives each its number."""
     it = component("it", "rubric", grader or (lambda number: number), range=(0, 1))
     made = spec(it, cases=list(cases), **fields)
-    return try_cases(made.plan, made.document.cases, repeats=repeats)
+    return run_cases(made.plan, made.document.cases, repeats=repeats)
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "spreadsheet", "taste"])
@@ -34,7 +34,7 @@ def test_the_examples_hold(name):
     Each case of each example gives what it says, and every component is shown by some case.
     """
     made = mttp.RewardSpec.load(SPECS / f"{name}.yaml")
-    trial = try_cases(made.plan, made.document.cases)
+    trial = run_cases(made.plan, made.document.cases)
 
     assert [] == trial.failed
     assert [] == [(one.name, one.gap) for one in trial.coverage if one.gap]
@@ -158,7 +158,7 @@ def test_what_no_case_shows(kind, answers, gap):
     """
     given = iter(answers)
     made = spec(component("it", kind, lambda: next(given)), cases=[case("a"), case("b")])
-    (coverage,) = try_cases(made.plan, made.document.cases).coverage
+    (coverage,) = run_cases(made.plan, made.document.cases).coverage
 
     assert gap == coverage.gap
 
@@ -169,7 +169,7 @@ def test_cases_of_steps():
     """
     made = spec(component("near", "shaping", 0.5, scope="step"), cases=[case(expect={"value": 0.5})])
 
-    assert [] == try_cases(made.plan, made.document.cases).failed
+    assert [] == run_cases(made.plan, made.document.cases).failed
 
 
 def test_no_cases_are_no_trial():
@@ -188,8 +188,8 @@ def test_people_are_asked():
     cases = [case(str(n), input={"number": n / 4}, human=n) for n in range(4)]
     made = spec(component("it", "rubric", lambda number: number), cases=cases)
 
-    inside = try_cases(made.plan, made.document.cases).agreement
-    beside = try_cases(
+    inside = run_cases(made.plan, made.document.cases).agreement
+    beside = run_cases(
         made.plan, made.document.cases, human={"0": 4.0, "1": 3.0, "2": 2.0, "3": 1.0}
     ).agreement
 

@@ -7,7 +7,7 @@ from rewards.made import component, spec
 
 import mttp
 from mttp.errors import SpecError
-from mttp.rewards.case_runs import try_cases
+from mttp.rewards.case_runs import run_cases
 from mttp.rewards.lint import lint
 from mttp.rewards.mutations import mutate
 
@@ -147,7 +147,7 @@ def test_cases_mix_steps_and_ends():
         ],
     )
 
-    assert [] == try_cases(made.plan, made.document.cases).failed
+    assert [] == run_cases(made.plan, made.document.cases).failed
     assert [] == [one.reason for one in lint(made) if one.rule == "impossible-case"]
     assert {"end"} == {case for one in mutate(made.plan, made.document.cases).mutants for case in one.changed}
 

@@ -267,7 +267,9 @@ def test_functions_that_are_given_have_their_code_too():
         plain.coverage,
         of_function(functools.partial(graded, [object()])).coverage,
     )
-    assert ["test_static_analysis:WEIGHT", "test_static_analysis:graded"] == [name.rpartition(".")[2] for name, _ in plain.parts]
+    assert ["test_static_analysis:WEIGHT", "test_static_analysis:graded"] == [
+        name.rpartition(".")[2] for name, _ in plain.parts
+    ]
     assert 3 == len({plain.parts, one.parts, of_function(other).parts})
 
 

@@ -67,7 +67,7 @@ def _component(given: object, parts: ComposedParts) -> dict[str, Any]:
         fields = {"use": given}
     else:
         raise SpecError(
-            f"components has {given!r:.60}; expected a decorated function or a dict with the keys of a component"
+            f"components has {given!r:.60}; expected a decorated function, or a dict with a component's keys"
         )
     function = fields.get("use")
     if callable(function):

@@ -494,7 +494,9 @@ def _misspelt(spec: RewardSpec) -> Iterator[_Fault]:
             similar = get_close_matches(name, inputs, n=1, cutoff=_SIMILAR)
             if similar and not takes(component.function, similar[0]):
                 sort = "parameter" if name in component.entry.params else "argument"
-                reason = f"{component.name} has the {sort} {name!r}, and the spec has the input {similar[0]!r}"
+                reason = (
+                    f"{component.name} has the {sort} {name!r}, and the spec has the input {similar[0]!r}"
+                )
                 place: Place = ("components", index, "params", name)
                 where = place if sort == "parameter" else ("components", index, "use")
                 yield _Fault(reason, f"rename it to {similar[0]} if the input is meant", where, "warning")

@@ -79,7 +79,7 @@ def _scored(parts: Sequence[ComponentEntry]) -> list[ComponentEntry]:
 
 
 def _contribution(part: ComponentEntry) -> Bounds:
-    """Return what a component can add to a sum; a penalty subtracts, whatever the sign of value and weight."""
+    """Return what a component can add to a sum; a penalty subtracts, whatever its signs."""
     low, high = part.range or (0.0, 0.0)
     ends = sorted((low * part.weight, high * part.weight))
     if part.kind != "penalty":
@@ -111,7 +111,7 @@ def _product(parts: Sequence[ComponentEntry]) -> Bounds:
 
 
 def _lexicographic(parts: Sequence[ComponentEntry]) -> Bounds:
-    """Return the range over all prefixes of the levels, since scoring stops at a level below its threshold."""
+    """Return the range over all prefixes of the levels, since scoring stops below a threshold."""
     levels: dict[float, list[ComponentEntry]] = {}
     for part in parts:
         levels.setdefault(math.inf if part.priority is None else part.priority, []).append(part)

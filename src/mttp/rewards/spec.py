@@ -202,7 +202,7 @@ class RewardSpec:
 
     @cached_property
     def range(self) -> tuple[float, float] | None:
-        """The lowest and highest reward, stated or derived from the components; None if a range is missing."""
+        """The lowest and highest reward, stated or derived; None if a component has no range."""
         return reward_range.stated_or_reachable(self.document, self.parts)
 
     @property

@@ -73,7 +73,8 @@ def evaluate(
     `tasks` are names, or dicts or objects with an `id`, `task` or `name` and optional `slices` (names of
     subsets). Each task needs an id of its own.
     `samples` (int, 1 or more) is the number of samples of each task; each sample has its own result.
-    `spec` is the reward spec: an `mttp.RewardSpec`, an `mttp.model.Spec`, or an object with one as `identity`.
+    `spec` is the reward spec: an `mttp.RewardSpec`, an `mttp.model.Spec`, or an object with one as
+    `identity`.
     `policy` and `policy_version` name the policy. `tags` (text by name) and `metadata` (any JSON values by
     name) are kept with the evaluation.
 
@@ -145,7 +146,7 @@ def _identity(spec: Identified | None) -> Spec | None:
     found = spec if spec is None or isinstance(spec, Spec) else getattr(spec, "identity", None)
     if spec is not None and not isinstance(found, Spec):
         raise ConfigureError(
-            f"spec={scalar_text(spec):.80} is not a reward spec; pass an mttp.RewardSpec or an mttp.model.Spec"
+            f"spec={scalar_text(spec):.80} is not a reward spec; pass an mttp.RewardSpec or mttp.model.Spec"
         )
     return found
 

@@ -42,8 +42,8 @@ def tasks_of(given: Iterable[object]) -> dict[str, Task]:
         id_ = task_id(item)
         if not id_:
             raise ConfigureError(
-                f"the task {scalar_text(item):.80} has no id; pass a name, or a dict or an object with one of "
-                f"{', '.join(_NAMES)}"
+                f"the task {scalar_text(item):.80} has no id; pass a name, or a dict or an object with one "
+                f"of {', '.join(_NAMES)}"
             )
         if id_ in tasks:
             raise ConfigureError(f"several tasks have the id {id_!r:.80}; give each its own id")
