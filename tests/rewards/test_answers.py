@@ -46,14 +46,14 @@ def test_numbers_of_any_sort_are_values(answer, value):
         (float("nan"), "returned nan"),
         (float("inf"), "returned inf"),
         (np.float64("nan"), "returned nan"),
-        ("0.5", "returned '0.5', which is no number"),
-        ([0.5], "returned [0.5], which is no number"),
-        (np.array([0.5, 1.0]), "returned array([0.5, 1. ]), which is no number"),
-        (1j, "returned 1j, which is no number"),
-        (10**400, "which is no number"),
-        ({"reward": 1.0}, "returned a mapping without a value"),
-        ({"value": "high"}, "returned 'high', which is no number"),
-        (mttp.rewards.Score("high"), "returned 'high', which is no number"),
+        ("0.5", "returned '0.5', which is not a number"),
+        ([0.5], "returned [0.5], which is not a number"),
+        (np.array([0.5, 1.0]), "returned array([0.5, 1. ]), which is not a number"),
+        (1j, "returned 1j, which is not a number"),
+        (10**400, "which is not a number"),
+        ({"reward": 1.0}, "returned a dict without `value`"),
+        ({"value": "high"}, "returned 'high', which is not a number"),
+        (mttp.rewards.Score("high"), "returned 'high', which is not a number"),
     ],
 )
 def test_what_is_no_number_is_an_error(answer, words):
@@ -219,7 +219,7 @@ def test_a_component_that_scores_awaits_the_other_spec():
         return (await spec.ascore()).value
 
     told = answering(blocking, "judge").score(spec=inner).error
-    assert "can't wait for another; use `await spec.ascore`" in told
+    assert "use `await spec.ascore(...)`" in told
     assert 1.0 == answering(awaiting, "judge").score(spec=inner).value
 
 
@@ -307,11 +307,15 @@ def test_one_call_answers_several_criteria():
     ("answer", "status", "said"),
     [
         ({"clear": 1.0, "deep": float("nan"), "kind": 1.0}, "error", "deep: returned nan"),
-        ({"clear": 1.0, "deep": 1.0}, "error", "kind: the answer has no such criterion"),
+        ({"clear": 1.0, "deep": 1.0}, "error", "kind: the returned dict lacks this criterion"),
         ({"clear": 1.0, "deep": None, "kind": 1.0}, "abstained", None),
-        (0.5, "error", "clear: returned 0.5, expected a mapping by criterion"),
+        (0.5, "error", "clear: returned 0.5, expected a dict by criterion"),
         (None, "abstained", None),
-        ({"clear": 2.0, "deep": 1.0, "kind": 1.0}, "error", "clear: 2.0 is beyond its range [0.0, 1.0]"),
+        (
+            {"clear": 2.0, "deep": 1.0, "kind": 1.0},
+            "error",
+            "clear: 2.0 is outside of the component's range [0.0, 1.0]",
+        ),
     ],
 )
 def test_one_criterion_without_a_value_leaves_none(answer, status, said):
@@ -376,7 +380,7 @@ def test_a_recorded_episode_is_an_input(session):
     found = mttp.read(session).episodes
 
     assert [1.0, 0.0] == [made.score(episode=one).value for one in found]
-    assert "the spec says episode" in made.score(episode="e").error
+    assert "expected episode" in made.score(episode="e").error
 
 
 def test_a_stated_cost_is_that_of_all_calls():

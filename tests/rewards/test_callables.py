@@ -129,7 +129,7 @@ def test_code_that_changes_between_its_digest_and_its_import_is_refused():
     assert spec.code_sha256
     write(helpers="SCALE = 3.0\ndef scaled(value): return value * SCALE\n")
 
-    with pytest.raises(SpecError, match="was changed after it was loaded; load it again"):
+    with pytest.raises(SpecError, match="code changed after the spec was loaded; load the spec again"):
         assert spec.plan
 
 
@@ -141,7 +141,7 @@ def test_a_distribution_that_a_spec_states_is_not_trusted():
     shell = component | {"use": "numpy.testing._private.utils:runstring"}
     document = small(components=[shell], distributions=["numpy"])
 
-    with pytest.raises(SpecError, match=r"numpy\.testing\._private\.utils is not imported: "):
+    with pytest.raises(SpecError, match=r"numpy\.testing\._private\.utils is not trusted: "):
         assert mttp.RewardSpec.from_dict(document).plan
 
 
@@ -179,7 +179,7 @@ def test_a_name_that_only_begins_alike_is_not_trusted(name):
     """
     component = {"name": "right", "kind": "rubric", "use": "statistics:mean", "range": [0, 1]}
 
-    with pytest.raises(SpecError, match="statistics is not imported"):
+    with pytest.raises(SpecError, match="statistics is not trusted"):
         assert mttp.RewardSpec.from_dict(small(components=[component]), trust=[name]).plan
 
 
@@ -188,7 +188,7 @@ def test_what_can_not_be_the_name_of_a_module_is_an_error(name):
     """
     A distribution's name, or a pattern, would trust nothing, and nobody would know.
     """
-    with pytest.raises(SpecError, match="is not the name of a module"):
+    with pytest.raises(SpecError, match="is not a module name"):
         mttp.RewardSpec.from_dict(small(), trust=[name])
 
 
@@ -213,7 +213,7 @@ def test_what_a_module_beside_the_spec_merely_has_is_not_called(use, owner):
     """
     What it imported, wrapped in a partial or inherited: the way leads only through what it defines.
     """
-    with pytest.raises(SpecError, match=rf"{use} is not called: .*it belongs to the module {owner}"):
+    with pytest.raises(SpecError, match=rf"{use} is not trusted.*: it belongs to the module {owner}"):
         called(use)
 
 
@@ -234,7 +234,9 @@ def test_what_python_itself_gives_every_object_is_not_called(use):
     """
     No trust in a module would allow it, so that none is advised.
     """
-    with pytest.raises(SpecError, match=r"its module can't be told\. Call it in a function beside the spec$"):
+    with pytest.raises(
+        SpecError, match=r"the module that defines it is unknown\. Call it in a function beside the spec$"
+    ):
         called(use)
 
 
@@ -261,7 +263,9 @@ def test_what_a_lookup_raises_is_said():
     """
     A property of the user's own may do anything.
     """
-    with pytest.raises(SpecError, match=r"looking up broken in graders:GRADER raised SystemExit: 3 \("):
+    with pytest.raises(
+        SpecError, match=r"reading the attribute broken of graders:GRADER raised SystemExit: 3 \("
+    ):
         called("graders:GRADER.broken")
 
 
@@ -273,7 +277,7 @@ def test_a_function_that_combines_needs_the_same_trust():
     document = small(components=[], combine={"use": "os:system"})
     spec = mttp.RewardSpec.from_dict(document, folder="specs")
 
-    with pytest.raises(SpecError, match="the module os is not imported"):
+    with pytest.raises(SpecError, match="the module os is not trusted"):
         assert spec.plan
 
 
@@ -287,7 +291,7 @@ def test_a_foreign_module_is_not_even_looked_into():
         "        raise SystemExit(name)\nmodule = Lazy('elsewhere')\n"
     )
 
-    with pytest.raises(SpecError, match="lazy:module is not looked into"):
+    with pytest.raises(SpecError, match="because lazy:module is not"):
         called("lazy:module.attribute")
 
 
@@ -306,7 +310,7 @@ def test_an_installed_module_is_not_even_imported(module, monkeypatch):
     Importing runs code, also that of a module which uses mttp.
     """
     monkeypatch.delitem(sys.modules, module, raising=False)
-    with pytest.raises(SpecError, match=f"{module} is not imported"):
+    with pytest.raises(SpecError, match=f"{module} is not trusted"):
         called(f"{module}:s")
 
     assert module not in sys.modules
@@ -321,8 +325,8 @@ def test_a_module_that_was_imported_already_is_not_called():
         load(spec=changed("graders:math_reward", "os:system")).plan  # noqa: B018
 
     assert (
-        "specs/gsm8k.yaml:6:39: the module os is not imported: it does not lie beside the spec, and a spec "
-        "can't allow it. If you trust it, say --trust-module os, trust=['os'] or MTTP_TRUST=os"
+        "specs/gsm8k.yaml:6:39: the module os is not trusted: it is not in the spec's directory, and a spec can't "
+        "trust modules itself. If you trust it, pass --trust-module os or trust=['os'], or set MTTP_TRUST=os"
     ) == str(caught.value)
 
 
@@ -356,7 +360,7 @@ def test_a_link_out_of_the_folder_is_elsewhere(tmp_path):
     write()
     Path("specs/linked.py").symlink_to(outside / "linked.py")
 
-    with pytest.raises(SpecError, match="there is no module linked"):
+    with pytest.raises(SpecError, match="no module linked is"):
         called("linked:right")
 
 
@@ -384,18 +388,18 @@ def test_a_link_in_a_package_that_leads_out_of_the_folder_is_elsewhere(tmp_path,
         (
             "graders:math_reward",
             "grader:math_reward",
-            "nor installed; did you mean 'graders'?",
+            "or installed; did you mean 'graders'?",
         ),
         ("graders:math_reward", "graders:math_rewrd", "did you mean 'math_reward'?"),
-        ("graders:math_reward", "graders:_ANSWER", "is a Pattern, not a function"),
-        ("graders:math_reward", "graders:re.Pattern", "re is not looked into"),
+        ("graders:math_reward", "graders:_ANSWER", "is a Pattern; name a function"),
+        ("graders:math_reward", "graders:re.Pattern", "because graders:re is not"),
         (
             "{completion: string, answer: string}",
             "{completion: string, anser: string}",
             "did you mean 'anser'?",
         ),
         ("weight: 0.5", "params: {scale: 2}", "does not take the parameter 'scale'"),
-        ("weight: 0.2", "arity: output-truth", "can't be called as (output, truth)"),
+        ("weight: 0.2", "arity: output-truth", "needs two positional arguments, (output, truth)"),
     ],
     ids=lambda part: part[:30],
 )

@@ -79,7 +79,7 @@ def test_a_missing_input_is_an_error_of_the_sample():
 
     result = answering(grader).score(SAMPLE)
 
-    assert (None, "it: the sample has no reference and no source") == (result.value, result.error)
+    assert (None, "it: the sample lacks reference and source") == (result.value, result.error)
 
 
 def test_output_and_truth_go_by_position():
@@ -99,7 +99,7 @@ def test_output_and_truth_need_two_inputs():
     inputs = {"completion": "string", "answer": "string?"}
     made = spec(component("same", "verifier", operator.eq, arity="output-truth"), inputs=inputs)
 
-    assert "same: the sample has no answer" == made.score(completion="8").error
+    assert "same: the sample lacks answer" == made.score(completion="8").error
 
 
 def test_a_batch_function_is_called_as_trl_calls_it():
@@ -162,9 +162,11 @@ def test_inputs_are_held_against_their_types():
 
     assert 1.0 == made.score(completion="8").value
     assert 1.0 == made.score(completion="8", turns=None).value
-    assert "completion is 8, the spec says string" == made.score(completion=8).error
-    assert "turns is True, the spec says integer" == made.score(completion="8", turns=True).error
-    assert "the sample has no completion; the spec's inputs are completion, turns" == made.score().error
+    assert "the input completion is 8, expected string" == made.score(completion=8).error
+    assert "the input turns is True, expected integer" == made.score(completion="8", turns=True).error
+    assert (
+        "the sample lacks the input completion; the spec's inputs are completion, turns" == made.score().error
+    )
     assert {"it": "missing"} == {name: one.status for name, one in made.score().components.items()}
 
 
@@ -208,7 +210,7 @@ def test_one_failure_of_several_calls_is_a_failure():
     answers = iter([1.0, float("nan"), 1.0])
     result = answering(lambda: next(answers), "judge", repeats=3).score()
 
-    assert (None, "it: 1 of 3 calls: returned nan") == (result.value, result.error)
+    assert (None, "it: 1 of 3 calls failed: returned nan") == (result.value, result.error)
 
 
 def test_those_who_abstain_leave_it_to_the_others():
@@ -227,7 +229,7 @@ def test_beyond_its_range_a_value_is_an_error_or_clipped():
     strict = answering(1.5, range=(0, 1)).score()
     clipped = answering(1.5, range=(0, 1), clip=True).score()
 
-    assert (None, "it: 1.5 is beyond its range [0.0, 1.0]") == (strict.value, strict.error)
+    assert (None, "it: 1.5 is outside of the component's range [0.0, 1.0]") == (strict.value, strict.error)
     assert (1.0, True, 1) == (clipped.value, clipped.components["it"].clipped, clipped.clips)
 
 
@@ -245,7 +247,7 @@ def test_a_spec_without_components_of_a_step_scores_none():
     """
     That is a fault of the program, and said loudly.
     """
-    with pytest.raises(ValueError, match="spec made has no components of scope step"):
+    with pytest.raises(ValueError, match="spec made has no component of scope step"):
         answering(1.0).score_step()
 
 
@@ -264,5 +266,5 @@ def test_no_samples_are_no_rewards():
     A batch may be empty, one worker may not be none.
     """
     assert [] == answering(1.0).score_batch([])
-    with pytest.raises(ValueError, match="concurrency is 0, expected 1 or more"):
+    with pytest.raises(ValueError, match="concurrency is 0; pass 1 or more"):
         answering(1.0).score_batch([], concurrency=0)

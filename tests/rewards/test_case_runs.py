@@ -115,7 +115,7 @@ def test_an_order_needs_both_rewards():
     """
     cases = [case("a"), case("b", input={"number": None}, expect={"status": "abstained"})]
 
-    assert ["a over b: one of them has no reward"] == tried(*cases, {"better": "a", "than": "b"}).failed
+    assert ["a over b: one of the cases has no reward"] == tried(*cases, {"better": "a", "than": "b"}).failed
 
 
 def test_what_differs_from_time_to_time_is_shown():
@@ -149,7 +149,7 @@ def test_each_time_counts():
         ("verifier", [True, True], "never fails"),
         ("check", [False, False], "never passes"),
         ("check", [True, False], None),
-        ("judge", [None, None], "never answers"),
+        ("judge", [None, None], "never has a value"),
     ],
 )
 def test_what_no_case_shows(kind, answers, gap):

@@ -234,7 +234,7 @@ def test_beyond_its_range_a_reward_is_an_error_or_clipped():
     strict, clipped = spec(*parts, range=(0, 1)).score(), spec(*parts, range=(0, 1), clip=True).score()
     rounded = spec(*[component(f"c{i}", "rubric", 1.0, weight=0.1) for i in range(10)], range=(0, 1)).score()
 
-    assert (None, "the reward 1.5 is beyond its range [0.0, 1.0]") == (strict.value, strict.error)
+    assert (None, "the reward 1.5 is outside of the spec's range [0.0, 1.0]") == (strict.value, strict.error)
     assert (1.0, True, 1) == (clipped.value, clipped.clipped, clipped.clips)
     assert (1.0, False) == (rounded.value, rounded.clipped)
 
@@ -245,7 +245,7 @@ def test_a_sum_beyond_a_float_is_an_error():
     """
     made = spec(component("one", "rubric", 1e308), component("other", "rubric", 1e308))
 
-    assert (None, "the reward is beyond a float") == (made.score().value, made.score().error)
+    assert (None, "the reward is too large for a float") == (made.score().value, made.score().error)
 
 
 def test_only_checks_pay_all_or_nothing():

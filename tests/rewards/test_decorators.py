@@ -52,7 +52,7 @@ def test_only_a_function_is_marked():
     """
     An option without its name is no function, and said to be none.
     """
-    with pytest.raises(TypeError, match=r"@mttp\.rubric marks a function, not 0\.5"):
+    with pytest.raises(TypeError, match=r"mttp\.rewards\.rubric decorates a function and got 0\.5"):
         mttp.rewards.rubric(0.5)
 
 

@@ -122,7 +122,7 @@ RELATIVE = (NeedsGroup, "best compares episodes")
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"on_invalid": "invalid"}, SpecError, "state on_invalid: floor"),
+        ({"on_invalid": "invalid"}, SpecError, "write on_invalid: floor"),
         (
             {"more": {"name": "judge", "kind": "judge", "use": far, "relative": True, "scope": "step"}},
             NeedsGroup,

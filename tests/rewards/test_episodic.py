@@ -66,7 +66,7 @@ def test_a_bound_has_two_ends():
 
     assert [-0.5, 0.0, 1.0, 0.0] == [episode.step(gain=gain).value for gain in (-1.0, -1.0, 1.0, 1.0)]
     assert 0.5 == episode.total.value
-    with pytest.raises(SpecError, match="an episode begins at 0"):
+    with pytest.raises(SpecError, match="the bounds must include 0"):
         walk(step_total=(0.1, 0.5))
 
 

@@ -339,13 +339,13 @@ def test_tasks_are_names_or_have_ids(session: mttp.Session):
     [
         ({"tasks": ["a", "a"]}, "several tasks have the id 'a'"),
         ({"tasks": [{"prompt": "x"}]}, "has no id"),
-        ({"tasks": "abc"}, "is no list of tasks"),
+        ({"tasks": "abc"}, "is not a list of tasks"),
         ({"concurrency": 0}, "concurrency=0"),
         ({"timeout": 0}, "timeout=0"),
         ({"tags": {"a=b": "c"}}, "'a=b'"),
-        ({"tags": ["a"]}, "maps no names"),
-        ({"spec": "exact"}, "is no mttp.model.Spec"),
-        ({"baseline": {"a": "high"}}, "the score of 'a' is 'high'"),
+        ({"tags": ["a"]}, "is not a dict"),
+        ({"spec": "exact"}, "is not a reward spec"),
+        ({"baseline": {"a": "high"}}, "the baseline's score of 'a' is 'high'"),
     ],
     ids=repr,
 )
@@ -471,7 +471,7 @@ def test_a_thread_that_takes_too_long_is_left_alone(session: mttp.Session):
         assert returned.wait(SECONDS)
 
     assert {"a": "timed_out", "b": "scored", "c": "scored"} == outcomes(results)
-    assert "it took longer than 0.2 s" == results[0].error
+    assert "exceeded the time limit of 0.2 s" == results[0].error
     episode = next(episode for episode in mttp.read(session) if episode.task == "a")
     assert ("aborted", True, "timed_out") == (episode.status, episode.truncated, episode.stop_reason)
     assert {} == episode.metrics
@@ -999,7 +999,7 @@ def test_samples_are_a_number(session: mttp.Session, samples: Any):
     """
     Anything else is refused.
     """
-    with pytest.raises(ConfigureError, match=r"samples=.* is no whole number from 1 on"):
+    with pytest.raises(ConfigureError, match=r"samples=.* is not a positive integer"):
         mttp.evaluate("gsm", tasks=["a"], samples=samples)
 
 
@@ -1072,7 +1072,7 @@ def test_fewer_samples_than_before_are_refused():
         pass
     with (
         mttp.configure("file://runs/a.jsonl", run_id="r"),
-        pytest.raises(ConfigureError, match=r"samples=1: .* takes 2 of each task; give samples=2 or more"),
+        pytest.raises(ConfigureError, match=r"samples=1 is lower than the 2 .*; pass samples=2 or more"),
     ):
         mttp.evaluate("gsm", tasks=["a"], resume=True)
 
@@ -1228,13 +1228,16 @@ def test_a_result_is_whatever_a_function_may_return(
     [
         (
             Reward(value=-1.0, status="error", error="judge is down"),
-            "judge is down; -1 was paid, which is no score",
+            "judge is down; the reward -1 does not count as a score",
         ),
         (
             Reward(value=5.0, status="partial", component_statuses={"y": "error"}),
-            "no value of y; 5 was paid, which is no score",
+            "no value of y; the reward 5 does not count as a score",
         ),
-        (Reward(value=-1.0, status="abstained"), "the grader abstained; -1 was paid, which is no score"),
+        (
+            Reward(value=-1.0, status="abstained"),
+            "the grader abstained; the reward -1 does not count as a score",
+        ),
         (Reward(status="missing"), "the reward is missing"),
     ],
     ids=lambda value: f"{value!r:.40}",

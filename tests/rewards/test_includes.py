@@ -91,10 +91,10 @@ def test_of_several_versions_in_a_directory_the_newest_that_fits_is_taken():
 @pytest.mark.parametrize(
     ("include", "words"),
     [
-        (part("shared/nothing.yaml"), "there is no spec 'shared/nothing.yaml'"),
+        (part("shared/nothing.yaml"), "no spec 'shared/nothing.yaml' is found"),
         (part("mian.yaml"), "did you mean 'main.yaml'?"),
-        (part("shared/format.yaml", "^2.0"), "is there as 1.0.0, and ^2.0 is asked for"),
-        (part("shared/format.yaml", "newest"), "'newest' is no version"),
+        (part("shared/format.yaml", "^2.0"), "is 1.0.0, and the include requires ^2.0"),
+        (part("shared/format.yaml", "newest"), "'newest' is not a version constraint"),
     ],
     ids=["missing", "misspelled", "other version", "no version"],
 )
@@ -119,7 +119,7 @@ def test_a_loop_of_includes_shows_the_chain():
     put("a.yaml", include=[part("b.yaml")])
 
     with pytest.raises(
-        SpecError, match=r"a loop .a\.yaml includes b\.yaml includes c\.yaml includes a\.yaml."
+        SpecError, match=r"form a cycle .a\.yaml includes b\.yaml includes c\.yaml includes a\.yaml."
     ):
         RewardSpec.load("a.yaml")
 
@@ -131,7 +131,7 @@ def test_a_fault_deep_down_shows_the_chain():
     put("b.yaml", include=[part("nothing.yaml")])
     put("a.yaml", include=[part("b.yaml")])
 
-    with pytest.raises(SpecError, match=r"^b\.yaml:.*there is no spec.*\(a\.yaml includes b\.yaml\)"):
+    with pytest.raises(SpecError, match=r"^b\.yaml:.*no spec.*\(a\.yaml includes b\.yaml\)"):
         RewardSpec.load("a.yaml")
 
 
@@ -149,7 +149,7 @@ def test_one_name_at_two_versions_is_a_conflict():
     with pytest.raises(SpecError) as caught:
         RewardSpec.load(main)
 
-    assert "format is included twice, as 1.0.0 (main includes format)" in str(caught.value)
+    assert "format is included as 1.0.0 (main includes format)" in str(caught.value)
     assert "as 2.0.0 (main includes style includes format)" in str(caught.value)
 
 
@@ -231,12 +231,12 @@ def test_an_installed_spec_brings_its_code_where_its_package_is_trusted():
     spec = RewardSpec.load(place)
     assert spec.code_sha256
 
-    with pytest.raises(SpecError, match=r"/specs are not imported: .* --trust-module acme_rewards\.specs, "):
+    with pytest.raises(SpecError, match=r"/specs are not trusted: .* --trust-module acme_rewards\.specs or "):
         spec.score(completion="")
 
     for trust in ("acme_rewards", ["acme_rewards.specs"], True):
         assert 1.5 == RewardSpec.load(place, trust=trust).score(completion="").value
-    with pytest.raises(SpecError, match="are not imported"):
+    with pytest.raises(SpecError, match="are not trusted"):
         RewardSpec.load(place, trust="graders").score(completion="")
 
 
@@ -255,7 +255,7 @@ def test_an_included_spec_elsewhere_brings_no_code(spec):
         Path(folder, "graders.py").write_text("raise SystemExit('imported')\n")
     place = put("mine/main.yaml", include=[part(spec)])
 
-    with pytest.raises(SpecError, match=r"y\.yaml:\d+:\d+: the modules in .* are not imported: "):
+    with pytest.raises(SpecError, match=r"y\.yaml:\d+:\d+: the modules in .* are not trusted: "):
         RewardSpec.load(place).score(completion="")
 
 
@@ -286,10 +286,10 @@ def test_includes_that_multiply_are_refused():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pipe.yaml", "pipe.yaml: can't be read: it is a pipe, not a regular file"),
-        ("/dev/zero", "/dev/zero: can't be read: it is a device, not a regular file"),
-        ("a" * 5000, r"main\.yaml:\d+:\d+: a{60} can't be looked for: File name too long"),
-        ("a\0b", r"main\.yaml:\d+:\d+: there is no spec"),
+        ("pipe.yaml", "pipe.yaml: can't read the spec: it is a pipe, not a regular file"),
+        ("/dev/zero", "/dev/zero: can't read the spec: it is a device, not a regular file"),
+        ("a" * 5000, r"main\.yaml:\d+:\d+: can't look up the spec a{60}: File name too long"),
+        ("a\0b", r"main\.yaml:\d+:\d+: no spec"),
     ],
     ids=lambda part: part[:10],
 )
@@ -352,7 +352,8 @@ def test_what_is_no_constraint_is_refused_with_examples(text):
     None of its parts is left out.
     """
     with pytest.raises(
-        ValueError, match=re.escape(f"{text!r} is no version, nor such as ^1.2, ~1.2 or >=1.2,<2")
+        ValueError,
+        match=re.escape(f"{text!r} is not a version constraint; write it as ^1.2, ~1.2, >=1.2,<2 or 1.2.0"),
     ):
         constraint(text)
 
@@ -362,7 +363,7 @@ def test_what_is_no_version_is_refused_with_an_example(text):
     """
     The digits are ASCII, and no part behind the hyphen is empty.
     """
-    with pytest.raises(ValueError, match=r"is no version of two or three numbers, such as 1\.2\.0"):
+    with pytest.raises(ValueError, match=r"is not a version; write two or three numbers, such as 1\.2\.0"):
         version(text)
 
 

@@ -106,7 +106,7 @@ def test_a_worker_trusts_what_its_process_trusts(apart, tmp_path, caplog):
 
     result = made.score(completion="abc")
 
-    assert "the module this is not imported" in str(result.error)
+    assert "the module this is not trusted" in str(result.error)
 
 
 def test_a_worker_calls_what_the_user_trusts(tmp_path):
@@ -167,7 +167,7 @@ def test_what_can_t_be_sent_is_said(apart):
     """
     A sample that can't be sent is invalid; of evidence comes back what JSON can say.
     """
-    assert "it: the sample can't be sent to a worker" in apart("fine").score(completion=lambda: 1).error
+    assert "it: the sample can't be pickled for a worker" in apart("fine").score(completion=lambda: 1).error
     assert ["<my own>", [1, 2.5]] == apart("odd").score(completion="a").components["it"].evidence
 
 
@@ -198,7 +198,7 @@ def test_a_changed_spec_is_not_scored_by(apart, tmp_path):
     _ = made.plan
     (tmp_path / "graders.py").write_text(GRADERS.replace("len(completion)", "2 * len(completion)"))
 
-    assert "has changed since it was loaded; load it again" in made.score(completion="a").error
+    assert "changed after the spec was loaded; load the spec again" in made.score(completion="a").error
 
 
 def test_isolation_needs_a_file():
@@ -276,8 +276,8 @@ def test_a_lock_that_does_not_fit_is_said_once(apart, capfd, caplog):
     made = apart("fine", more=", weight: 2")
     made.score_batch([{"completion": "a"}] * 4)
 
-    said = [record.getMessage() for record in caplog.records if "than in the lock" in record.getMessage()]
-    assert (1, False) == (len(said), "than in the lock" in capfd.readouterr().err)
+    said = [record.getMessage() for record in caplog.records if "in its lock" in record.getMessage()]
+    assert (1, False) == (len(said), "in its lock" in capfd.readouterr().err)
 
 
 @pytest.mark.parametrize(

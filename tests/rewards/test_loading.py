@@ -35,22 +35,22 @@ def test_the_specimen_is_a_document():
         ("weight: 0.5", "weight: .inf", 6, "finite number"),
         ("weight: 0.5", "weight: yes", 6, "`weight` is 'yes'"),
         ("weight: 0.5", "clip: yes", 6, "write true or false"),
-        ("version: 1.2.0", "version: 1.20", 3, 'a number in YAML; write 1.20.0 or "1.20"'),
+        ("version: 1.2.0", "version: 1.20", 3, 'which YAML reads as a number; write 1.20.0 or "1.20"'),
         ("version: 1.2.0", "version: newest", 3, "three numbers, such as 1.2.0"),
         ("version: 1.2.0\n", "", 1, "the spec lacks `version`"),
         (
             "range: [0, 1]}\n  - {name: format",
             "range: [1, 0]}\n  - {name: format",
             6,
-            "lowest value comes first",
+            "write the lowest value first",
         ),
         ("range: [0, 1]}\n  - {name: format", "range: [1]}\n  - {name: format", 6, "range"),
         ("answer: string", "answer: text", 4, "string, number, integer"),
         ('use: "graders:math_reward"', "use: graders.math_reward", 6, "`module:function`"),
-        ("name: format", "name: math", 7, "two components 'math'"),
-        ("name: format", "name: Math", 7, "'math' and 'Math' are recorded under one key, 'math'; rename one"),
+        ("name: format", "name: math", 7, "two components are named 'math'"),
+        ("name: format", "name: Math", 7, "'math' and 'Math' have the same attribute key 'math'; rename one"),
         ("than: number-soup", "than: number-soap", 20, "no case 'number-soap'; did you mean 'number-soup'?"),
-        ("name: number-soup", "name: right", 16, "two cases 'right'"),
+        ("name: number-soup", "name: right", 16, "two cases are named 'right'"),
         ("max: 0.7", "most: 0.7", 19, "unknown key 'most'"),
         (
             "  - {better: right, than: number-soup}",
@@ -65,7 +65,12 @@ def test_the_specimen_is_a_document():
             "`range` at position 2 is 'x'",
         ),
         ("{completion: string, answer: string}", "[completion]", 4, "it should be a mapping"),
-        ("mttp: reward-spec/1", "mttp: reward-spec/2", 1, "says 'reward-spec/2' under `mttp`"),
+        (
+            "mttp: reward-spec/1",
+            "mttp: reward-spec/2",
+            1,
+            "`mttp` is 'reward-spec/2'; write mttp: reward-spec/1",
+        ),
     ],
     ids=lambda part: str(part)[:24],
 )
@@ -97,7 +102,7 @@ def test_what_is_no_mapping_is_no_spec(data):
     """
     And is said to be none.
     """
-    with pytest.raises(SpecError, match="no reward spec"):
+    with pytest.raises(SpecError, match="not a reward spec"):
         document_of(SpecSource(data=data))
 
 

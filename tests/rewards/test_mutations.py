@@ -89,8 +89,8 @@ def test_a_survivor_says_whom_it_changes():
     """
     found = {one.fault: one for one in mutated(case("right", {"value": {"min": 0.1}})).survivors}
 
-    assert ("right",) == found["style is gone"].changed
-    assert () == found["clean gates nothing"].changed
+    assert ("right",) == found["style is removed"].changed
+    assert () == found["clean does not gate"].changed
 
 
 def test_whoever_notices_is_named():
@@ -110,7 +110,7 @@ def test_cases_that_fail_try_nothing():
     """
     found = mutated(case("right", {"value": 0.0}))
 
-    assert ((), ["right: value is 0.8, expected 0"]) == (found.mutants, found.trial.failed)
+    assert ((), ["right: value is 0.8, expected 0"]) == (found.mutants, found.report.failed)
 
 
 def test_components_are_called_once_for_each_case():

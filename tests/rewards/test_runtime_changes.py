@@ -71,7 +71,7 @@ def code(**modules: str) -> Code:
         ),
         (
             {"graders": "class Base: pass" + RIGHT + "Base.__subclasses__()[0](completion)"},
-            "asks Base for its subclasses",
+            "uses the subclasses of Base",
         ),
         (
             {"helpers": "def scale(v): return v", "graders": "import helpers" + RIGHT + "helpers.scale(1)"}
@@ -92,19 +92,19 @@ def code(**modules: str) -> Code:
                 "helpers": "def __getattr__(name): return len",
                 "graders": "import helpers" + RIGHT + "helpers.scale(completion)",
             },
-            "helpers.scale is made by the __getattr__ of helpers",
+            "helpers.scale comes from the __getattr__ of helpers",
         ),
         (
             {"graders": "from importlib.metadata import entry_points" + RIGHT + "entry_points()"},
-            "graders calls entry_points, which can reach anything",
+            "graders calls entry_points, which can run any code",
         ),
         (
             {"graders": "import pkgutil" + RIGHT + "list(pkgutil.iter_modules())"},
-            "graders calls iter_modules, which can reach anything",
+            "graders calls iter_modules, which can run any code",
         ),
         (
             {"graders": "from importlib import import_module" + RIGHT + "import_module(completion).x"},
-            "graders calls import_module, which can reach anything",
+            "graders calls import_module, which can run any code",
         ),
     ],
     ids=lambda part: part[:40] if isinstance(part, str) else "",
@@ -135,7 +135,7 @@ def test_what_is_changed_elsewhere_is_named(modules, gap):
             "from importlib import resources" + RIGHT + "resources.files('a').joinpath('b.txt').read_text()",
             "b.txt",
         ),
-        ("def right(path): return open(path).read()", "a file that it does not name"),
+        ("def right(path): return open(path).read()", "a file with a computed name"),
     ],
     ids=lambda part: part[:30].replace("\n", ";"),
 )

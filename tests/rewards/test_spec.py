@@ -111,7 +111,7 @@ def test_a_spec_that_is_given_is_of_the_version_that_is_asked_for():
     """
     As one from a file is.
     """
-    with pytest.raises(SpecError, match=r"inner is there as 1\.0\.0, and \^2\.0 is asked for"):
+    with pytest.raises(SpecError, match=r"the version of inner is 1\.0\.0, and the include requires \^2\.0"):
         made(include=[{"spec": made(name="inner"), "version": "^2.0"}])
 
 
@@ -129,9 +129,9 @@ def test_what_is_made_in_python_reads_back_from_its_file():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"components": [3]}, "a component is a function or a mapping, not 3"),
+        ({"components": [3]}, "components has 3; expected a decorated function"),
         ({"components": [plain]}, "lacks `kind`"),
-        ({"components": [right, right]}, "two components 'right'"),
+        ({"components": [right, right]}, "two components are named 'right'"),
         ({"version": "1"}, "three numbers"),
         ({"weights": 1}, "unknown key 'weights'"),
     ],
@@ -185,7 +185,7 @@ def test_a_spec_that_is_missing_says_so():
     """
     With its path.
     """
-    with pytest.raises(SpecError, match=r"^nowhere\.yaml: can't be read: No such file"):
+    with pytest.raises(SpecError, match=r"^nowhere\.yaml: can't read the spec: No such file"):
         mttp.RewardSpec.load("nowhere.yaml")
 
 
@@ -213,13 +213,13 @@ def test_cases_may_hold_what_canonical_json_can_not():
     ("given", "words"),
     [
         (object(), "of the type object"),
-        (float("nan"), "holds nan, which JSON lacks"),
+        (float("nan"), "holds nan, which JSON can't represent"),
         (2**60, "an integer beyond"),
         ({"a"}, "holds {'a'} of the type set"),
         ([{"b": {"a"}}], "holds {'a'} of the type set"),
         (lambda completion: 1.0, "of the type function"),
-        ({1: 2}, "holds a dict with the key 1, which is no text"),
-        ("\ud800", "which UTF-8 can't hold"),
+        ({1: 2}, "holds a dict with the key 1; write keys as text"),
+        ("\ud800", "which UTF-8 can't encode"),
         (Path("a"), "of the type PosixPath"),
     ],
     ids=lambda given: type(given).__name__,
@@ -272,9 +272,9 @@ def test_an_object_that_can_be_called_is_a_component():
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda completion: 1.0, "the component 'it' is <lambda>"),
-        (Judge("a"), "the component 'it' is Judge"),
-        (functools.partial(plain), "the component 'it' is partial"),
+        (lambda completion: 1.0, "the component 'it' uses <lambda>"),
+        (Judge("a"), "the component 'it' uses Judge"),
+        (functools.partial(plain), "the component 'it' uses partial"),
     ],
     ids=["lambda", "object", "partial"],
 )
@@ -294,5 +294,5 @@ def test_a_combination_that_no_file_can_name_is_not_written():
     """
     As a component's function.
     """
-    with pytest.raises(SpecError, match=r"`combine` is .*<lambda>, which no file can name"):
+    with pytest.raises(SpecError, match=r"`combine` uses .*<lambda>, which a file can't name"):
         made(combine=lambda values, weights: 0.0).to_yaml()

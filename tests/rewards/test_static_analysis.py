@@ -215,8 +215,8 @@ def test_local_names_are_not_those_of_the_module():
             "",
         ),
         ("from math import sqrt as right", "opaque", "no Python source"),
-        ("exec('def right(completion): return 1.0')", "opaque", "is made at run time"),
-        ("def right(completion): return eval(completion)", "partial", "eval, which can reach anything"),
+        ("exec('def right(completion): return 1.0')", "opaque", "is defined at run time"),
+        ("def right(completion): return eval(completion)", "partial", "eval, which can run any code"),
         ("import wrapt\ndef right(completion): return wrapt.x", "partial", "wrapt, which is not listed"),
         (f"def right(completion): return 1{' + 1' * 700}", "opaque", "nested too deeply"),
         ("import re\ndef right(completion): return re.x", "full", ""),
@@ -358,7 +358,7 @@ def test_what_a_closure_uses_of_its_module_counts():
         ),
         (Judge([], object()), "partial", "the Judge holds client, a builtins.object, which can't be read"),
         (eval("lambda completion: 1.0"), "opaque", "has no Python source"),
-        ((lambda completion: 1.0, lambda completion: 2.0)[0], "opaque", "stands on one line with others"),
+        ((lambda completion: 1.0, lambda completion: 2.0)[0], "opaque", "is on one line with functions"),
     ],
     ids=lambda part: part[:20] if isinstance(part, str) else "",
 )
@@ -405,23 +405,23 @@ def test_what_is_declared_and_not_there_is_an_error(fields):
     write()
     spec = mttp.RewardSpec.from_dict(small(**fields), folder="specs")
 
-    with pytest.raises(mttp.errors.SpecError, match=r"none\.txt can't be read|is not installed"):
+    with pytest.raises(mttp.errors.SpecError, match=r"read the file none\.txt|is not installed"):
         assert spec.code_sha256
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("/dev/zero", "the file /dev/zero can't be read: it is a device, not a regular file"),
-        ("pipe", "the file pipe can't be read: it is a pipe, not a regular file"),
-        ("socket", "the file socket can't be read: it is a socket, not a regular file"),
-        ("linked", "the file linked can't be read: it is a device, not a regular file"),
-        (".", "the file . can't be read: it is a directory, not a regular file"),
-        ("/proc/kmsg", "the file /proc/kmsg can't be read: "),
-        ("/proc/self/mem", "the file /proc/self/mem can't be read: "),
-        ("a\0b", "can't be read: its name has a null character"),
-        ("a" * 5000, "can't be read: File name too long"),
-        ("large", "all files under `depends` together have more than 1,073,741,824 bytes"),
+        ("/dev/zero", "can't read the file /dev/zero: it is a device, not a regular file"),
+        ("pipe", "can't read the file pipe: it is a pipe, not a regular file"),
+        ("socket", "can't read the file socket: it is a socket, not a regular file"),
+        ("linked", "can't read the file linked: it is a device, not a regular file"),
+        (".", "can't read the file .: it is a directory, not a regular file"),
+        ("/proc/kmsg", "can't read the file /proc/kmsg: "),
+        ("/proc/self/mem", "can't read the file /proc/self/mem: "),
+        ("a\0b", ": its name has a null character"),
+        ("a" * 5000, ": File name too long"),
+        ("large", "files under `depends` have more than 1,073,741,824 bytes together"),
     ],
     ids=lambda part: part[:12],
 )
@@ -455,7 +455,7 @@ def test_files_that_a_spec_depends_on_share_one_limit(monkeypatch):
     ]
 
     assert found[0].code_sha256
-    with pytest.raises(mttp.errors.SpecError, match="together have more than 1,000 bytes"):
+    with pytest.raises(mttp.errors.SpecError, match="have more than 1,000 bytes together"):
         assert found[1].code_sha256
 
 

@@ -62,7 +62,7 @@ def test_what_a_spec_lacks_is_said_at_set_up(monkeypatch: pytest.MonkeyPatch):
     """
     And not once a trainer has generated a batch: code that there is not, and a package that is not installed.
     """
-    with pytest.raises(SpecError, match="there is no module no_such_module"):
+    with pytest.raises(SpecError, match="no module no_such_module is"):
         spec(use="no_such_module:graders").for_trl()
 
     monkeypatch.setitem(sys.modules, "rfc8785", None)
@@ -82,7 +82,7 @@ def test_a_relative_component_needs_the_groups_size():
     given = {"prompts": ["p"] * 4, "answer": ["4"] * 4}
 
     assert [0.0, 1.0, 1.0, 0.0] == function(completions=["a", "aa", "aa", "a"], **given)
-    with pytest.raises(ValueError, match="3 completions are no whole groups of 2"):
+    with pytest.raises(ValueError, match="3 completions are not a multiple of group_size=2"):
         function(completions=["a"] * 3, prompts=["p"] * 3, answer=["4"] * 3)
 
 

@@ -47,8 +47,7 @@ def wait(awaitable: Awaitable[Any], timeout: float | None) -> Any:
     if threading.current_thread() is _thread:
         getattr(awaitable, "close", _nothing)()
         raise RuntimeError(
-            "an asynchronous component called a synchronous scoring method, which would block its event "
-            "loop; use `await spec.ascore(...)`"
+            "can't score synchronously inside an asynchronous component; use `await spec.ascore(...)`"
         )
     loop.call_soon_threadsafe(_start, awaitable, timeout, done, context=contextvars.copy_context())
     return done.result()

@@ -47,7 +47,7 @@ class Mutant:
 class Mutation:
     """The result of mutation testing."""
 
-    trial: CaseReport
+    report: CaseReport
     """The cases run without a fault; if one fails, no mutant is made."""
     mutants: tuple[Mutant, ...]
     """The mutants, component by component."""
@@ -65,15 +65,15 @@ def mutate(plan: ScoringPlan, cases: Sequence[SpecCase | Better]) -> Mutation:
     Components are not called again for a fault. Cases with steps are left out.
     """
     cases = _without_steps(cases)
-    trial = run_cases(_exhaustive(plan), cases)
-    if trial.failed:
-        return Mutation(trial=trial, mutants=())
+    report = run_cases(_exhaustive(plan), cases)
+    if report.failed:
+        return Mutation(report=report, mutants=())
     return Mutation(
-        trial=trial,
+        report=report,
         mutants=tuple(
-            _mutant(plan, trial, cases, kind, names, fault, change)
+            _mutant(plan, report, cases, kind, names, fault, change)
             for kind, names, fault, change in _faults(
-                plan, {one.name for one in trial.coverage if one.values}
+                plan, {one.name for one in report.coverage if one.values}
             )
         ),
     )
@@ -104,17 +104,17 @@ def _exhaustive(plan: ScoringPlan) -> ScoringPlan:
 
 def _mutant(
     plan: ScoringPlan,
-    trial: CaseReport,
+    report: CaseReport,
     cases: Sequence[SpecCase | Better],
     kind: str,
     names: tuple[str, ...],
     fault: str,
     change: _Change,
 ) -> Mutant:
-    before = {one.case.name: one.results[0] for one in trial.outcomes}
+    before = {one.case.name: one.results[0] for one in report.outcomes}
     after = {name: _combined(plan, result, change) for name, result in before.items()}
     values = {name: (result.value,) for name, result in after.items()}
-    caught = [one.case.name for one in trial.outcomes if misses(one.case, after[one.case.name])]
+    caught = [one.case.name for one in report.outcomes if misses(one.case, after[one.case.name])]
     caught += [
         f"{one.better} over {one.than}"
         for one in cases

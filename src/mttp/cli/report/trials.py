@@ -183,7 +183,7 @@ def mutation_document(spec: RewardSpec, mutation: Mutation) -> dict[str, Any]:
     """The faults as an object of plain data."""
     return {
         "spec": jsonable(spec.identity),
-        "failed": mutation.trial.failed,
+        "failed": mutation.report.failed,
         "mutants": len(mutation.mutants),
         "caught": len(mutation.mutants) - len(mutation.survivors),
         "survivors": jsonable(mutation.survivors),
@@ -193,8 +193,8 @@ def mutation_document(spec: RewardSpec, mutation: Mutation) -> dict[str, Any]:
 
 def render_mutation(spec: RewardSpec, mutation: Mutation) -> RenderableType:
     """The faults as text: how many were noticed, and those that were not."""
-    if mutation.trial.failed:
-        lines = [printed(f"  {miss}", style="red") for miss in mutation.trial.failed]
+    if mutation.report.failed:
+        lines = [printed(f"  {miss}", style="red") for miss in mutation.report.failed]
         said = f"{spec.name} {spec.version}: its cases fail without any fault, so none was tried"
         return Group(Text(said, style="bold"), *lines)
     survivors = mutation.survivors
