@@ -326,7 +326,8 @@ def test_a_module_that_was_imported_already_is_not_called():
 
     assert (
         "specs/gsm8k.yaml:6:39: the module os is not trusted: it is not in the spec's directory, and a spec "
-        "can't trust modules itself. If you trust it, pass --trust-module os or trust=['os'], or set MTTP_TRUST=os"
+        "can't trust modules itself. If you trust it, pass --trust-module os or trust=['os'], or set "
+        "MTTP_TRUST=os"
     ) == str(caught.value)
 
 

@@ -73,6 +73,6 @@ def _path_of(given: str) -> str:
 
 def _written(session: RecordedSpans) -> Path | None:
     """The files of a session that writes files, all that has ended in them."""
-    written = getattr(session, "written", None)
+    written = getattr(session, "_written", None)
     location = written() if callable(written) else None
     return location if isinstance(location, Path) else None

@@ -177,13 +177,14 @@ def current_session() -> Session | None:
     return _active if _active is not None and not _active.closed else None
 
 
-def _tell_session(what: str, error: Exception, *_: object) -> None:
-    failed(current_session(), what, error)
+def _failed(what: str, error: Exception, *_: object) -> None:
+    session = current_session()
+    failed(None if session is None else session._recorder, what, error)
 
 
 def recorded(otherwise: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """A decorator of a function that records: the session counts what it raises, and `otherwise` answers."""
-    return guarded(otherwise, _tell_session)
+    return guarded(otherwise, _failed)
 
 
 def _session() -> Session | None:
@@ -316,7 +317,7 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
         session = _active or recording_session()
         return inert_episode() if session is None else session.episode(**facts)
     except Exception as error:
-        failed(current_session(), "episode", error)
+        _failed("episode", error)
         return inert_episode()
 
 
@@ -332,9 +333,9 @@ def step(**options: Any) -> OpenStep:
             return opened.step(**options)
         session = current_session()
         if session is not None:
-            session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
+            session._fault("step_outside_episode", "mttp.step() was called where no episode is current")
     except Exception as error:
-        failed(current_session(), "step", error)
+        _failed("step", error)
     return inert_step()
 
 
@@ -347,7 +348,7 @@ def _before_fork() -> None:
     session = current_session()
     if session is None:
         return
-    if session.before_fork():
+    if session._before_fork():
         _held[threading.get_ident()] = session
     util = sys.modules.get("multiprocessing.util")
     if util is not None and _registered is not session:
@@ -358,7 +359,7 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     session = _held.pop(threading.get_ident(), None)
     if session is not None:
-        session.after_fork_in_parent()
+        session._after_fork_in_parent()
 
 
 def _after_fork_in_child() -> None:
@@ -368,7 +369,7 @@ def _after_fork_in_child() -> None:
     signals.forget_in_child()
     aside = [] if _apart is None else [session for session in _apart.sessions() if not session.closed]
     for session in dict.fromkeys([*aside, *([] if _active is None else [_active])]):
-        session.after_fork_in_child()
+        session._after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):

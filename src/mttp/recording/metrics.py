@@ -58,9 +58,9 @@ def observe(session: Session, kind: str, meter_provider: MeterProvider | None = 
     try:
         provider = current_provider() if meter_provider is None else meter_provider
         if provider is not None:
-            session.observe(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
+            session._observe(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
     except Exception as error:
-        session.fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
+        session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 
 class _Measures(SpanProcessor):

@@ -110,14 +110,14 @@ class OpenEpisode(KnownEpisode):
         return host.steps
 
     @property
-    def episode(self) -> OpenEpisode:
+    def _episode(self) -> OpenEpisode:
         """Itself: an agent answers with the episode that it plays in."""
         return self
 
     @property
-    def root(self) -> SpanContext:
+    def _root(self) -> SpanContext:
         """The episode's root, in whatever process that is."""
-        return self.at
+        return self._span_context
 
     @property
     def agents(self) -> list[OpenAgent]:
@@ -220,7 +220,7 @@ class OpenEpisode(KnownEpisode):
             if not agent.ended:
                 agent._finish(end_time=end_time)
         self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
-        span, segment = self._span, self.segment
+        span, segment = self._span, self._segment
         assert span is not None
         if length is None:
             length = self._next_index
@@ -250,7 +250,7 @@ class OpenEpisode(KnownEpisode):
         facts["return_"], facts["step_reward_sum"], basis = self._ledger.totals()
         return codec.ending(facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1)
 
-    def mark(self) -> None:
+    def _write_marker(self) -> None:
         """
         Record the span that keeps an open episode's identity, unless that was done or the episode has ended.
 
@@ -261,7 +261,7 @@ class OpenEpisode(KnownEpisode):
                 return
             self._marked = True
             start = self._span.started
-            marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
+            marker = self._segment.span(names.EPISODE_START, self._span_context, start_time=start, place={})
             stated = self._span.encoded.copy()
             stated.pop(a.SPAN_TYPE, None)  # the root's is not the marker's
             marker.encoded.update(stated)

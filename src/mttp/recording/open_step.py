@@ -27,19 +27,18 @@ __all__ = ["OpenStep"]
 class StepOwner(Protocol):
     """What a step needs of the episode, or of the agent, whose step it is."""
 
-    @property
-    def host(self) -> Host | None:
-        """The session; None where nothing is recorded."""
+    _host: Host | None
+    """The session; None where nothing is recorded."""
 
     @property
-    def segment(self) -> Segment:
+    def _segment(self) -> Segment:
         """Who makes its spans."""
 
     @property
-    def inside(self) -> Context | None:
+    def _inside(self) -> Context | None:
         """The context in its block, as long as that goes on."""
 
-    def step_ended(self, step: OpenStep) -> bool:
+    def _step_ended(self, step: OpenStep) -> bool:
         """Enter what a step paid; False where another thread does, or did."""
 
 
@@ -68,24 +67,19 @@ class OpenStep(Measured):
         around, owner = current(), self._owner
         # OpenTelemetry only reads it: a copy of its own type would cost as much again.
         inside: Any = around.copy()
-        if around is not owner.inside:
+        if around is not owner._inside:
             self._enclose(around.get(STEP_KEY))
             inside[TRAJECTORY_KEY] = owner
         inside[SPAN_KEY], inside[STEP_KEY] = self._span, self
         return inside  # type: ignore[no-any-return]
 
     @property
-    def owner(self) -> StepOwner:
-        """The episode, or the agent, whose step it is."""
-        return self._owner
-
-    @property
-    def at(self) -> SpanContext:
+    def _span_context(self) -> SpanContext:
         """The span that its scorings and calls are children of."""
         return cast(RecordingSpan, self._span).identity
 
     @property
-    def place(self) -> dict[str, Any]:
+    def _place(self) -> dict[str, Any]:
         """What its scorings and calls say of where they belong."""
         return steps.place(cast(RecordingSpan, self._span).encoded)
 
@@ -160,7 +154,7 @@ class OpenStep(Measured):
         is_number = type(value) is float  # nearly always
         if scoring or value is rewards.COMPUTED or not (is_number or rewards.stated(value) is None):
             faults: Faults = []
-            made = self.latest(rewards.make(value, faults, **scoring))
+            made = self._latest(rewards.make(value, faults, **scoring))
             self._score(made, faults, document_of(value))
             return
         found, status, raw = rewards.assess(value)
@@ -177,8 +171,8 @@ class OpenStep(Measured):
         """Record a scoring, unless that was done when a spec scored the step."""
         if not made.span_id or made.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
-            scoring = self._owner.segment.score(span, self.at, made, faults, place=self.place)
-            self.scored_by(scoring, document)
+            scoring = self._owner._segment.score(span, self._span_context, made, faults, place=self._place)
+            self._scored_by(scoring, document)
 
     def _set_reward(self, value: float | None, status: str, raw: str | None) -> None:
         span = cast(RecordingSpan, self._span)
@@ -251,7 +245,7 @@ class OpenStep(Measured):
         if not self._takes("a call"):
             return None
         name = calls.span_name(call.operation, call.name)
-        span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
+        span = self._owner._segment.span(name, self._span_context, kind, start_time, place=self._place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]
         return opened
@@ -280,5 +274,5 @@ class OpenStep(Measured):
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
-        if self._owner.step_ended(self) and span._end_time is None:  # somebody may have ended it by itself
+        if self._owner._step_ended(self) and span._end_time is None:  # somebody may have ended it by itself
             span.conclude(end_time)

@@ -177,22 +177,22 @@ def _opened(
         held = _open.get(session)
         if held is None:
             held = _open[session] = {}
-            session.before_close(_close, session, held)
+            session._before_close(_close, session, held)
         held[id(opened)] = opened
-    opened.begin(faults, metadata)
+    opened._begin(faults, metadata)
     return opened
 
 
 def _forget(ended: OpenEvaluation) -> None:
-    if ended.session is not None:
-        _open.get(ended.session, {}).pop(id(ended), None)
+    if ended._session is not None:
+        _open.get(ended._session, {}).pop(id(ended), None)
 
 
 def _close(session: Session, held: dict[int, OpenEvaluation]) -> None:
     """End the open evaluations of a closing session; a forked child leaves its parent's open."""
     for opened in list(held.values()):
-        if session.records_for(opened.host):
-            opened.close()
+        if session._records_for(opened._host):
+            opened._end_open()
 
 
 def _renew() -> None:

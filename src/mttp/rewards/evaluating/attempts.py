@@ -31,13 +31,13 @@ __all__ = ["Attempted", "in_tasks", "in_threads"]
 class Attempted(Protocol):
     """The evaluation that tasks belong to."""
 
-    def around(self) -> Context:
+    def _around(self) -> Context:
         """Return the OpenTelemetry context to run tasks in."""
 
-    def episode(self, task: Task) -> OpenEpisode | None:
+    def _open_episode(self, task: Task) -> OpenEpisode | None:
         """Open an episode for the task; None without recording."""
 
-    def keep(
+    def _keep(
         self,
         task: str,
         fields: Mapping[str, Any],
@@ -66,15 +66,15 @@ class Attempt:
 
     def _opened(self) -> OpenEpisode | None:
         """Open the episode, which links to the evaluation."""
-        token = attach(self._evaluation.around())
+        token = attach(self._evaluation._around())
         try:
-            return self._evaluation.episode(self.task)
+            return self._evaluation._open_episode(self.task)
         finally:
             detach(token)
 
     def __enter__(self) -> Self:
         SAMPLE.set(self.task.sample)
-        self._token = attach(self._evaluation.around())
+        self._token = attach(self._evaluation._around())
         if self._episode is not None:
             self._episode.__enter__()
         return self
@@ -118,7 +118,7 @@ class Attempt:
             if not self._is_open:
                 return False
             self._is_open = False
-        self._evaluation.keep(
+        self._evaluation._keep(
             self.task.id, fields, faults, sample=self.task.sample, duration=duration, episode=episode
         )
         passed = fields.get("passed")

@@ -63,10 +63,10 @@ class OpenEvaluation(Measured):
         progress: bool,
         at_end: Callable[[OpenEvaluation], None],
     ) -> None:
-        share = None if session is None else session._share
-        super().__init__(share, None)
-        self.session = session
-        self._share: RunRecorder | None = share
+        recorder = None if session is None else session._recorder
+        super().__init__(recorder, None)
+        self._session = session
+        self._recorder: RunRecorder | None = recorder
         self._stated = stated
         self._todo = todo
         self._baseline = baseline
@@ -82,14 +82,14 @@ class OpenEvaluation(Measured):
         self._over = False
         self._started = time.time_ns()
 
-    def begin(self, faults: Faults, metadata: Mapping[str, object] | None) -> None:
+    def _begin(self, faults: Faults, metadata: Mapping[str, object] | None) -> None:
         """Start the span, and write a start marker at once in case the process dies."""
-        share = cast(RunRecorder, self._share)
-        self._span = share.span(f"{names.EVAL_RUN} {self._stated.suite}", values={}, start=self._started)
+        recorder = cast(RunRecorder, self._recorder)
+        self._span = recorder.span(f"{names.EVAL_RUN} {self._stated.suite}", values={}, start=self._started)
         self._span.note(faults)
         self._span.values |= self._span.checked(evals.encode, self._stated)
         self._describe(metadata, None)
-        marker = share.span(
+        marker = recorder.span(
             names.EVAL_RUN_START,
             values=self._span.values.copy(),
             parent=self._span.identity,
@@ -102,11 +102,6 @@ class OpenEvaluation(Measured):
         return self._span is not None
 
     # State.
-
-    @property
-    def host(self) -> object:
-        """The recorder of the evaluation's run; None without recording."""
-        return self._share
 
     @property
     def ended(self) -> bool:
@@ -216,7 +211,7 @@ class OpenEvaluation(Measured):
         duration = arguments.pop("duration", since)
         episode = arguments.pop("episode", None)
         fields = result_fields(faults, **arguments)
-        return self.keep(name, fields, faults, sample=index, duration=duration, episode=episode)
+        return self._keep(name, fields, faults, sample=index, duration=duration, episode=episode)
 
     def _iterated(self, task: str, sample: int | None) -> tuple[int | None, float | None]:
         """Return the sample that iteration yielded, if the result is of it, and the seconds since then."""
@@ -227,7 +222,7 @@ class OpenEvaluation(Measured):
         return begun, time.perf_counter() - since
 
     @quiet
-    def keep(
+    def _keep(
         self,
         task: str,
         fields: Mapping[str, Any],
@@ -267,10 +262,10 @@ class OpenEvaluation(Measured):
 
     def _recorded(self, result: TaskResult, place: Target | None, faults: Faults) -> TaskResult:
         """Record the result as a span at once, and return it with the span's ids."""
-        if self._span is None or self._share is None:
+        if self._span is None or self._recorder is None:
             return replace(result, faults=tuple(faults))
         linked = None if place is None else link(place.trace_id, place.span_id)
-        span = self._share.span(
+        span = self._recorder.span(
             names.EVAL_RESULT,
             values={},
             parent=self._span.identity,
@@ -293,15 +288,15 @@ class OpenEvaluation(Measured):
 
     # Episodes.
 
-    def episode(self, task: Task) -> OpenEpisode | None:
+    def _open_episode(self, task: Task) -> OpenEpisode | None:
         """Open an episode with the attributes of the evaluation; None without recording."""
-        if self.session is None:
+        if self._session is None:
             return None
-        opened = self.session.episode(task=task.id, slices=task.slices)
+        opened = self._session.episode(task=task.id, slices=task.slices)
         self._mark(opened, sample=task.sample)
         return opened
 
-    def around(self) -> Context:
+    def _around(self) -> Context:
         """Return the context to run tasks in; episodes that start in it link to the evaluation."""
         return current() if self._span is None else self._as_context()
 
@@ -400,7 +395,7 @@ class OpenEvaluation(Measured):
         else:
             self._finish(status=status)
 
-    def close(self) -> None:
+    def _end_open(self) -> None:
         """End it as aborted, because its session closes."""
         if not self._over:
             self._fault("evaluation_never_ended", f"{self._stated.suite} was open when its session closed")
