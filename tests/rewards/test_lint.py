@@ -1,4 +1,4 @@
-"""Rules of a good reward, each broken once."""
+"""Lint rules, each with specs that break it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rewards.made import component, spec
+from rewards.factories import component, spec
 from rewards.specimens import GRADERS, SPEC, changed, load
 
 from mttp.rewards.lint import RULES, lint
@@ -198,7 +198,7 @@ def decorated(completion):
 
 def test_the_specimen_breaks_none():
     """
-    What the documentation shows as good is found good.
+    The spec in the documentation has no findings.
     """
     assert [] == lint(load())
 
@@ -210,7 +210,7 @@ def test_the_specimen_breaks_none():
 )
 def test_a_broken_rule_is_found_with_its_reason_and_line(rule, severity, old, new, line, words):
     """
-    And with what to do.
+    Each finding has severity, line, reason and fix.
     """
     spec = changed(old, new)
     if rule == "nothing-gates":
@@ -229,7 +229,7 @@ def test_a_broken_rule_is_found_with_its_reason_and_line(rule, severity, old, ne
 
 def test_a_judge_alone_is_found():
     """
-    Where nothing deterministic stands beside it.
+    A judge without a deterministic component is a finding.
     """
     found = {one.rule for one in lint(load(spec=JUDGE))}
 
@@ -238,7 +238,7 @@ def test_a_judge_alone_is_found():
 
 def test_an_include_without_a_version_is_found():
     """
-    The fix names the version that there is.
+    The fix has the present version.
     """
     inner = changed("gsm8k", "inner", SPEC)
     Path("specs").mkdir()
@@ -252,7 +252,7 @@ def test_an_include_without_a_version_is_found():
 
 def test_an_include_whose_inputs_are_lacking_is_found():
     """
-    No sample of the whole could be scored by it.
+    A required input of the include is missing in the outer spec.
     """
     inner = changed("gsm8k", "inner", changed("answer: string}", "answer: string, hint: string, more: any?}"))
     Path("specs").mkdir()
@@ -267,7 +267,7 @@ def test_an_include_whose_inputs_are_lacking_is_found():
 
 def test_a_range_below_the_floor_would_pay_the_cheat():
     """
-    A stated range whose lowest value is above what a sample may get, or a floor above the lowest reward.
+    A floor above the lowest reward is an error.
     """
     spec = changed("range: [0, 1]}\n  - {name: format", "range: [-1, 1]}\n  - {name: format")
 
@@ -278,7 +278,7 @@ def test_a_range_below_the_floor_would_pay_the_cheat():
 
 def test_opaque_code_may_state_its_version():
     """
-    Then its author answers for it.
+    A `version` replaces the digest.
     """
     spec = changed('graders:language_reward"', 'graders:anything", version: "1"')
 
@@ -287,7 +287,7 @@ def test_opaque_code_may_state_its_version():
 
 def test_the_function_that_combines_is_read_too():
     """
-    As those of the components are.
+    Its code follows the rules of components.
     """
     spec = changed("combine: weighted_sum", 'combine: {use: "graders:anything"}')
 
@@ -296,7 +296,7 @@ def test_the_function_that_combines_is_read_too():
 
 def test_without_imports_nothing_is_imported():
     """
-    And everything that needs none is found all the same.
+    Rules that need no import still apply.
     """
     spec = load(
         spec=changed("weight: 0.3", "weight: 0.4"), graders=GRADERS + "\nraise SystemExit('imported')\n"
@@ -307,7 +307,7 @@ def test_without_imports_nothing_is_imported():
 
 def test_every_rule_is_tested():
     """
-    Here or with the locks.
+    Each rule is in this module or among the tests of locks.
     """
     tested = {case[0] for case in BROKEN} | {
         "lone-judge",
@@ -321,7 +321,7 @@ def test_every_rule_is_tested():
 
 def test_every_rule_is_documented():
     """
-    With its id, in the table of the page on reward specs.
+    Each id is in the table of the page on reward specs.
     """
     page = Path(__file__).parents[2] / "docs" / "reward-specs.md"
 
@@ -332,7 +332,7 @@ def test_every_rule_is_documented():
 
 def test_an_include_whose_floor_is_not_paid_is_said():
     """
-    Its policy is for where it stands alone.
+    An include's own `on_invalid` has no effect in the outer spec.
     """
     inner = spec(component("calm", "rubric", 1.0, range=(0, 1)), on_invalid="floor")
     outer = spec(
@@ -346,7 +346,7 @@ def test_an_include_whose_floor_is_not_paid_is_said():
 
 def test_skipping_with_ranges_that_differ_is_said():
     """
-    What is left may weigh more than the range allows.
+    Scaled weights may lead outside of the range.
     """
     parts = [component("one", "rubric", 1.0, range=(-1, 1)), component("other", "rubric", 1.0, range=(0, 1))]
     rules = [{one.rule for one in lint(spec(*parts, on_invalid="skip", clip=clip))} for clip in (False, True)]
@@ -356,7 +356,7 @@ def test_skipping_with_ranges_that_differ_is_said():
 
 def test_a_check_of_an_include_may_be_expected_to_fail():
     """
-    By its path.
+    Cases name it by its path.
     """
     inner = spec(component("no_leak", "check", False))
     outer = spec(

@@ -1,4 +1,4 @@
-"""Documents, and what is wrong with them in words and lines."""
+"""Validation of documents, with messages and lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mttp.rewards.parsing import SpecSource, parse
 
 def test_the_specimen_is_a_document():
     """
-    What the contract shows is read as it says.
+    The spec in the documentation is valid.
     """
     document = document_of(parse(SPEC))
 
@@ -76,7 +76,7 @@ def test_the_specimen_is_a_document():
 )
 def test_what_is_wrong_is_said_with_its_line(old, new, line, words):
     """
-    An unknown word names the nearest that is known; a word that YAML turned into a number, how to keep it.
+    Unknown words have a suggestion, and text that YAML reads as a number has advice.
     """
     with pytest.raises(SpecError) as caught:
         document_of(parse(changed(old, new)))
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said_with_its_line(old, new, line, words):
 
 def test_all_faults_are_said_at_once():
     """
-    One line for each, by line; the error is at the first.
+    The message has a line for each fault; the error's place is the first.
     """
     text = changed("kind: check", "kind: chek", changed("weight: 0.5", "weight: x"))
 
@@ -100,7 +100,7 @@ def test_all_faults_are_said_at_once():
 @pytest.mark.parametrize("data", [None, [], "text", 3])
 def test_what_is_no_mapping_is_no_spec(data):
     """
-    And is said to be none.
+    The error says what a spec is.
     """
     with pytest.raises(SpecError, match="not a reward spec"):
         document_of(SpecSource(data=data))
@@ -108,7 +108,7 @@ def test_what_is_no_mapping_is_no_spec(data):
 
 def test_a_document_from_python_has_no_lines():
     """
-    The fault is said all the same.
+    The error has the message without a place.
     """
     with pytest.raises(SpecError, match=r"^unknown key 'rnge'; did you mean 'range'") as caught:
         mttp.RewardSpec.from_dict(small(rnge=1))

@@ -1,4 +1,4 @@
-"""Locks: what changed under a version that did not."""
+"""Locks of specs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lock() -> None:
 
 def test_a_lock_reads_back(lock):
     """
-    Name, version and digests of the spec.
+    It has name, version and digests of the spec.
     """
     spec = load()
 
@@ -45,7 +45,7 @@ def test_a_lock_reads_back(lock):
 )
 def test_a_change_under_an_unchanged_version_is_an_error(lock, texts, expected):
     """
-    Under another version it only waits for the lock.
+    Under another version it is a warning.
     """
     (found,) = [one for one in lint(load(**texts)) if one.rule == "changed-unversioned"]
 
@@ -55,7 +55,7 @@ def test_a_change_under_an_unchanged_version_is_an_error(lock, texts, expected):
 
 def test_a_run_warns_of_it_once(lock, caplog):
     """
-    However often it is loaded and scores.
+    The log has one line for many loads and scores.
     """
     for _ in range(3):
         assert load(helpers=OTHER_CODE).score(completion="", answer="").status == "ok"
@@ -67,7 +67,7 @@ def test_a_run_warns_of_it_once(lock, caplog):
 
 def test_comments_need_no_other_version(lock):
     """
-    Nor do cases, descriptions and layout.
+    Cases, descriptions and layout do not either.
     """
     spec = load(spec=changed("max: 0.7", "max: 0.6"), helpers=f"# a comment\n{HELPERS}")
 
@@ -76,7 +76,7 @@ def test_comments_need_no_other_version(lock):
 
 def test_the_locked_version_of_an_include_is_taken():
     """
-    Though a newer one would do.
+    A newer version within the constraint is not used.
     """
     include = 'include: [{spec: "shared/style", version: "^1.0", as: style}]\ncombine:'
     inner = changed("gsm8k", "style", SPEC)
@@ -98,7 +98,7 @@ def test_the_locked_version_of_an_include_is_taken():
 )
 def test_a_broken_lock_is_an_error(text):
     """
-    Which says how to get another.
+    The error names the command that writes a new one.
     """
     path = write()
     lock_path(path).write_text(text)
@@ -109,7 +109,7 @@ def test_a_broken_lock_is_an_error(text):
 
 def test_a_spec_without_a_file_has_no_lock():
     """
-    There is nowhere to put it.
+    Writing its lock raises.
     """
     with pytest.raises(SpecError, match="has no file to lock"):
         write_lock(RewardSpec.from_text(SPEC))

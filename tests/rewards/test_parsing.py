@@ -1,4 +1,4 @@
-"""Text into plain data that knows its lines."""
+"""Parsing of YAML and JSON with line numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAIN = st.recursive(
 @given(PLAIN)
 def test_what_is_written_as_yaml_reads_back(data):
     """
-    Whatever some version of YAML takes for a number, a date or a truth is text if it was.
+    Text that some YAML version reads as another type stays text.
     """
     assert repr(data) == repr(parse(to_yaml(data)).data)
 
@@ -34,7 +34,7 @@ def test_what_is_written_as_yaml_reads_back(data):
 @given(PLAIN)
 def test_what_is_written_as_json_reads_back(data):
     """
-    JSON is read by the same reader, escaped or not.
+    JSON is parsed by the YAML reader, escaped or not.
     """
     assert data == parse(to_json(data)).data
     assert data == parse(json.dumps(data)).data
@@ -63,7 +63,7 @@ def test_what_is_written_as_json_reads_back(data):
 )
 def test_plain_words_are_what_yaml_1_2_says(text, expected):
     """
-    Not what version 1.1 made of them, where `no` is false and 1:30 is 90.
+    Unlike version 1.1, where `no` is false and 1:30 is 90.
     """
     found = parse(f"key: {text}").data["key"]
 
@@ -91,7 +91,7 @@ def test_plain_words_are_what_yaml_1_2_says(text, expected):
 )
 def test_what_is_not_plain_data_is_refused_with_its_line(text, line, words):
     """
-    Tags, merged keys, repeated keys, second documents, depth: each names the line.
+    Tags, merge keys, repeated keys, second documents and depth are errors with a line.
     """
     with pytest.raises(SpecError, match=words) as caught:
         parse(text)
@@ -101,7 +101,7 @@ def test_what_is_not_plain_data_is_refused_with_its_line(text, line, words):
 
 def test_aliases_that_multiply_are_bounded():
     """
-    A few lines that stand for billions of values are refused before they are that many.
+    Aliases that expand to billions of values are errors before they are expanded.
     """
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
@@ -112,7 +112,7 @@ def test_aliases_that_multiply_are_bounded():
 
 def test_aliases_that_nest_are_bounded():
     """
-    Depth counts through aliases.
+    Depth includes that of aliases.
     """
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 80)]
 
@@ -122,14 +122,14 @@ def test_aliases_that_nest_are_bounded():
 
 def test_an_alias_is_what_it_stands_for():
     """
-    Plain aliases may be used.
+    Plain aliases are expanded.
     """
     assert {"a": [0, 1], "b": [0, 1]} == parse("a: &range [0, 1]\nb: *range").data
 
 
 def test_a_huge_file_is_refused(tmp_path):
     """
-    Before it is parsed.
+    The size is checked before parsing.
     """
     path = tmp_path / "huge.yaml"
     path.write_text("# " + "x" * MAX_BYTES)
@@ -140,7 +140,7 @@ def test_a_huge_file_is_refused(tmp_path):
 
 def test_a_file_that_is_not_utf8_names_the_line(tmp_path):
     """
-    As every other fault does.
+    The error has path and line.
     """
     path = tmp_path / "latin.yaml"
     path.write_bytes(b"a: 1\nb: \xe9\n")
@@ -153,7 +153,7 @@ def test_a_file_that_is_not_utf8_names_the_line(tmp_path):
 
 def test_broken_json_is_called_json(tmp_path):
     """
-    In a file whose name says so, with JSON's own message.
+    A `.json` file has the error of the JSON parser.
     """
     path = tmp_path / "spec.json"
     path.write_text('{"a": 1,\n\t"b": }')
@@ -164,7 +164,7 @@ def test_broken_json_is_called_json(tmp_path):
 
 def test_values_and_keys_know_where_they_are():
     """
-    Of what is not there, the nearest thing around it is named.
+    A missing place has the position of the nearest enclosing value.
     """
     source = parse("a: 1\nb:\n  - c: 2\n    d: 3\n")
 

@@ -1,4 +1,4 @@
-"""What changes the code that scores and is no part of it: coverage says that there is more, and names it."""
+"""Changes to scoring code at run time, which make the coverage partial."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGISTRY = "GRADERS = {}\n\ndef register(f):\n    GRADERS[f.__name__] = f\n    r
 
 
 def code(**modules: str) -> Code:
-    """The code of `graders:right`, with these modules in one folder."""
+    """Return the code of `graders:right` with these modules in one folder."""
     for name, source in modules.items():
         Path(f"{name}.py").write_text(source)
     return of_target("graders:right", Path())
@@ -111,7 +111,7 @@ def code(**modules: str) -> Code:
 )
 def test_what_is_changed_elsewhere_is_named(modules, gap):
     """
-    Registries, patched modules, a module's `__getattr__` and dynamic imports leave the coverage partial.
+    Registries, patches, `__getattr__` and dynamic imports are gaps.
     """
     found = code(**modules)
 
@@ -141,7 +141,7 @@ def test_what_is_changed_elsewhere_is_named(modules, gap):
 )
 def test_a_file_that_is_read_is_named_unless_it_is_listed(source, read):
     """
-    Under `depends` its content is in the digest; without, the coverage is partial.
+    A file under `depends` is in the digest; another is a gap.
     """
     Path("graders.py").write_text(source)
     found = of_target("graders:right", Path(), ["numpy"])
@@ -167,14 +167,14 @@ def test_a_file_that_is_read_is_named_unless_it_is_listed(source, read):
 )
 def test_what_the_source_shows_is_covered(source):
     """
-    A cache, a table that its own module fills, common decorators, the name of a file that nobody reads.
+    Caches, tables filled by their own module and common decorators are no gaps.
     """
     assert ("full", ()) == (code(graders=source).coverage, code(graders=source).gaps)
 
 
 def test_a_spec_says_why_its_code_is_not_covered():
     """
-    The reasons are the spec's, with those of what it includes, and lint's.
+    Gaps include those of included specs and are lint findings.
     """
     Path("graders.py").write_text("def right(completion): return open('words.txt').read()")
     part = {"name": "it", "kind": "verifier", "use": "graders:right", "range": [0, 1]}
