@@ -67,17 +67,19 @@ class OpenAgent(Trajectory):
         terminated: bool | None = None,
         truncated: bool | None = None,
         length: int | None = None,
+        advantage: float | None = None,
+        policy_version_end: object = None,
         end_time: int | None = None,
-        **facts: Any,
     ) -> None:
-        """
-        End the agent's part; steps of its own that are still open end with it.
-
-        `facts` may state `advantage` and `policy_version_end`.
-        """
+        """End the agent's part; steps of its own that are still open end with it."""
         if self._takes("end"):
             self._finish(
-                terminated=terminated, truncated=truncated, length=length, end_time=end_time, **facts
+                terminated=terminated,
+                truncated=truncated,
+                length=length,
+                advantage=advantage,
+                policy_version_end=policy_version_end,
+                end_time=end_time,
             )
 
     def _finish(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
+from typing_extensions import Unpack
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.documents import sealed
@@ -16,10 +17,21 @@ from mttp.codec.plain import Faults, flag
 from mttp.model.episodes import Call, Reward, Tokens
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
+from mttp.recording.arguments import (
+    SCORING_FACTS,
+    TOKEN_FACTS,
+    RewardValue,
+    ScoringFacts,
+    TokenFacts,
+    check_names,
+)
 from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, document_of
 from mttp.recording.open_call import OpenCall
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["OpenStep"]
 
@@ -117,12 +129,20 @@ class OpenStep(Measured):
             span.note(faults)
 
     @quiet
-    def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
+    def tokens(
+        self,
+        ids: ArrayLike | None = None,
+        *,
+        logprobs: ArrayLike | None = None,
+        **facts: Unpack[TokenFacts],
+    ) -> None:
         """
-        Record the step's token block: ids of the completion, and whatever else `mttp.Tokens` names.
+        Record the step's token block: the ids of the completion, their log probabilities (nats), and more.
 
-        Each array is one-dimensional, of Python numbers or from any array library.
+        Arrays are one-dimensional, of Python numbers or from any array library.
         """
+        if facts and not facts.keys() <= TOKEN_FACTS:
+            check_names("tokens", facts, TOKEN_FACTS | {"logprobs"})
         if not self._takes("tokens"):
             return
         span = cast(RecordingSpan, self._span)
@@ -141,13 +161,15 @@ class OpenStep(Measured):
         span.encoded.update(span.checked(tokens.encode, block))
 
     @quiet
-    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
+    def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
         """
         What this step pays; a value that is not a finite number is an error, and never a zero.
 
         With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept;
         without a value their weighted sum is paid.
         """
+        if scoring:
+            check_names("reward", scoring, SCORING_FACTS)
         if not self._takes("reward"):
             return
         span = cast(RecordingSpan, self._span)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 from opentelemetry.trace import SpanContext
+from typing_extensions import Unpack
 
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.model.episodes import Reward
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
+from mttp.recording.arguments import SCORING_FACTS, RewardValue, ScoringFacts, check_names
 from mttp.recording.episode_context import AgentContext, StepContext
 from mttp.recording.handle import Handle, document_of
 from mttp.recording.open_agent import OpenAgent
@@ -84,8 +86,9 @@ class RemoteStep(RemoteHandle, OpenStep):
         return self._left or super().ended
 
     @quiet
-    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
+    def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
         """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
+        check_names("reward", scoring, SCORING_FACTS)
         if self._takes("reward"):
             faults: Faults = []
             self._record_scoring(rewards.make(value, faults, **scoring), faults, document_of(value))

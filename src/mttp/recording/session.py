@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -21,7 +21,7 @@ from typing_extensions import Self, Unpack
 
 from mttp import __version__
 from mttp.codec import runs
-from mttp.codec.plain import Faults, unknown_arguments
+from mttp.codec.plain import Faults
 from mttp.codec.redaction import ContentRule
 from mttp.codec.secrets import USUAL, Secrets
 from mttp.codec.withholding import Withholding
@@ -29,12 +29,13 @@ from mttp.errors import ReadError
 from mttp.model.episodes import Episode
 from mttp.model.hooks import watch_with
 from mttp.model.spans import SpanRecord
-from mttp.otlp.spans import EndedSpan, ForeignSpan, RecordingSpan, SpanOrigin
-from mttp.otlp.spans.guarding import failed, quiet_but
+from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
+from mttp.otlp.spans.guarding import MisuseError, failed, quiet_but
 from mttp.recording import record_value
+from mttp.recording.arguments import check_names
 from mttp.recording.current import inert_episode
 from mttp.recording.episode_context import EpisodeContext
-from mttp.recording.episode_facts import EpisodeFacts
+from mttp.recording.episode_facts import EPISODE_FACTS, EpisodeFacts
 from mttp.recording.observers import Observers
 from mttp.recording.open_episode import OpenEpisode, Template, template
 from mttp.recording.remote_episode import RemoteEpisode
@@ -144,9 +145,13 @@ class Session:
     def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
         """Start an episode; `EpisodeFacts` has what can be stated of it."""
         try:
+            if not facts.keys() <= EPISODE_FACTS:
+                check_names("episode", facts, EPISODE_FACTS)
             if self._closed:
                 return inert_episode()
             return OpenEpisode(self._recorder) if not facts else _opened(self._recorder, facts)
+        except MisuseError:
+            raise
         except Exception as error:
             self._failed("Session.episode", error)
             return inert_episode()
@@ -408,18 +413,12 @@ def _opened(share: RunRecorder, given: Mapping[str, Any], template: Template | N
     """An episode of which something is stated."""
     facts: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    unknown: list[str] = []
     for name, value in given.items():
         if name in _OF_THE_EPISODE:
             facts[_OF_THE_EPISODE[name]] = value
-        elif name in _OF_THE_HANDLE:
-            options[_OF_THE_HANDLE[name]] = value
         else:
-            unknown.append(name)
-    episode = OpenEpisode(share, facts, **options, template=template)
-    if unknown:
-        cast(RecordingSpan, episode.span).note(unknown_arguments("episode", unknown))
-    return episode
+            options[_OF_THE_HANDLE[name]] = value
+    return OpenEpisode(share, facts, **options, template=template)
 
 
 def _view(

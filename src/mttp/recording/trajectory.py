@@ -12,11 +12,12 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp.codec import rewards
-from mttp.codec.plain import Faults, count, flag, scalar_text, unknown_arguments
+from mttp.codec.plain import Faults, count, flag, scalar_text
 from mttp.codec.transitions import RowSchema
 from mttp.model.episodes import Call, Reward, Spec
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
+from mttp.recording.arguments import RewardValue
 from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Measured, current, document_of
 from mttp.recording.ledger import EpisodeRewards
 from mttp.recording.open_step import OpenStep
@@ -213,7 +214,7 @@ class Trajectory(Measured):
     @quiet
     def reward(
         self,
-        value: object = rewards.COMPUTED,
+        value: RewardValue = rewards.COMPUTED,
         *,
         components: Mapping[str, object] | None = None,
         weights: Mapping[str, object] | None = None,
@@ -230,7 +231,6 @@ class Trajectory(Measured):
         label: str | None = None,
         explanation: str | None = None,
         calls: Sequence[Call] = (),
-        **unknown: object,
     ) -> None:
         """
         State what the whole is paid, and what that was made of.
@@ -244,7 +244,6 @@ class Trajectory(Measured):
         """
         if not self._takes("reward"):
             return
-        cast(RecordingSpan, self._span).note(unknown_arguments("reward", unknown))
         faults: Faults = []
         made = rewards.make(
             value,

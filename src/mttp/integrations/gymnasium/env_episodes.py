@@ -11,6 +11,7 @@ from mttp.integrations.gymnasium import infos, spaces
 from mttp.integrations.options import Options
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording import configuration
+from mttp.recording.arguments import ScoringFacts
 from mttp.recording.current import inert_episode
 from mttp.recording.open_episode import OpenEpisode, Template
 from mttp.recording.open_step import OpenStep
@@ -210,7 +211,8 @@ class EnvEpisodes:
         if result is not None:
             step.reward(result)
         else:
-            step.reward(reward, **({"components": parts, "start_time": at, "end_time": at} if parts else {}))
+            scoring: ScoringFacts = {"components": parts, "start_time": at, "end_time": at} if parts else {}
+            step.reward(reward, **scoring)
         step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
 
     def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
