@@ -65,7 +65,7 @@ class TaskResult(Value):
     episode: str = ""
     """The trace id of the task's episode, 32 hex digits; empty if unknown."""
     revision: int = 0
-    """The result of a sample with the highest revision counts; by default nanoseconds since the Unix epoch."""
+    """The result with the highest revision counts; by default nanoseconds since the Unix epoch."""
     faults: tuple[str, ...] = ()
     """Faults in the arguments of the result, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
