@@ -1,4 +1,4 @@
-"""Which rewards a spec can reach, from the ranges of its components."""
+"""The range of a spec's reward, derived from the ranges of its components."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 from mttp.rewards.document import ComponentEntry, SpecDocument
 
-__all__ = ["Bounds", "entries", "floor", "paid_and_taken", "reachable", "stated_or_reachable"]
+__all__ = ["Bounds", "entries", "floor", "gains_and_penalties", "reachable", "stated_or_reachable"]
 
 Bounds: TypeAlias = tuple[float, float]
-"""Lowest and highest value."""
+"""The lowest and the highest value."""
 
 
 def entries(document: SpecDocument, included: Mapping[str, Bounds | None]) -> list[ComponentEntry]:
-    """The components, with an entry for each included spec, whose range is in `included` by its name."""
+    """Return the components and an entry for each included spec; `included` has their ranges by name."""
     return [
         *document.components,
         *(
@@ -32,7 +32,7 @@ def entries(document: SpecDocument, included: Mapping[str, Bounds | None]) -> li
 
 
 def stated_or_reachable(document: SpecDocument, parts: Sequence[ComponentEntry]) -> Bounds | None:
-    """The range that the document states, else the one that it can reach; None where that is not known."""
+    """Return the stated range, else the reachable one; None if a component has no range."""
     if document.range is not None:
         return document.range
     found = reachable(document, parts)
@@ -42,7 +42,7 @@ def stated_or_reachable(document: SpecDocument, parts: Sequence[ComponentEntry])
 
 
 def floor(document: SpecDocument, parts: Sequence[ComponentEntry]) -> float:
-    """What a failed check gives: as stated, else the range's lowest value, else 0."""
+    """Return the reward of a failed check: the stated floor, else the range's lowest value, else 0."""
     if document.floor is not None:
         return document.floor
     bounds = stated_or_reachable(document, parts)
@@ -51,33 +51,35 @@ def floor(document: SpecDocument, parts: Sequence[ComponentEntry]) -> float:
 
 def reachable(document: SpecDocument, parts: Sequence[ComponentEntry]) -> Bounds | None:
     """
-    Lowest and highest reward of a sample that no check failed; None where that is not known.
+    Return the lowest and highest reward of a sample that passes all checks.
 
-    It is not where a component has no range, nor under a function of the user's.
+    None if a component has no range, or `combine` is a function.
     """
     if not _scored(parts):
         return (0.0, 1.0)
-    found = paid_and_taken(document, parts)
+    found = gains_and_penalties(document, parts)
     return None if found is None else _sum(found)
 
 
-def paid_and_taken(document: SpecDocument, parts: Sequence[ComponentEntry]) -> tuple[Bounds, Bounds] | None:
-    """What an episode's components can pay, and what its penalties take off; None where it is not known."""
+def gains_and_penalties(
+    document: SpecDocument, parts: Sequence[ComponentEntry]
+) -> tuple[Bounds, Bounds] | None:
+    """Return the range of all components but penalties, and the range of penalties; None if unknown."""
     scored = _scored(parts)
     if any(part.range is None for part in scored) or not isinstance(document.combine, str):
         return None
-    paid = [part for part in scored if part.kind != "penalty"]
-    made = _MADE[document.combine](paid) if paid else (0.0, 0.0)
-    return made, _sum([_share(part) for part in scored if part.kind == "penalty"])
+    gaining = [part for part in scored if part.kind != "penalty"]
+    gains = _COMBINED[document.combine](gaining) if gaining else (0.0, 0.0)
+    return gains, _sum([_contribution(part) for part in scored if part.kind == "penalty"])
 
 
 def _scored(parts: Sequence[ComponentEntry]) -> list[ComponentEntry]:
-    """The components of an episode's reward, without the checks."""
+    """Return the components of an episode's reward, without the checks."""
     return [part for part in parts if part.kind != "check" and part.scope == "terminal"]
 
 
-def _share(part: ComponentEntry) -> Bounds:
-    """What a component can add to a sum; a penalty takes off, whichever sign its value or weight has."""
+def _contribution(part: ComponentEntry) -> Bounds:
+    """Return what a component can add to a sum; a penalty subtracts, whatever its signs."""
     low, high = part.range or (0.0, 0.0)
     ends = sorted((low * part.weight, high * part.weight))
     if part.kind != "penalty":
@@ -92,7 +94,7 @@ def _sum(ranges: Iterable[Bounds]) -> Bounds:
 
 
 def _weighted_sum(parts: Sequence[ComponentEntry]) -> Bounds:
-    return _sum(map(_share, parts))
+    return _sum(map(_contribution, parts))
 
 
 def _minimum(parts: Sequence[ComponentEntry]) -> Bounds:
@@ -109,7 +111,7 @@ def _product(parts: Sequence[ComponentEntry]) -> Bounds:
 
 
 def _lexicographic(parts: Sequence[ComponentEntry]) -> Bounds:
-    """Each level counts with those before it, or not at all."""
+    """Return the range over all prefixes of the levels, since scoring stops below a threshold."""
     levels: dict[float, list[ComponentEntry]] = {}
     for part in parts:
         levels.setdefault(math.inf if part.priority is None else part.priority, []).append(part)
@@ -120,7 +122,7 @@ def _lexicographic(parts: Sequence[ComponentEntry]) -> Bounds:
     return min(low for low, _ in sums), max(high for _, high in sums)
 
 
-_MADE: Mapping[str, Callable[[Sequence[ComponentEntry]], Bounds]] = {
+_COMBINED: Mapping[str, Callable[[Sequence[ComponentEntry]], Bounds]] = {
     "gated": _weighted_sum,
     "weighted_sum": _weighted_sum,
     "product": _product,

@@ -1,4 +1,4 @@
-"""The event loop that asynchronous components run on where the caller has none to wait with."""
+"""The background event loop that runs asynchronous components for synchronous callers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Awaitable
 from concurrent.futures import Future
 from typing import Any
 
-__all__ = ["TooLate", "limited", "wait"]
+__all__ = ["TimeLimitError", "limited", "wait"]
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
 
 
-class TooLate(Exception):  # noqa: N818 - said of what was awaited
-    """Something took longer than it may, and was cancelled."""
+class TimeLimitError(Exception):
+    """An awaitable exceeded its time limit and was cancelled."""
 
 
 async def limited(awaitable: Awaitable[Any], timeout: float | None) -> Any:
-    """What the awaitable gives; raises TooLate after `timeout` seconds, and whatever the awaitable raises."""
+    """Await with a time limit in seconds; raises TimeLimitError, and what the awaitable raises."""
     if timeout is None:
         return await awaitable
     task = asyncio.ensure_future(awaitable)
@@ -33,26 +33,28 @@ async def limited(awaitable: Awaitable[Any], timeout: float | None) -> Any:
     if done:
         return task.result()
     task.cancel()
-    raise TooLate(f"timed out after {timeout:g} s")
+    raise TimeLimitError(f"timed out after {timeout:g} s")
 
 
 def wait(awaitable: Awaitable[Any], timeout: float | None) -> Any:
     """
-    The same, run on a thread of our own in the caller's context while the caller waits.
+    Run an awaitable on a background event loop, in the caller's context, and wait for its result.
 
-    One loop serves the whole process, so that a judge's client keeps its connections from call to call.
+    One loop serves the process, so that a judge's client keeps its connections between calls.
     """
     done: Future[Any] = Future()
     loop = _running()
     if threading.current_thread() is _thread:
         getattr(awaitable, "close", _nothing)()
-        raise RuntimeError("a component on the scoring loop can't wait for another; use `await spec.ascore`")
+        raise RuntimeError(
+            "can't score synchronously inside an asynchronous component; use `await spec.ascore(...)`"
+        )
     loop.call_soon_threadsafe(_start, awaitable, timeout, done, context=contextvars.copy_context())
     return done.result()
 
 
 def _nothing() -> None:
-    """What is done about an awaitable that can't be closed."""
+    """Stand in for `close` of an awaitable without it."""
 
 
 def _start(awaitable: Awaitable[Any], timeout: float | None, done: Future[Any]) -> None:
@@ -66,7 +68,7 @@ def _start(awaitable: Awaitable[Any], timeout: float | None, done: Future[Any]) 
             done.set_result(task.result())
 
     task = asyncio.ensure_future(limited(awaitable, timeout))
-    _tasks.add(task)  # a loop alone would let it go
+    _tasks.add(task)  # an event loop has only weak references to its tasks
     task.add_done_callback(settle)
 
 

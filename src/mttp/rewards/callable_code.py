@@ -1,4 +1,4 @@
-"""The code of functions and objects that were given in Python, with what they hold beside their source."""
+"""The code and state of callables that a spec is given in Python."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from mttp.rewards.bindings import names_in
-from mttp.rewards.code import Code, Coverage, Reach, code_of, tree_of
+from mttp.rewards.callables import original
 from mttp.rewards.modules import Module, is_installed, locate
-from mttp.rewards.surroundings import changes
+from mttp.rewards.runtime_changes import changes
+from mttp.rewards.static_analysis import Code, Coverage, Reach, code_of, tree_of
 from mttp.rewards.syntax import normal
-from mttp.rewards.targets import original
 
 __all__ = ["of_function"]
 
-_MOST_HELD = 1_000_000
+_MAX_ITEMS = 1_000_000
 _CACHED = type(functools.lru_cache(lambda: None))
-"""What `functools.lru_cache` and `functools.cache` make of a function: it answers as before."""
-_FOREIGN = "has no Python source that can be found"
+"""The wrapper type of `functools.lru_cache` and `functools.cache`, which does not change results."""
+_NO_SOURCE = "has no Python source that can be found"
 
 
 def of_function(
     function: Callable[..., Any], distributions: Iterable[str] = (), depends: Iterable[str] = ()
 ) -> Code:
-    """The code of a function, or of an object that can be called, that was given in Python."""
+    """Return the code of a function or another callable object."""
     reader = _FunctionReader(tuple(distributions), tuple(depends))
     try:
         reader.read(function)
     except RecursionError:
-        reader.opaque.append("what it holds is nested too deeply")
+        reader.opaque.append("its state is nested too deeply")
     coverage: Coverage = "opaque" if reader.opaque else "partial" if reader.gaps else "full"
     gaps = dict.fromkeys([*reader.opaque, *sorted(reader.gaps)])
     return Code(tuple(sorted(reader.parts)), coverage, tuple(gaps))
 
 
 class _FunctionReader:
-    """What was read of a function, and of the objects that it holds."""
+    """Reads the code of a callable and of the objects in its state."""
 
     def __init__(self, distributions: tuple[str, ...], depends: tuple[str, ...]) -> None:
         self.parts: set[tuple[str, str]] = set()
@@ -55,7 +55,7 @@ class _FunctionReader:
         self._seen: dict[int, object] = {}
 
     def read(self, function: Any) -> None:
-        """The code of what can be called, with its state."""
+        """Read a callable's code and state."""
         if id(function) in self._seen:
             return
         self._seen[id(function)] = function
@@ -78,7 +78,7 @@ class _FunctionReader:
                 self.gaps.add(f"{_name(function)} is wrapped by a {type(function).__qualname__}")
             self.read(function.__wrapped__)
         elif inspect.isroutine(function):
-            self.opaque.append(f"{_name(function)} {_FOREIGN}")
+            self.opaque.append(f"{_name(function)} {_NO_SOURCE}")
         else:
             self._class(type(function))
             self._hold(f"the {type(function).__name__}", "holds", vars_of(function))
@@ -92,27 +92,28 @@ class _FunctionReader:
         (self.opaque.extend if code.coverage == "opaque" else self.gaps.update)(code.gaps)
 
     def _class(self, kind: type) -> None:
-        """The code of a class of the user's own."""
+        """Read the code of a user's class."""
         module = _module_of(kind)
         if module is None or "<" in kind.__qualname__:
-            self.opaque.append(f"{kind.__qualname__} {_FOREIGN}")
+            self.opaque.append(f"{kind.__qualname__} {_NO_SOURCE}")
         else:
             self._take(code_of(module, kind.__qualname__.partition(".")[0], *self._declared))
 
     def _function(self, function: Any) -> None:
-        """A function of Python: where it stands in its module by its name, else by its line."""
+        """Read a Python function, found in its module by name or by line."""
         name, code = _name(function), function.__code__
         module = _module_of(function)
         found = _nodes(module, code) if module is not None else []
         if module is None or len(found) != 1:
-            self.opaque.append(f"{name} {'stands on one line with others like it' if found else _FOREIGN}")
+            reason = "is on one line with functions of the same form" if found else _NO_SOURCE
+            self.opaque.append(f"{name} {reason}")
         elif "<" not in name and not hasattr(function, "__wrapped__"):
             self._take(code_of(module, name.partition(".")[0], *self._declared))
         else:
             self._local(function, name, module, found[0])
 
     def _local(self, function: Any, name: str, module: Module, node: ast.AST) -> None:
-        """A function that was made as the program ran: its own code, what that uses, and what it holds."""
+        """Read a lambda or a nested function: its own code, the names that it uses, and its closure."""
         reach = Reach(module, *self._declared)
         self.parts.add(("function", normal(node)))
         chains, imported = names_in(node)
@@ -124,27 +125,27 @@ class _FunctionReader:
         before = len(self.gaps)
         self._hold(name, "closes over", dict(_held_by(function)))
         if len(self.gaps) > before:
-            self.opaque.append(f"{name} is a {_kind(name)} that holds what can't be read")
+            self.opaque.append(f"{name} is a {_kind(name)} whose closure can't be read")
         if hasattr(function, "__wrapped__"):
             self.read(function.__wrapped__)
 
     def _hold(self, holder: str, verb: str, held: Mapping[Any, object] | None) -> None:
-        """What an object holds, by name."""
+        """Add the values that an object holds, by name."""
         if held is None:
             self.gaps.add(f"{holder} has a state that can't be read")
             return
         for name, value in held.items():
-            self.parts.add((f"held {name}", self._said(f"{holder} {verb} {name}", value)))
+            self.parts.add((f"held {name}", self._text(f"{holder} {verb} {name}", value)))
 
-    def _said(self, place: str, value: Any) -> str:
-        """A value as text that is the same in every process; what has none is noted."""
+    def _text(self, place: str, value: Any) -> str:
+        """Return a value as text that is equal in every process; unreadable values are gaps."""
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
             return f"{type(value).__name__}:{value!a}"
-        if isinstance(value, (list, tuple, set, frozenset)) and len(value) <= _MOST_HELD:
-            said = [self._said(place, item) for item in value]
-            return f"{type(value).__name__}{sorted(said) if isinstance(value, (set, frozenset)) else said}"
-        if isinstance(value, dict) and len(value) <= _MOST_HELD:
-            pairs = [(self._said(place, key), self._said(place, item)) for key, item in value.items()]
+        if isinstance(value, (list, tuple, set, frozenset)) and len(value) <= _MAX_ITEMS:
+            items = [self._text(place, item) for item in value]
+            return f"{type(value).__name__}{sorted(items) if isinstance(value, (set, frozenset)) else items}"
+        if isinstance(value, dict) and len(value) <= _MAX_ITEMS:
+            pairs = [(self._text(place, key), self._text(place, item)) for key, item in value.items()]
             return f"dict{sorted(pairs)}"
         if isinstance(value, re.Pattern):
             return f"pattern:{value.pattern!a}:{value.flags}"
@@ -154,10 +155,10 @@ class _FunctionReader:
             return f"module:{value.__name__}"
         if getattr(getattr(value, "dtype", None), "hasobject", True) is False:
             return f"array:{value.dtype}:{value.shape}:{_array_digest(value)}"
-        return self._said_of_object(place, value)
+        return self._object_text(place, value)
 
-    def _said_of_object(self, place: str, value: Any) -> str:
-        """A class, a function or an instance of the user's own: its code counts."""
+    def _object_text(self, place: str, value: Any) -> str:
+        """Return the name of a class, a function or an instance, and read its code if it is the user's."""
         kind = value if inspect.isclass(value) else type(value)
         if inspect.isbuiltin(value):
             return f"builtin:{value.__module__}.{value.__qualname__}"
@@ -173,7 +174,7 @@ class _FunctionReader:
 
 
 def vars_of(value: object) -> dict[str, object] | None:
-    """The attributes of an instance; None where it does not show them."""
+    """Return the attributes of an instance, or None if they can't be read."""
     slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
     found = {name: getattr(value, name) for name in slots if hasattr(value, name) and name != "__dict__"}
     shown = getattr(value, "__dict__", None)
@@ -195,7 +196,7 @@ def _kind(name: str) -> str:
 
 
 def _held_by(function: Any) -> Iterator[tuple[str, object]]:
-    """What a function closes over, and the defaults of its arguments."""
+    """Yield the closure variables and argument defaults of a function."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if name != function.__code__.co_name:
             try:
@@ -209,21 +210,21 @@ def _held_by(function: Any) -> Iterator[tuple[str, object]]:
 
 
 def _is_named(function: Any) -> bool:
-    """Whether the module of a function has that very function under its name, so that its source shows it."""
+    """Return whether a function is the one that its module has under its name."""
     found: Any = sys.modules.get(str(getattr(original(function), "__module__", "")))
     for part in _name(original(function)).split("."):
         found = getattr(found, part, None)
-    return found is function and inspect.isroutine(found) and _stands_there(original(function))
+    return found is function and inspect.isroutine(found) and _is_in_source(original(function))
 
 
-def _stands_there(function: Any) -> bool:
-    """Whether a function stands in its file where it says."""
+def _is_in_source(function: Any) -> bool:
+    """Return whether a function's source file has it at its line."""
     code, module = getattr(function, "__code__", None), _module_of(function)
     return code is not None and module is not None and len(_nodes(module, code)) == 1
 
 
 def _is_own(kind: type) -> bool:
-    """Whether a class is of the user's own code, and not of an installed library."""
+    """Return whether a class belongs to the user's code, not to an installed library."""
     module = _module_of(kind)
     return module is not None and not is_installed(module)
 
@@ -241,18 +242,18 @@ def _module_of(found: Any) -> Module | None:
 
 
 def _nodes(module: Module, code: CodeType) -> list[ast.AST]:
-    """The functions in a module's source that may have been compiled to this code, one of each kind."""
+    """Return the distinct functions in a module's source that may be compiled to this code."""
     tree = tree_of(module.path)
     found = {
         normal(node): node
         for node in ast.walk(tree or ast.Module([], []))
-        if _starts(node, code.co_name) == code.co_firstlineno and _takes(node, code)
+        if _first_line(node, code.co_name) == code.co_firstlineno and _takes(node, code)
     }
     return list(found.values())
 
 
-def _starts(node: ast.AST, name: str) -> int | None:
-    """The first line of a function of this name."""
+def _first_line(node: ast.AST, name: str) -> int | None:
+    """Return the first line of a function of this name, or None for other nodes."""
     if isinstance(node, ast.Lambda) and name == "<lambda>":
         return node.lineno
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
@@ -261,12 +262,12 @@ def _starts(node: ast.AST, name: str) -> int | None:
 
 
 def _takes(node: Any, code: CodeType) -> bool:
-    """Whether a function in source has the arguments of compiled code."""
+    """Return whether a function in source has the arguments of compiled code."""
     arguments = [part.arg for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
     return arguments == list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def _array_digest(value: Any) -> str:
-    """SHA-256 of an array's bytes, and of numpy's mask where it has one."""
+    """Return the SHA-256 of an array's bytes and of its mask, if any."""
     parts = [value.data, value.mask] if hasattr(value, "mask") else [value]
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()

@@ -1,4 +1,4 @@
-"""What a spec names under `use`: found, trusted, and fit for the sample."""
+"""Callables that a spec names under `use`: import, trust and signature checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from mttp.errors import SpecError
-from mttp.rewards.components import mark_of
+from mttp.rewards.decorators import mark_of
 from mttp.rewards.document import ComponentEntry, SpecDocument
 from mttp.rewards.folder import Folder
 from mttp.rewards.loading import nearest
@@ -22,35 +22,35 @@ from mttp.rewards.trust import VARIABLE, Trust
 __all__ = ["Policy", "check_signature", "original", "resolve"]
 
 Fail: TypeAlias = Callable[[str], SpecError]
-"""Makes the error for what is wrong with a target, at its place."""
+"""Returns the error for a message, at the place of the target."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Which code a spec may import and call."""
+    """The rules for which code a spec may import and call."""
 
     folder: Path | None
-    """The spec's folder; None where it has none."""
+    """The spec's directory; None without one."""
     trust: Trust
-    """What the user trusts."""
+    """The code that the user trusts."""
 
     @cached_property
     def beside(self) -> Folder | None:
-        """The modules beside the spec."""
+        """The modules in the spec's directory."""
         return None if self.folder is None else Folder.at(self.folder)
 
     def has_beside(self, name: str) -> bool:
-        """Whether a module of this name lies beside the spec."""
+        """Return whether the spec's directory has a module of this name."""
         return self.beside is not None and self.beside.has(name)
 
     def may_import(self, name: str) -> bool:
-        """Whether a module may be imported: it lies beside the spec in a trusted directory, or is trusted."""
+        """Return whether the module is in a trusted directory or is trusted by name."""
         if self.has_beside(name):
             return self.folder is not None and self.trust.has_directory(self.folder)
         return self.trust.has_module(name)
 
     def owns(self, found: object) -> bool:
-        """Whether the code of an object is that of a module which may be imported."""
+        """Return whether an object's code belongs to a module that may be imported."""
         if self.trust.everything:
             return True
         owner = _owner(found)
@@ -61,10 +61,10 @@ class Policy:
 
 def resolve(use: str, policy: Policy, fail: Fail) -> Callable[..., Any]:
     """
-    The function that `use` names; raises SpecError where there is none, or it may not be called.
+    Import and return the function that `use` names; raises SpecError if it is missing or not trusted.
 
-    Each object on the way must be of a module that may be imported, since looking up an attribute
-    may run code. The last one may be of another module if a decorator of mttp marks it.
+    Every object on the path must belong to a trusted module, since an attribute lookup may run code. The
+    function itself may belong to another module if a decorator of mttp marks it.
     """
     module_name, _, name = use.partition(":")
     found: Any = _module(module_name, policy, fail)
@@ -78,17 +78,17 @@ def resolve(use: str, policy: Policy, fail: Fail) -> Callable[..., Any]:
             names = [known for known in dir(found) if not known.startswith("_")]
             raise fail(f"{way} has no {part}{nearest(part, names)}") from None
         except (Exception, SystemExit) as error:
-            raise fail(f"looking up {part} in {way} raised {_said(error)}") from error
+            raise fail(f"reading the attribute {part} of {way} raised {_described(error)}") from error
         way = f"{way}{':' if way == module_name else '.'}{part}"
     if inspect.isclass(found) or not callable(found):
-        raise fail(f"{use} is {_kind(found)}, not a function")
+        raise fail(f"{use} is {_kind(found)}; name a function or another callable object")
     if mark_of(found) is None and not policy.owns(found):
         raise fail(_foreign(use, way, found))
     return found  # type: ignore[no-any-return] # it is callable
 
 
 def original(function: Any) -> Any:
-    """What a function wraps, at the bottom of decorators, partials and methods."""
+    """Return the function below all decorators, partials and bound methods."""
     seen: set[int] = set()
     while id(function) not in seen:
         seen.add(id(function))
@@ -115,53 +115,53 @@ def _module(name: str, policy: Policy, fail: Fail) -> Any:
             f"importing {name} needs {missing}, which is not installed" if missing else str(error)
         ) from error
     except (Exception, SystemExit) as error:
-        raise fail(f"importing {name} raised {_said(error)}") from error
+        raise fail(f"importing {name} raised {_described(error)}") from error
 
 
 def _missing(name: str, policy: Policy) -> str:
     if policy.folder is None:
-        return f"there is no module {name}: the spec has no file, so it must be installed"
+        return f"no module {name} is installed, and the spec has no folder to look in; pass `folder`"
     known = [path.stem for path in policy.folder.glob("*.py")]
-    return f"there is no module {name}, neither in {policy.folder} nor installed{nearest(name, known)}"
+    return f"no module {name} is in {policy.folder} or installed{nearest(name, known)}"
 
 
 def _untrusted(name: str) -> str:
     return (
-        f"the module {name} is not imported: it does not lie beside the spec, and a spec can't allow it. "
-        f"If you trust it, {_advice(name)}"
+        f"the module {name} is not trusted: it is not in the spec's directory, and a spec can't trust "
+        f"modules itself. If you trust it, {_advice(name)}"
     )
 
 
 def _elsewhere(folder: Path, package: str | None) -> str:
-    advice = "say --trust or trust=True, which trusts all code" if package is None else _advice(package)
+    advice = "pass --trust or trust=True, which trusts all code" if package is None else _advice(package)
     return (
-        f"the modules in {folder} are not imported: that is not in the directory of the spec that you "
-        f"named, nor below it. If you trust them, {advice}"
+        f"the modules in {folder} are not trusted: it is not in or below the directory of the spec that "
+        f"you load. If you trust them, {advice}"
     )
 
 
 def _foreign(use: str, way: str, found: object) -> str:
-    """Why an object that a module merely has is not called, or looked into."""
-    what = f"{use} is not called" if way == use else f"{use} is not called: {way} is not looked into"
+    """Return the message for an object of a module that is not trusted."""
+    problem = f"{use} is not trusted" if way == use else f"{use} is not trusted because {way} is not"
     owner = _owner(found)
     if owner in _NO_OWNER:
-        return f"{what}: its module can't be told. Call it in a function beside the spec"
+        return f"{problem}: the module that defines it is unknown. Call it in a function beside the spec"
     return (
-        f"{what}: it belongs to the module {owner}, which does not lie beside the spec. "
+        f"{problem}: it belongs to the module {owner}, which is not in the spec's directory. "
         f"Call it in a function beside the spec; or, if you trust that module, {_advice(owner)}"
     )
 
 
 def _advice(module: str) -> str:
-    return f"say --trust-module {module}, trust={[module]!r} or {VARIABLE}={module}"
+    return f"pass --trust-module {module} or trust={[module]!r}, or set {VARIABLE}={module}"
 
 
 _NO_OWNER: Final = ("", "builtins", "__main__")
-"""What an object says its module is where it has none by which it can be trusted."""
+"""The `__module__` of objects that no module name identifies."""
 
 
 def _owner(found: object) -> str:
-    """The name of the module whose code an object is; empty where that can't be told."""
+    """Return the name of the module that defines an object, or an empty string if it is unknown."""
     if inspect.ismodule(found):
         return found.__name__
     function = original(found)
@@ -176,8 +176,8 @@ def _kind(found: object) -> str:
     return f"the class {found.__name__}" if inspect.isclass(found) else f"a {type(found).__name__}"
 
 
-def _said(error: BaseException) -> str:
-    """An exception in a line, with the place in the code where it was raised."""
+def _described(error: BaseException) -> str:
+    """Return an exception as one line, with the file and line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -188,17 +188,17 @@ def _said(error: BaseException) -> str:
 
 
 def optional_names(function: Callable[..., Any]) -> list[str]:
-    """The arguments of a function that have a default."""
+    """Return the names of a function's arguments that have a default."""
     return [part.name for part in _parameters(function) if part.default is not part.empty]
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function has an argument of this name."""
+    """Return whether a function has an argument of this name."""
     return any(part.name == name for part in _parameters(function))
 
 
 def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
-    """The arguments of a function; what is written in C may not say."""
+    """Return a function's parameters, or an empty list for a C function without a signature."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -208,10 +208,10 @@ def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
 def check_signature(
     function: Callable[..., Any], entry: ComponentEntry, document: SpecDocument, fail: Fail
 ) -> None:
-    """Raise SpecError where a function asks for what no sample has, or does not take its parameters."""
+    """Raise SpecError when a function needs an unknown input, or does not take the component's `params`."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # what is written in C may not say
+    except (TypeError, ValueError):  # a C function may have no signature
         return
     named = [part for part in parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
     takes_any = any(part.kind is part.VAR_KEYWORD for part in parameters)
@@ -228,13 +228,13 @@ def check_signature(
     for part in named:
         if part.name not in given and part.default is part.empty:
             raise fail(
-                f"{_signature(function)} needs {part.name!r}, which is no input of the spec "
-                f"and no parameter{nearest(part.name, given)}"
+                f"{_signature(function)} needs {part.name!r}, which is neither an input of the spec "
+                f"nor one of the component's params{nearest(part.name, given)}"
             )
 
 
 def _names(entry: ComponentEntry, document: SpecDocument) -> Sequence[str]:
-    """What a function may name: the inputs, and where it takes many samples their plurals."""
+    """Return the argument names that samples provide: the inputs, and their plurals for batches."""
     names = list(document.inputs)
     return [*names, *(f"{name}s" for name in names)] if entry.arity == "batch" or entry.relative else names
 
@@ -246,7 +246,7 @@ def _check_positions(
     if any(part.kind is part.VAR_POSITIONAL for part in parameters):
         return
     if len([part for part in parameters if part.kind in by_position]) < 2:
-        raise fail(f"{_signature(function)} can't be called as (output, truth)")
+        raise fail(f"{_signature(function)} needs two positional arguments, (output, truth)")
 
 
 def _signature(function: Callable[..., Any]) -> str:

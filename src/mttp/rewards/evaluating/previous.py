@@ -1,4 +1,4 @@
-"""Earlier evaluations: what one is compared with, and what it goes on from; read where that is asked for."""
+"""Previous evaluations: baselines to compare with, and interrupted evaluations to resume."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from mttp.reading.sources import Source
     from mttp.recording.session import Session
 
-__all__ = ["Baseline", "Resumable", "chosen", "compared", "goes_on"]
+__all__ = ["Baseline", "Resumable", "chosen", "compared", "resumed"]
 
 Baseline: TypeAlias = "bool | Source | Recording | Evaluation | Mapping[str, float] | None"
 Resumable: TypeAlias = "bool | Source"
 
 _WHOLE = ("completed", "unknown")
 _SAME = ("suite", "suite_version", "spec", "policy", "policy_version")
-"""What must be the same for an evaluation to go on."""
+"""The fields that must be equal to resume an evaluation."""
 
 
 def compared(stated: Evaluation, baseline: Baseline) -> tuple[Evaluation, dict[str, float]]:
     """
-    The evaluation with the baseline's results by outcome, and the scores to compare with, by task.
+    Return the evaluation with the baseline's counts by outcome, and the baseline's scores by task.
 
-    Raises ReadError where there is no evaluation of that suite, version and spec, and ConfigureError for a
-    mapping that has no numbers.
+    Raises ReadError when the baseline has no evaluation of the suite, version and spec, and ConfigureError
+    for a mapping with a score that is not a number.
     """
     if baseline is None or isinstance(baseline, bool):
         return stated, {}
@@ -49,26 +49,26 @@ def _score(task: object, value: object) -> float:
     found = number(value)
     if found is None or not math.isfinite(found):
         raise ConfigureError(
-            f"baseline: the score of {task!r:.80} is {scalar_text(value):.80}; give a number"
+            f"the baseline's score of {task!r:.80} is {scalar_text(value):.80}; pass a finite number"
         )
     return found
 
 
 def chosen(evals: Sequence[Evaluation], stated: Evaluation, *, where: str) -> Evaluation:
     """
-    The evaluation to compare `stated` with: the last of its suite, version and spec, if can be a whole one.
+    Return the last evaluation of the same suite, version and spec as `stated`, preferring completed ones.
 
-    Raises ReadError where there is none, and says what there is.
+    Raises ReadError with the evaluations that there are when none matches.
     """
     others = [found for found in evals if found.id != stated.id]
-    fit = [found for found in others if _is_comparable(found, stated)]
-    if not fit:
-        there = ", ".join(dict.fromkeys(map(_called, others))) or "no other"
+    comparable = [found for found in others if _is_comparable(found, stated)]
+    if not comparable:
+        known = ", ".join(dict.fromkeys(map(_label, others))) or "no other"
         raise ReadError(
-            f"{where} has no evaluation of {_called(stated)} to compare with; it has: {there}. To compare "
-            "all the same, give the baseline as a mapping from task to score"
+            f"{where} has no evaluation of {_label(stated)} to compare with; it has: {known}. To compare "
+            "with another one, pass the baseline as a dict from task to score"
         )
-    return max(fit, key=lambda found: (found.status in _WHOLE, found.start_time or 0))
+    return max(comparable, key=lambda found: (found.status in _WHOLE, found.start_time or 0))
 
 
 def _is_comparable(one: Evaluation, other: Evaluation) -> bool:
@@ -77,7 +77,7 @@ def _is_comparable(one: Evaluation, other: Evaluation) -> bool:
     return one.spec is None or other.spec is None or one.spec == other.spec
 
 
-def _called(evaluation: Evaluation) -> str:
+def _label(evaluation: Evaluation) -> str:
     named = f"{evaluation.suite} {evaluation.suite_version or 'without a version'}"
     spec = evaluation.spec
     return (
@@ -85,27 +85,27 @@ def _called(evaluation: Evaluation) -> str:
     )
 
 
-def goes_on(
+def resumed(
     stated: Evaluation, resume: Resumable, session: Session | None
 ) -> tuple[Evaluation, dict[tuple[str, int], TaskResult]]:
     """
-    The evaluation with the id of the one that it goes on from, and the results that stand.
+    Return the evaluation with the id of the interrupted one, and the results to keep.
 
-    What was scored, abstained or skipped stands; what failed or took too long is done again. Raises
-    ConfigureError where the earlier one took more samples of each task.
+    Scored, abstained and skipped results are kept; errors and time-outs are run again. Raises ConfigureError
+    when the interrupted evaluation has more samples of each task.
     """
     if resume is False or (resume is True and session is None):
         return stated, {}
     source = _own(session) if isinstance(resume, bool) else resume
-    named = not isinstance(resume, bool) and stated.run_name is None
-    begun = [found for found in _evaluations(source) if _is_same(found, stated, at_its_word=named)]
-    if not begun:
+    trusted = not isinstance(resume, bool) and stated.run_name is None
+    matching = [found for found in _evaluations(source) if _is_same(found, stated, any_run=trusted)]
+    if not matching:
         return stated, {}
-    last = max(begun, key=lambda found: found.start_time or 0)
+    last = max(matching, key=lambda found: found.start_time or 0)
     if last.samples > stated.samples:
         raise ConfigureError(
-            f"samples={stated.samples}: the evaluation to go on from takes {last.samples} of each task; give "
-            f"samples={last.samples} or more, or leave resume out"
+            f"samples={stated.samples} is lower than the {last.samples} of the evaluation to resume; pass "
+            f"samples={last.samples} or more, or omit resume"
         )
     done = {
         key: result
@@ -115,23 +115,23 @@ def goes_on(
     return replace(stated, id=last.id), done
 
 
-def _is_same(earlier: Evaluation, stated: Evaluation, *, at_its_word: bool) -> bool:
-    """Whether it is the same evaluation; where the run has no name, a path that was given is trusted."""
-    if any(getattr(earlier, name) != getattr(stated, name) for name in _SAME):
+def _is_same(previous: Evaluation, stated: Evaluation, *, any_run: bool) -> bool:
+    """Return whether both are one evaluation; `any_run` skips the comparison of runs."""
+    if any(getattr(previous, name) != getattr(stated, name) for name in _SAME):
         return False
-    if earlier.run_id == stated.run_id or at_its_word:
+    if previous.run_id == stated.run_id or any_run:
         return True
-    return stated.run_name is not None and earlier.run_name == stated.run_name
+    return stated.run_name is not None and previous.run_name == stated.run_name
 
 
 def _own(session: Session | None) -> Session:
-    """What the session itself has written."""
+    """Return the session, whose own recording is read; raises ConfigureError if it has none."""
     session = cast("Session", session)
     keeps: Callable[[object], bool] = lambda transport: hasattr(transport, "records")  # noqa: E731
     if session.location is None and not any(map(keeps, session.transports)):
         raise ConfigureError(
-            f"resume=True: {session!r} writes nothing that can be read back; write resume='PATH' of the "
-            "recording to go on from"
+            f"resume=True needs a session whose recording can be read, and {session!r} has none; pass "
+            "resume='PATH' with the recording to resume from"
         )
     return session
 

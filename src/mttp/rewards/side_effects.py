@@ -1,4 +1,4 @@
-"""What a piece of code does that its own source does not show: files that it reads, names that it changes."""
+"""Side effects that syntax shows: files that code reads, objects that it mutates, registrations."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ __all__ = ["changed_globals", "changed_names", "file_reads", "is_file_name", "re
 
 _FILE = re.compile(r"[^\s*]*[^\s*.]\.[A-Za-z0-9]{1,8}")
 _READING_METHODS: Final = {"open", "open_binary", "open_text", "read_binary", "read_bytes", "read_text"}
-"""Methods that read a file, whatever they are methods of."""
+"""Methods that read a file, on any object."""
 _READING_FUNCTIONS: Final = _READING_METHODS | {
     *("files", "from_pretrained", "fromfile", "full_load", "genfromtxt", "get_data", "load", "load_dataset"),
     *("load_all", "loadtxt", "memmap", "read_csv", "read_excel", "read_feather", "read_json", "read_parquet"),
     *("read_pickle", "read_table", "safe_load", "safe_load_all", "scan_csv", "scan_parquet"),
 }
-"""Functions that read a file where they are another module's: `json.load`, `numpy.load`."""
+"""Functions that read a file if they are imported: `json.load`, `numpy.load`."""
 _CHANGING_METHODS: Final = {
     *("add", "append", "clear", "discard", "extend", "insert", "pop", "remove", "setdefault", "update"),
 }
 
 
 def is_file_name(text: str) -> bool:
-    """Whether a text looks like the name of a file."""
+    """Return whether a text looks like a file name."""
     return _FILE.fullmatch(text) is not None
 
 
 def texts(node: ast.AST) -> set[str]:
-    """The texts that a piece of code writes out."""
+    """Return the string literals in a piece of code."""
     constants = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
     return {value for value in constants if isinstance(value, str)}
 
 
 def file_reads(statement: ast.stmt, imported: set[str]) -> Iterator[ast.Call]:
-    """The calls that read a file; `imported` are the names that stand for modules and what is in them."""
+    """Yield the calls that read a file; `imported` are the imported names."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Call) and _reads(node.func, imported):
             yield node
@@ -54,7 +54,7 @@ def _reads(function: ast.expr, imported: set[str]) -> bool:
 
 
 def changed_globals(statement: ast.stmt) -> set[str]:
-    """The module's names whose things a function, or a class's methods, change when they are called."""
+    """Return the module's names whose objects a function or a class's methods mutate when called."""
     found: set[str] = set()
     for function in ast.walk(statement):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -68,7 +68,7 @@ def changed_globals(statement: ast.stmt) -> set[str]:
 
 
 def _bound_in(function: ast.AST) -> set[str]:
-    """The arguments of a function, and the names that it binds."""
+    """Return the arguments of a function and the names that it binds."""
     return {part.arg for part in ast.walk(function) if isinstance(part, ast.arg)} | {
         part.id
         for part in ast.walk(function)
@@ -77,14 +77,14 @@ def _bound_in(function: ast.AST) -> set[str]:
 
 
 def changed_names(statement: ast.AST) -> Iterator[Chain]:
-    """What a statement of a module changes as it runs, each as a name with its attributes."""
+    """Yield the names with attributes that a module's statement mutates."""
     yield from _changes(statement)
     for child in inside(statement):
         yield from changed_names(child)
 
 
 def _changes(node: ast.AST) -> Iterator[Chain]:
-    """`name.attribute = ...`, `name[...] = ...`, `name.update(...)`, `setattr(name, "attribute", ...)`."""
+    """Yield `name` of `name.attribute = ...`, `name[...] = ...`, `name.update(...)`, `setattr(name, ...)`."""
     if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         yield from [chain for chain in [chain_of(node)] if chain]
     if not isinstance(node, ast.Call):
@@ -100,7 +100,7 @@ def _changes(node: ast.AST) -> Iterator[Chain]:
 
 
 def registered_with(statement: ast.AST) -> Iterator[tuple[str, Chain]]:
-    """Functions and classes of a module with what they are decorated with, or derived from."""
+    """Yield a module's functions and classes with their decorators and bases, and its bare calls."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         parts = [*statement.decorator_list]
         if isinstance(statement, ast.ClassDef):

@@ -1,4 +1,4 @@
-"""What components may answer, and what is an error of theirs."""
+"""Return values of components, and errors in them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from rewards.made import answering, component, raising, spec
+from rewards.factories import answering, component, raising, spec
 
 import mttp
-from mttp.rewards.scores import failed, read
+from mttp.rewards.component_results import failed, read
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from mttp.rewards.scores import failed, read
 )
 def test_numbers_of_any_sort_are_values(answer, value):
     """
-    A number or a bool of any library is the value, alone or with its reasons.
+    A number or bool of any library is a value, with or without reasons.
     """
     assert value == answering(answer).score().value
 
@@ -46,19 +46,19 @@ def test_numbers_of_any_sort_are_values(answer, value):
         (float("nan"), "returned nan"),
         (float("inf"), "returned inf"),
         (np.float64("nan"), "returned nan"),
-        ("0.5", "returned '0.5', which is no number"),
-        ([0.5], "returned [0.5], which is no number"),
-        (np.array([0.5, 1.0]), "returned array([0.5, 1. ]), which is no number"),
-        (1j, "returned 1j, which is no number"),
-        (10**400, "which is no number"),
-        ({"reward": 1.0}, "returned a mapping without a value"),
-        ({"value": "high"}, "returned 'high', which is no number"),
-        (mttp.rewards.Score("high"), "returned 'high', which is no number"),
+        ("0.5", "returned '0.5', which is not a number"),
+        ([0.5], "returned [0.5], which is not a number"),
+        (np.array([0.5, 1.0]), "returned array([0.5, 1. ]), which is not a number"),
+        (1j, "returned 1j, which is not a number"),
+        (10**400, "which is not a number"),
+        ({"reward": 1.0}, "returned a dict without `value`"),
+        ({"value": "high"}, "returned 'high', which is not a number"),
+        (mttp.rewards.Score("high"), "returned 'high', which is not a number"),
     ],
 )
 def test_what_is_no_number_is_an_error(answer, words):
     """
-    The sample is invalid, and says what came instead of a number: never a silent zero.
+    The sample is invalid, and the error shows the returned value; it never counts as zero.
     """
     result = answering(answer).score()
 
@@ -71,7 +71,7 @@ def test_what_is_no_number_is_an_error(answer, words):
 )
 def test_nothing_is_an_abstention(answer):
     """
-    A component that abstains makes the sample invalid without being at fault.
+    A component that returns None abstains: the sample is invalid without an error.
     """
     result = answering(answer).score()
 
@@ -85,7 +85,7 @@ def test_nothing_is_an_abstention(answer):
 @pytest.mark.parametrize("error", [ValueError("no"), KeyError("answer"), SystemExit(3), TimeoutError()])
 def test_whatever_is_raised_is_in_the_result(error):
     """
-    A component that raises hurts nobody else; the result names class and message.
+    An exception fails only its own component; the result has its class and message.
     """
     result = answering(raising(error)).score()
 
@@ -95,7 +95,7 @@ def test_whatever_is_raised_is_in_the_result(error):
 
 def test_an_interrupt_goes_through():
     """
-    Ctrl-C is for the training run, not for the component.
+    KeyboardInterrupt propagates to the training run.
     """
     with pytest.raises(KeyboardInterrupt):
         answering(raising(KeyboardInterrupt())).score()
@@ -112,7 +112,7 @@ def test_an_interrupt_goes_through():
 )
 def test_reasons_are_kept(answer):
     """
-    Label, explanation and evidence come with the value, whichever way they are given.
+    Label, explanation and evidence are on the grade, in whichever form they are returned.
     """
     grade = answering(answer).score().components["it"]
 
@@ -121,7 +121,7 @@ def test_reasons_are_kept(answer):
 
 def test_an_error_whose_text_raises_is_an_error():
     """
-    Not even an exception without words gets out.
+    An exception whose `str` raises is still an error of the component.
     """
 
     class MuteError(Exception):
@@ -133,7 +133,7 @@ def test_an_error_whose_text_raises_is_an_error():
 
 def test_an_asynchronous_component_is_awaited():
     """
-    `score` waits for it, on a loop of its own or beside one that runs already.
+    `score` awaits it on the background loop, also while another loop runs.
     """
 
     async def judge(completion):
@@ -152,7 +152,7 @@ def test_an_asynchronous_component_is_awaited():
 
 def test_ascore_runs_components_side_by_side():
     """
-    Each of two components waits until the other has begun.
+    Each of two components waits until the other has started.
     """
     begun = [asyncio.Event(), asyncio.Event()]
 
@@ -174,7 +174,7 @@ def test_ascore_runs_components_side_by_side():
 
 def test_an_asynchronous_component_is_cancelled_at_its_limit():
     """
-    What waits forever is stopped, and the sample says so.
+    A coroutine that never returns is cancelled, and the error names the time limit.
     """
 
     async def judge():
@@ -188,7 +188,7 @@ def test_an_asynchronous_component_is_cancelled_at_its_limit():
 
 def test_a_late_answer_counts_and_is_marked():
     """
-    Without a process of its own a function can't be stopped; its answer says that it came late.
+    A function without a worker can't be stopped; its value counts and the grade is late.
     """
     import time
 
@@ -204,7 +204,7 @@ def test_a_late_answer_counts_and_is_marked():
 
 def test_a_component_that_scores_awaits_the_other_spec():
     """
-    An asynchronous component that scores by another spec does it with `ascore`; else it is told so.
+    An asynchronous component must use `ascore` of another spec; `score` is an error with this advice.
     """
 
     async def opinion():
@@ -219,13 +219,13 @@ def test_a_component_that_scores_awaits_the_other_spec():
         return (await spec.ascore()).value
 
     told = answering(blocking, "judge").score(spec=inner).error
-    assert "can't wait for another; use `await spec.ascore`" in told
+    assert "use `await spec.ascore(...)`" in told
     assert 1.0 == answering(awaiting, "judge").score(spec=inner).value
 
 
 def test_a_failure_has_a_type():
     """
-    An exception's class, or a word for a result that is no finite number.
+    The type is the exception's class, or a word for a value that is not a finite number.
     """
     types = [failed(TimeoutError()).error_type, read(float("inf")).error_type]
 
@@ -241,7 +241,7 @@ LABELS = {"malformed": -1, "wrong": 0, "right": 1}
 )
 def test_a_label_is_worth_what_the_spec_says(answer):
     """
-    The range is that of the values; the label stays beside the value.
+    The value is that of the label, and the range that of all values.
     """
     made = answering(answer, values=LABELS)
     grade = made.score().components["it"]
@@ -253,7 +253,7 @@ def test_a_label_is_worth_what_the_spec_says(answer):
 @pytest.mark.parametrize("answer", ["wrnog", 1.0, True, 0])
 def test_what_is_no_label_is_an_error(answer):
     """
-    A misspelt one is worth nothing that anybody stated.
+    A misspelt label has no value.
     """
     grade = answering(answer, values=LABELS).score().components["it"]
 
@@ -263,7 +263,7 @@ def test_what_is_no_label_is_an_error(answer):
 
 def test_a_verifier_of_labels_passes_with_the_best():
     """
-    None abstains all the same.
+    None still abstains.
     """
     verdicts = [
         answering(answer, kind="verifier", values=LABELS).score().verdict
@@ -278,7 +278,7 @@ CRITERIA = {"clear": 0.5, "deep": 0.3, "kind": 0.2}
 
 def test_one_call_answers_several_criteria():
     """
-    Each is a grade below the component's, with its reasons, weight and contribution; their mean is the value.
+    Each criterion is a grade with reasons, weight and contribution; the component's value is their mean.
     """
     calls = []
 
@@ -307,16 +307,20 @@ def test_one_call_answers_several_criteria():
     ("answer", "status", "said"),
     [
         ({"clear": 1.0, "deep": float("nan"), "kind": 1.0}, "error", "deep: returned nan"),
-        ({"clear": 1.0, "deep": 1.0}, "error", "kind: the answer has no such criterion"),
+        ({"clear": 1.0, "deep": 1.0}, "error", "kind: the returned dict lacks this criterion"),
         ({"clear": 1.0, "deep": None, "kind": 1.0}, "abstained", None),
-        (0.5, "error", "clear: returned 0.5, expected a mapping by criterion"),
+        (0.5, "error", "clear: returned 0.5, expected a dict by criterion"),
         (None, "abstained", None),
-        ({"clear": 2.0, "deep": 1.0, "kind": 1.0}, "error", "clear: 2.0 is beyond its range [0.0, 1.0]"),
+        (
+            {"clear": 2.0, "deep": 1.0, "kind": 1.0},
+            "error",
+            "clear: 2.0 is outside of the component's range [0.0, 1.0]",
+        ),
     ],
 )
 def test_one_criterion_without_a_value_leaves_none(answer, status, said):
     """
-    The mean of the others would be no answer to what was asked; their grades are there all the same.
+    The component has no value; the grades of all criteria are available.
     """
     grade = answering(answer, kind="judge", criteria=CRITERIA, range=(0, 1)).score().components["it"]
 
@@ -326,7 +330,7 @@ def test_one_criterion_without_a_value_leaves_none(answer, status, said):
 
 def test_criteria_may_be_a_list_of_labels_that_are_repeated():
     """
-    A list weighs all alike; repeats are of each criterion.
+    Names in a list weigh equally, and repeats apply to each criterion.
     """
     answers = iter([{"a": "right", "b": "wrong"}, {"a": "wrong", "b": "wrong"}])
     made = answering(lambda: next(answers), criteria=["a", "b"], values=LABELS, repeats=2)
@@ -338,7 +342,7 @@ def test_criteria_may_be_a_list_of_labels_that_are_repeated():
 
 def test_a_check_of_several_criteria_names_the_one_that_failed():
     """
-    By its path, as one of an included spec.
+    The failed criterion is named by its path.
     """
     made = answering({"no_leak": False, "polite": True}, kind="check", criteria=["no_leak", "polite"])
 
@@ -347,7 +351,7 @@ def test_a_check_of_several_criteria_names_the_one_that_failed():
 
 def test_criteria_are_recorded_as_parts(session):
     """
-    And read back with their weights.
+    The parts are read back with their weights.
     """
     made = answering({"clear": 1.0, "deep": 0.5, "kind": 0.0}, kind="judge", criteria=CRITERIA)
     with mttp.episode() as ep:
@@ -361,7 +365,7 @@ def test_criteria_are_recorded_as_parts(session):
 
 def test_a_recorded_episode_is_an_input(session):
     """
-    A component looks at its path; anything else in its place is refused.
+    A component receives the episode; another type of value is an error.
     """
     for actions in ((1, 2), (1, 9)):
         with mttp.episode() as ep:
@@ -376,12 +380,12 @@ def test_a_recorded_episode_is_an_input(session):
     found = mttp.read(session).episodes
 
     assert [1.0, 0.0] == [made.score(episode=one).value for one in found]
-    assert "the spec says episode" in made.score(episode="e").error
+    assert "expected episode" in made.score(episode="e").error
 
 
 def test_a_stated_cost_is_that_of_all_calls():
     """
-    Repeats add up; what one call for many costs is counted once.
+    Costs of repeats are summed; the cost of one call for many samples counts once.
     """
     priced = {"value": 1.0, "cost": 0.25}
     repeated = answering(lambda: dict(priced), kind="judge", repeats=3).score()
@@ -397,7 +401,7 @@ def test_a_stated_cost_is_that_of_all_calls():
 
 def test_an_episodes_grading_cost_is_read_back(session):
     """
-    It is the sum of what its graders state, in parts too.
+    It is the sum of the costs of all graders and their parts.
     """
     inner = mttp.RewardSpec(
         name="inner",

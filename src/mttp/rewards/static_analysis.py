@@ -1,4 +1,4 @@
-"""The code that scores: everything that a function reaches in its own package or folder, and its digest."""
+"""Static analysis of scoring code: the definitions that a function reaches in its own package or folder."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from mttp.otlp import regular_files
 from mttp.rewards.bindings import Bound, Chain, Imported, Names, names_in, names_of
 from mttp.rewards.folder import MAX_SOURCE, find
 from mttp.rewards.modules import Module, is_installed, locate
-from mttp.rewards.surroundings import changes
+from mttp.rewards.runtime_changes import changes
+from mttp.rewards.side_effects import file_reads, is_file_name, texts
 from mttp.rewards.syntax import normal
-from mttp.rewards.unseen import file_reads, is_file_name, texts
 
 __all__ = ["Code", "Coverage", "Reach", "code_of", "of_target", "tree_of"]
 
 Coverage: TypeAlias = Literal["full", "partial", "opaque"]
-"""How much of the code was read: all that is the user's own, some of it, or none that can be told."""
+"""How much of the user's code was read: all, some, or none."""
 
 _DYNAMIC: Final = {"eval", "exec", "globals", "locals", "__import__", "compile"}
 _DYNAMIC_ATTRIBUTES: Final = {
     *("entry_points", "exec_module", "import_module", "iter_modules", "load_module", "modules", "reload"),
     *("run_module", "run_path", "spec_from_file_location", "walk_packages"),
 }
-"""Names in `_IMPORTERS` by which code reaches what its source does not name."""
+"""Names in `_IMPORTERS` that import modules by a computed name."""
 _IMPORTERS: Final = {"imp", "importlib", "importlib_metadata", "pkgutil", "runpy", "sys"}
 _OWN_LIBRARY: Final = "mttp"
 
@@ -40,17 +40,17 @@ class Code:
     """The code of one component."""
 
     parts: tuple[tuple[str, str], ...] = ()
-    """Each definition that it reaches, as (module:name, normal form), sorted."""
+    """The definitions that it reaches, as sorted (module:name, normal form) pairs."""
     coverage: Coverage = "full"
-    """How much of it that is."""
+    """How much of the code is in `parts`."""
     gaps: tuple[str, ...] = ()
-    """What is missing, in words."""
+    """Messages about code that is not in `parts`."""
 
 
 def of_target(
     use: str, folder: Path | None, distributions: Iterable[str] = (), depends: Iterable[str] = ()
 ) -> Code:
-    """The code of what a spec names under `use`; nothing is imported."""
+    """Return the code of a `use` target without importing it."""
     name, _, attribute = use.partition(":")
     module = locate(name, folder)
     if module is None or module.path is None:
@@ -59,14 +59,14 @@ def of_target(
 
 
 def code_of(module: Module, name: str, distributions: Iterable[str], depends: Iterable[str]) -> Code:
-    """The code of a name of a module."""
+    """Return the code of a name of a module."""
     reach = Reach(module, distributions, depends)
     if reach.names(module.name) is None:
-        return Code(coverage="opaque", gaps=(f"{module.path} is not Python that can be read",))
+        return Code(coverage="opaque", gaps=(f"{module.path} can't be parsed as Python",))
     try:
         reach.follow(module.name, name)
     except RecursionError:
-        return Code(coverage="opaque", gaps=(f"what {module.name}:{name} reaches is nested too deeply",))
+        return Code(coverage="opaque", gaps=(f"the code of {module.name}:{name} is nested too deeply",))
     reach.gaps |= set(changes(reach))
     opacity = reach.opacity(module.name, name)
     coverage: Coverage = "opaque" if opacity else "partial" if reach.gaps else "full"
@@ -82,7 +82,7 @@ def _parsed(source: bytes) -> ast.Module | None:
 
 
 def tree_of(path: Path | None) -> ast.Module | None:
-    """The syntax of a file; None where it has none that can be read."""
+    """Return the syntax tree of a file, or None if it can't be read or parsed."""
     try:
         return _parsed(regular_files.read(path, MAX_SOURCE)) if path is not None else None
     except OSError:
@@ -90,7 +90,7 @@ def tree_of(path: Path | None) -> ast.Module | None:
 
 
 class Reach:
-    """What is reached from one function, in its own package or folder."""
+    """Collects the definitions that a function reaches in its own package or folder."""
 
     def __init__(self, module: Module, distributions: Iterable[str], depends: Iterable[str]) -> None:
         self.parts: dict[str, str] = {}
@@ -104,18 +104,18 @@ class Reach:
         self._names: dict[str, Names | None] = {}
 
     def tree(self, module: str) -> ast.Module | None:
-        """The syntax of a module of its own."""
+        """Return the syntax tree of one of its own modules, or None."""
         return tree_of(self._path(module))
 
     def names(self, module: str) -> Names | None:
-        """The names of a module of its own."""
+        """Return the names of one of its own modules, or None."""
         if module not in self._names:
             tree = self.tree(module)
             self._names[module] = names_of(tree) if tree is not None else None
         return self._names[module]
 
     def origin(self, module: str, chain: Chain) -> tuple[str, Chain] | None:
-        """The module of its own that a name with attributes leads to, and what is left of them."""
+        """Return the own module that defines a name, and the name's remaining attributes; else None."""
         names = self.names(module)
         bound = names.bound.get(chain[0], []) if names is not None else []
         imported = next((one for one in bound if isinstance(one, Imported)), None)
@@ -128,7 +128,7 @@ class Reach:
         return (origin, chain) if self._path(origin) is not None else None
 
     def follow(self, module: str, name: str) -> None:
-        """A name of a module of its own, and whatever that needs."""
+        """Collect a name of one of its own modules, and everything that the name uses."""
         names = self.names(module)
         if names is None or (module, name) in self.seen:
             return
@@ -143,7 +143,7 @@ class Reach:
         elif self._path(f"{module}.{name}") is not None:
             self._whole(f"{module}.{name}")
         elif "__getattr__" in names.bound:
-            self.gaps.add(f"{module}.{name} is made by the __getattr__ of {module}")
+            self.gaps.add(f"{module}.{name} comes from the __getattr__ of {module}")
             self.follow(module, "__getattr__")
         else:
             self._follow_stars(module, name, names)
@@ -156,54 +156,54 @@ class Reach:
             self.add(f"{module}:{name}", bound, module)
 
     def add(self, key: str, statement: ast.stmt, module: str) -> None:
-        """A statement of a module under a key, and whatever that needs."""
-        self._say(key, normal(statement))
+        """Collect a statement of a module under a key, and everything that it uses."""
+        self._append(key, normal(statement))
         chains, imported = names_in(statement)
         self._note_files(module, statement, imported)
         for chain in sorted(chains):
             self.use(module, chain, imported)
 
     def _note_files(self, module: str, statement: ast.stmt, imported: Mapping[str, Imported]) -> None:
-        """Files that a statement reads, unless they are listed."""
+        """Add a gap for each file that a statement reads and that is not under `depends`."""
         names = self.names(module)
         bound = names.bound if names is not None else {}
         foreign = {name for name, all_ in bound.items() if any(isinstance(one, Imported) for one in all_)}
         for call in file_reads(statement, foreign | imported.keys()):
-            said = self._texts(module, call) or self._texts(module, statement)
-            if not any(Path(text).name in self._files for text in said):
-                what = ", ".join(sorted(filter(is_file_name, said))) or "a file that it does not name"
-                self.gaps.add(f"{module} reads {what}, which is not listed under `depends`")
+            known = self._file_names(module, call) or self._file_names(module, statement)
+            if not any(Path(text).name in self._files for text in known):
+                files = ", ".join(sorted(filter(is_file_name, known))) or "a file with a computed name"
+                self.gaps.add(f"{module} reads {files}, which is not listed under `depends`")
 
-    def _texts(self, module: str, node: ast.AST) -> set[str]:
-        """The names of files that a piece of code writes out, or the constants that it uses."""
+    def _file_names(self, module: str, node: ast.AST) -> set[str]:
+        """Return the file names in a piece of code and in the constants that it uses."""
         names = self.names(module)
         used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         constants = [one for name in used for one in (names.bound.get(name, ()) if names is not None else ())]
-        said = texts(node).union(*(texts(one) for one in constants if isinstance(one, ast.Assign)))
-        return {text for text in said if is_file_name(text) or Path(text).name in self._files}
+        literals = texts(node).union(*(texts(one) for one in constants if isinstance(one, ast.Assign)))
+        return {text for text in literals if is_file_name(text) or Path(text).name in self._files}
 
-    def _say(self, key: str, said: str) -> None:
-        """Add to what a name stands for."""
-        self.parts[key] = f"{self.parts[key]}\n{said}" if key in self.parts else said
+    def _append(self, key: str, text: str) -> None:
+        """Add text to the part under a key."""
+        self.parts[key] = f"{self.parts[key]}\n{text}" if key in self.parts else text
 
     def _note(self, module: str, name: str, origin: Imported) -> None:
-        """Where a name is imported from: other code may be called by the same name."""
+        """Add the origin of an imported name, so that another origin changes the digest."""
         if (key := (module, f"{name} {origin}")) not in self.seen:
             self.seen.add(key)
-            self._say(f"{module}:{name}", str(origin))
+            self._append(f"{module}:{name}", str(origin))
 
     def use(self, module: str, chain: Chain, imported: Mapping[str, Imported]) -> None:
-        """A name that a piece of code of a module uses, and whatever that needs."""
+        """Collect a name that code of a module uses, and everything that the name uses."""
         names = self.names(module)
         if "__subclasses__" in chain:
-            self.gaps.add(f"{module} asks {chain[0]} for its subclasses, which any module may define")
+            self.gaps.add(f"{module} uses the subclasses of {chain[0]}, which any module may define")
         if chain[0] in imported:
             self._follow_import(module, imported[chain[0]], chain[1:])
         elif names is not None and chain[0] in names.bound:
             self._use_bound(module, chain, names.bound[chain[0]])
         elif hasattr(builtins, chain[0]):
             if chain[0] in _DYNAMIC:
-                self.gaps.add(f"{module} calls {chain[0]}, which can reach anything")
+                self.gaps.add(f"{module} calls {chain[0]}, which can run any code")
         elif names is not None:
             self._follow_stars(module, chain[0], names)
 
@@ -215,7 +215,7 @@ class Reach:
         self._follow_statements(module, chain[0])
 
     def _follow_statements(self, module: str, name: str) -> None:
-        """Those statements for a name that are no imports."""
+        """Collect the statements for a name, except imports."""
         names = self.names(module)
         if names is not None and any(not isinstance(one, Imported) for one in names.bound[name]):
             self.follow(module, name)
@@ -239,20 +239,20 @@ class Reach:
             self._foreign(origin or (chain[0] if chain else ""))
             is_importer = origin.partition(".")[0] in _IMPORTERS
             for name in {*chain} & _DYNAMIC_ATTRIBUTES if is_importer else ():
-                self.gaps.add(f"{module} calls {name}, which can reach anything")
+                self.gaps.add(f"{module} calls {name}, which can run any code")
         elif chain:
             self.follow(origin, chain[0])
         else:
             self._whole(origin)
 
     def _whole(self, module: str) -> None:
-        """A module that is passed around: any of its names may be meant."""
+        """Collect all names of a module, for a module that is used as an object."""
         names = self.names(module)
         for name in names.bound if names is not None else ():
             self.follow(module, name)
 
     def absolute(self, module: str, imported: Imported) -> str:
-        """The full name of a module that another one imports."""
+        """Return the absolute name of a module that another one imports."""
         if not imported.level:
             return imported.module
         path = self._path(module)
@@ -263,7 +263,7 @@ class Reach:
         return ".".join([*package, *([imported.module] if imported.module else [])])
 
     def _path(self, module: str) -> Path | None:
-        """The source of a module, if it is one of its own."""
+        """Return the source file of one of its own modules, or None for other modules."""
         own = self._module
         if module == own.name:
             return own.path
@@ -283,11 +283,11 @@ class Reach:
             self.gaps.add(f"it uses {top}, which is not listed under `distributions`")
 
     def opacity(self, module: str, name: str) -> tuple[str, ...]:
-        """Why what a name stands for can't be told from its source, if so."""
+        """Return messages about why a name's code can't be read from source; empty if it can."""
         names = self.names(module)
         bound = names.bound.get(name, []) if names is not None else []
         if not bound:
-            return (f"{module}:{name} is made at run time",) if not names or not names.stars else ()
+            return (f"{module}:{name} is defined at run time",) if not names or not names.stars else ()
         last = bound[-1]
         if isinstance(last, Imported):
             return self._opacity_of_import(module, last)
@@ -312,5 +312,5 @@ def _key(distribution: str) -> str:
 
 @lru_cache(maxsize=1)
 def _distributions() -> dict[str, list[str]]:
-    """Names of distributions by the packages that they bring."""
+    """Return the names of distributions by the packages that they contain."""
     return {package: list(names) for package, names in metadata.packages_distributions().items()}

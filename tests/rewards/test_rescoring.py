@@ -1,4 +1,4 @@
-"""Recorded episodes, scored again by two specs."""
+"""Recorded episodes scored by two specs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWERS = ["<think></think><answer>8</answer>", "<answer>8</answer>", "8", "rm -
 
 
 def recorded(spec, *, wrong=False):
-    """A run of four answers, each paid by the spec, and one episode without inputs."""
+    """A run of four answers scored by the spec, and an episode without inputs."""
     with mttp.configure(transport="memory://") as session:
         for place, answer in enumerate(ANSWERS):
             inputs = {"completion": answer, "answer": "8"}
@@ -33,7 +33,7 @@ def recorded(spec, *, wrong=False):
 
 def test_the_same_spec_pays_the_same():
     """
-    And what was recorded is what it pays again.
+    It reproduces the recorded rewards.
     """
     spec = load()
     found = rescore(recorded(spec), spec, spec)
@@ -75,7 +75,7 @@ def test_a_flipped_verdict_is_counted():
 
 def test_an_invalid_reward_is_counted_as_one():
     """
-    It is no zero, and is left out of the means.
+    It is left out of the means.
     """
     before = load()
     after = load(
@@ -95,7 +95,7 @@ def test_an_invalid_reward_is_counted_as_one():
 
 def test_recorded_episodes_are_scored_themselves():
     """
-    Where an input is an episode, one needs no recorded inputs.
+    A spec with an episode as input needs no recorded inputs.
     """
     spec = mttp.RewardSpec(
         name="brevity",
@@ -113,7 +113,7 @@ def test_recorded_episodes_are_scored_themselves():
 
 def test_why_a_reward_is_invalid_is_said():
     """
-    By component and for how many episodes, the most frequent reason first.
+    Reasons are counted by component, most frequent first.
     """
     before, after = (
         load(),

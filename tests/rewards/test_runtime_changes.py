@@ -1,4 +1,4 @@
-"""What changes the code that scores and is no part of it: coverage says that there is more, and names it."""
+"""Changes to scoring code at run time, which make the coverage partial."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from rewards.specimens import small
 
 import mttp
-from mttp.rewards.code import Code, of_target
 from mttp.rewards.lint import lint
 from mttp.rewards.spec import RewardSpec
+from mttp.rewards.static_analysis import Code, of_target
 
 CALL = "GRADERS['one'](completion)"
 RIGHT = "\n\ndef right(completion):\n    return "
@@ -18,7 +18,7 @@ REGISTRY = "GRADERS = {}\n\ndef register(f):\n    GRADERS[f.__name__] = f\n    r
 
 
 def code(**modules: str) -> Code:
-    """The code of `graders:right`, with these modules in one folder."""
+    """Return the code of `graders:right` with these modules in one folder."""
     for name, source in modules.items():
         Path(f"{name}.py").write_text(source)
     return of_target("graders:right", Path())
@@ -71,7 +71,7 @@ def code(**modules: str) -> Code:
         ),
         (
             {"graders": "class Base: pass" + RIGHT + "Base.__subclasses__()[0](completion)"},
-            "asks Base for its subclasses",
+            "uses the subclasses of Base",
         ),
         (
             {"helpers": "def scale(v): return v", "graders": "import helpers" + RIGHT + "helpers.scale(1)"}
@@ -92,26 +92,26 @@ def code(**modules: str) -> Code:
                 "helpers": "def __getattr__(name): return len",
                 "graders": "import helpers" + RIGHT + "helpers.scale(completion)",
             },
-            "helpers.scale is made by the __getattr__ of helpers",
+            "helpers.scale comes from the __getattr__ of helpers",
         ),
         (
             {"graders": "from importlib.metadata import entry_points" + RIGHT + "entry_points()"},
-            "graders calls entry_points, which can reach anything",
+            "graders calls entry_points, which can run any code",
         ),
         (
             {"graders": "import pkgutil" + RIGHT + "list(pkgutil.iter_modules())"},
-            "graders calls iter_modules, which can reach anything",
+            "graders calls iter_modules, which can run any code",
         ),
         (
             {"graders": "from importlib import import_module" + RIGHT + "import_module(completion).x"},
-            "graders calls import_module, which can reach anything",
+            "graders calls import_module, which can run any code",
         ),
     ],
     ids=lambda part: part[:40] if isinstance(part, str) else "",
 )
 def test_what_is_changed_elsewhere_is_named(modules, gap):
     """
-    Registries, patched modules, a module's `__getattr__` and dynamic imports leave the coverage partial.
+    Registries, patches, `__getattr__` and dynamic imports are gaps.
     """
     found = code(**modules)
 
@@ -135,13 +135,13 @@ def test_what_is_changed_elsewhere_is_named(modules, gap):
             "from importlib import resources" + RIGHT + "resources.files('a').joinpath('b.txt').read_text()",
             "b.txt",
         ),
-        ("def right(path): return open(path).read()", "a file that it does not name"),
+        ("def right(path): return open(path).read()", "a file with a computed name"),
     ],
     ids=lambda part: part[:30].replace("\n", ";"),
 )
 def test_a_file_that_is_read_is_named_unless_it_is_listed(source, read):
     """
-    Under `depends` its content is in the digest; without, the coverage is partial.
+    A file under `depends` is in the digest; another is a gap.
     """
     Path("graders.py").write_text(source)
     found = of_target("graders:right", Path(), ["numpy"])
@@ -167,14 +167,14 @@ def test_a_file_that_is_read_is_named_unless_it_is_listed(source, read):
 )
 def test_what_the_source_shows_is_covered(source):
     """
-    A cache, a table that its own module fills, common decorators, the name of a file that nobody reads.
+    Caches, tables filled by their own module and common decorators are no gaps.
     """
     assert ("full", ()) == (code(graders=source).coverage, code(graders=source).gaps)
 
 
 def test_a_spec_says_why_its_code_is_not_covered():
     """
-    The reasons are the spec's, with those of what it includes, and lint's.
+    Gaps include those of included specs and are lint findings.
     """
     Path("graders.py").write_text("def right(completion): return open('words.txt').read()")
     part = {"name": "it", "kind": "verifier", "use": "graders:right", "range": [0, 1]}

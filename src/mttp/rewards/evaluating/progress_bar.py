@@ -1,4 +1,4 @@
-"""A bar that shows how many tasks are done."""
+"""The progress bar of an evaluation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["bar"]
 
 @contextmanager
 def bar(name: str, total: int, *, wanted: bool) -> Iterator[Callable[[], None]]:
-    """What is called for each task that is done; a bar on standard error, if that is a terminal with rich."""
+    """Show a bar on standard error, if it is a terminal and rich is installed; yield its advance function."""
     if not wanted or not sys.stderr.isatty():
         yield _nothing
         return
@@ -27,4 +27,4 @@ def bar(name: str, total: int, *, wanted: bool) -> Iterator[Callable[[], None]]:
 
 
 def _nothing() -> None:
-    """Show nothing."""
+    """Advance no bar."""

@@ -1,11 +1,11 @@
-"""The marks of components, and what they leave as it was."""
+"""Decorators of components."""
 
 from __future__ import annotations
 
 import pytest
 
 import mttp
-from mttp.rewards.components import ComponentMark, mark_of
+from mttp.rewards.decorators import ComponentMark, mark_of
 
 KINDS = ("verifier", "check", "rubric", "shaping", "penalty", "judge")
 
@@ -13,7 +13,7 @@ KINDS = ("verifier", "check", "rubric", "shaping", "penalty", "judge")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bare_mark_says_the_kind(kind):
     """
-    Each decorator marks a function by its own name.
+    Each decorator sets the kind of its own name.
     """
 
     @getattr(mttp.rewards, kind)
@@ -26,7 +26,7 @@ def test_a_bare_mark_says_the_kind(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mark_takes_options(kind):
     """
-    Options are kept with the mark, for a spec that is built in Python.
+    The mark has the options for a spec built in Python.
     """
 
     @getattr(mttp.rewards, kind)(name="other", weight=0.5)
@@ -38,7 +38,7 @@ def test_a_mark_takes_options(kind):
 
 def test_a_marked_function_is_the_function():
     """
-    It is called as before.
+    The decorated function can be called directly.
     """
 
     def grader(completion):
@@ -50,15 +50,15 @@ def test_a_marked_function_is_the_function():
 
 def test_only_a_function_is_marked():
     """
-    An option without its name is no function, and said to be none.
+    A positional option is an error with advice.
     """
-    with pytest.raises(TypeError, match=r"@mttp\.rubric marks a function, not 0\.5"):
+    with pytest.raises(TypeError, match=r"mttp\.rewards\.rubric decorates a function and got 0\.5"):
         mttp.rewards.rubric(0.5)
 
 
 def test_check_checks_a_recording_as_well(session):
     """
-    What is no function is a recording.
+    `mttp.check` is another function than the decorator and reads a session.
     """
     with mttp.episode():
         pass
@@ -68,7 +68,7 @@ def test_check_checks_a_recording_as_well(session):
 
 def test_marked_functions_make_a_spec():
     """
-    Functions that say their kind need nothing else.
+    Decorated functions need no other keys.
     """
 
     @mttp.rewards.verifier(weight=0.75, range=(0, 1))

@@ -1,4 +1,4 @@
-"""The digest of the code that scores: what it covers, and what leaves it as it is."""
+"""The digest of scoring code and its coverage."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from rewards.specimens import GRADERS, HELPERS, SPEC, changed, load, small, write
 
 import mttp
-from mttp.rewards.code import of_target
-from mttp.rewards.objects import of_function
+from mttp.rewards.callable_code import of_function
+from mttp.rewards.static_analysis import of_target
 
 EVERYTHING = '''\
 """One of everything that a version of Python may write differently."""
@@ -72,12 +72,12 @@ EXPECTED = "e5f23737cffd0d9e14da3da3d61f7d7595f3a849c430868a6b4b49745ad6632d"
 
 
 def digest(**texts: str) -> str:
-    """The code's digest of the specimen, with some of its files changed."""
+    """Return the specimen's code digest with changed files."""
     return load(**texts).code_sha256
 
 
 def code(source: str, name: str = "right") -> object:
-    """The code of a function in a module of this source."""
+    """Return the code of a function in a module with this source."""
     Path("module.py").write_text(source)
     return of_target(f"module:{name}", Path())
 
@@ -97,7 +97,7 @@ def code(source: str, name: str = "right") -> object:
 )
 def test_comments_layout_and_docstrings_change_nothing(old, new):
     """
-    Nor does code that no component reaches.
+    Code that no component reaches does not either.
     """
     assert digest() == digest(graders=changed(old, new, GRADERS))
 
@@ -116,7 +116,7 @@ def test_comments_layout_and_docstrings_change_nothing(old, new):
 )
 def test_a_change_of_a_grader_changes_the_digest(old, new):
     """
-    As does what a name is imported as.
+    A change of an imported name does as well.
     """
     assert digest() != digest(graders=changed(old, new, GRADERS))
 
@@ -131,14 +131,14 @@ def test_a_change_of_a_grader_changes_the_digest(old, new):
 )
 def test_a_change_of_only_a_helper_or_a_constant_changes_the_digest(old, new):
     """
-    Though the grader's own text is as it was, in another module.
+    The digest covers other modules that the grader uses.
     """
     assert digest() != digest(helpers=changed(old, new, HELPERS))
 
 
 def test_what_is_not_reached_in_a_helper_changes_nothing():
     """
-    Another constant of the same module.
+    Other constants of a reached module are not covered.
     """
     assert digest() == digest(helpers=changed("UNUSED = 1", "UNUSED = 2", HELPERS))
 
@@ -176,7 +176,7 @@ def test_what_is_not_reached_in_a_helper_changes_nothing():
 )
 def test_whatever_a_constant_hangs_on_counts(before, after):
     """
-    What changes it after it is made, classes and their bases, decorators, what partials fix.
+    Later mutations, classes and bases, decorators and partial arguments are covered.
     """
     use = "\ndef right(completion):\n    return X\n"
 
@@ -186,7 +186,7 @@ def test_whatever_a_constant_hangs_on_counts(before, after):
 
 def test_attributes_of_modules_are_followed():
     """
-    `import helpers` and `helpers.scaled`, of which nothing else counts.
+    Of `import helpers`, only the used attributes are covered.
     """
     source = "import helpers\n\ndef right(completion):\n    return helpers.scaled(1)\n"
     write(".")
@@ -198,7 +198,7 @@ def test_attributes_of_modules_are_followed():
 
 def test_local_names_are_not_those_of_the_module():
     """
-    An argument that is called like a function of the module reaches nothing.
+    An argument with the name of a function reaches nothing.
     """
     source = "def answer(): return 1\n\ndef right(completion, answer):\n    return answer\n"
 
@@ -215,8 +215,8 @@ def test_local_names_are_not_those_of_the_module():
             "",
         ),
         ("from math import sqrt as right", "opaque", "no Python source"),
-        ("exec('def right(completion): return 1.0')", "opaque", "is made at run time"),
-        ("def right(completion): return eval(completion)", "partial", "eval, which can reach anything"),
+        ("exec('def right(completion): return 1.0')", "opaque", "is defined at run time"),
+        ("def right(completion): return eval(completion)", "partial", "eval, which can run any code"),
         ("import wrapt\ndef right(completion): return wrapt.x", "partial", "wrapt, which is not listed"),
         (f"def right(completion): return 1{' + 1' * 700}", "opaque", "nested too deeply"),
         ("import re\ndef right(completion): return re.x", "full", ""),
@@ -228,7 +228,7 @@ def test_local_names_are_not_those_of_the_module():
 )
 def test_how_much_was_read_is_said(source, coverage, gap):
     """
-    full, partial or opaque, with what is missing.
+    The coverage is full, partial or opaque, with gaps.
     """
     found = code(source)
 
@@ -255,7 +255,7 @@ WEIGHT = 2.0
 
 def test_functions_that_are_given_have_their_code_too():
     """
-    With what they reach in their own folder, and what a partial fixes.
+    Their folder's code and partial arguments are covered.
     """
     plain, one, other = (
         of_function(graded),
@@ -267,12 +267,14 @@ def test_functions_that_are_given_have_their_code_too():
         plain.coverage,
         of_function(functools.partial(graded, [object()])).coverage,
     )
-    assert ["test_code:WEIGHT", "test_code:graded"] == [name.rpartition(".")[2] for name, _ in plain.parts]
+    assert ["test_static_analysis:WEIGHT", "test_static_analysis:graded"] == [
+        name.rpartition(".")[2] for name, _ in plain.parts
+    ]
     assert 3 == len({plain.parts, one.parts, of_function(other).parts})
 
 
 def scaled(function, factor):
-    """A closure that says whose code it goes on with."""
+    """Return a closure over a function."""
 
     @functools.wraps(function)
     def inner(completion, *, more=0.0):
@@ -293,7 +295,7 @@ class Judge:
 
 
 def defaulting(value):
-    """A lambda that has a value as an argument's default."""
+    """Return a lambda with a default argument."""
     return lambda completion, *, more=value: more
 
 
@@ -320,7 +322,7 @@ def defaulting(value):
 )
 def test_what_a_function_holds_is_in_its_code(one, other):
     """
-    What closures and lambdas close over, defaults, what partials fix, the state of objects.
+    Closures, defaults, partial arguments and object state are covered.
     """
     assert ("full", "full") == (of_function(one).coverage, of_function(other).coverage)
     assert of_function(one).parts != of_function(other).parts
@@ -329,7 +331,7 @@ def test_what_a_function_holds_is_in_its_code(one, other):
 
 def test_closures_that_hold_the_same_have_one_code():
     """
-    The digest hangs on no address.
+    The digest does not depend on addresses.
     """
     assert of_function(scaled(graded, (1, "a"))).parts == of_function(scaled(graded, (1, "a"))).parts
     assert of_function(Judge({"b", "a"})).parts == of_function(Judge({"a", "b"})).parts
@@ -337,11 +339,11 @@ def test_closures_that_hold_the_same_have_one_code():
 
 def test_what_a_closure_uses_of_its_module_counts():
     """
-    A global that only the inner function names.
+    Globals of an inner function are covered.
     """
     names = [name.rpartition(".")[2] for name, _ in of_function(scaled(abs, 2)).parts]
 
-    assert "test_code:WEIGHT" in names
+    assert "test_static_analysis:WEIGHT" in names
 
 
 @pytest.mark.parametrize(
@@ -356,13 +358,13 @@ def test_what_a_closure_uses_of_its_module_counts():
         ),
         (Judge([], object()), "partial", "the Judge holds client, a builtins.object, which can't be read"),
         (eval("lambda completion: 1.0"), "opaque", "has no Python source"),
-        ((lambda completion: 1.0, lambda completion: 2.0)[0], "opaque", "stands on one line with others"),
+        ((lambda completion: 1.0, lambda completion: 2.0)[0], "opaque", "is on one line with functions"),
     ],
     ids=lambda part: part[:20] if isinstance(part, str) else "",
 )
 def test_what_cannot_be_read_is_named(given, coverage, gap):
     """
-    What is written in C, what was made of a text, objects of libraries.
+    C code, code made from text and library objects are gaps.
     """
     found = of_function(given)
 
@@ -372,7 +374,7 @@ def test_what_cannot_be_read_is_named(given, coverage, gap):
 
 def test_what_exec_made_is_opaque():
     """
-    Even where it claims to be in a file.
+    A claimed file name does not change this.
     """
     names: dict[str, object] = {"__name__": __name__}
     exec(compile("def made(completion): return 1.0", __file__, "exec"), names)
@@ -382,7 +384,7 @@ def test_what_exec_made_is_opaque():
 
 def test_files_and_distributions_that_are_declared_count():
     """
-    The content of the one, the version of the other.
+    The digest has the content of files and the versions of distributions.
     """
     write()
     Path("specs/words.txt").write_text("a")
@@ -398,34 +400,34 @@ def test_files_and_distributions_that_are_declared_count():
 @pytest.mark.parametrize("fields", [{"depends": ["none.txt"]}, {"distributions": ["no-such-distribution"]}])
 def test_what_is_declared_and_not_there_is_an_error(fields):
     """
-    A digest without it would say less than it seems to.
+    Otherwise the digest would omit it silently.
     """
     write()
     spec = mttp.RewardSpec.from_dict(small(**fields), folder="specs")
 
-    with pytest.raises(mttp.errors.SpecError, match=r"none\.txt can't be read|is not installed"):
+    with pytest.raises(mttp.errors.SpecError, match=r"read the file none\.txt|is not installed"):
         assert spec.code_sha256
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("/dev/zero", "the file /dev/zero can't be read: it is a device, not a regular file"),
-        ("pipe", "the file pipe can't be read: it is a pipe, not a regular file"),
-        ("socket", "the file socket can't be read: it is a socket, not a regular file"),
-        ("linked", "the file linked can't be read: it is a device, not a regular file"),
-        (".", "the file . can't be read: it is a directory, not a regular file"),
-        ("/proc/kmsg", "the file /proc/kmsg can't be read: "),
-        ("/proc/self/mem", "the file /proc/self/mem can't be read: "),
-        ("a\0b", "can't be read: its name has a null character"),
-        ("a" * 5000, "can't be read: File name too long"),
-        ("large", "all files under `depends` together have more than 1,073,741,824 bytes"),
+        ("/dev/zero", "can't read the file /dev/zero: it is a device, not a regular file"),
+        ("pipe", "can't read the file pipe: it is a pipe, not a regular file"),
+        ("socket", "can't read the file socket: it is a socket, not a regular file"),
+        ("linked", "can't read the file linked: it is a device, not a regular file"),
+        (".", "can't read the file .: it is a directory, not a regular file"),
+        ("/proc/kmsg", "can't read the file /proc/kmsg: "),
+        ("/proc/self/mem", "can't read the file /proc/self/mem: "),
+        ("a\0b", ": its name has a null character"),
+        ("a" * 5000, ": File name too long"),
+        ("large", "files under `depends` have more than 1,073,741,824 bytes together"),
     ],
     ids=lambda part: part[:12],
 )
 def test_what_a_spec_depends_on_are_regular_files_of_a_limited_size(name, words):
     """
-    Anything else is an error that names it and its kind, at once, and is not opened.
+    Others are not opened; the error has path and kind.
     """
     write()
     os.mkfifo("specs/pipe")
@@ -442,7 +444,7 @@ def test_what_a_spec_depends_on_are_regular_files_of_a_limited_size(name, words)
 
 def test_files_that_a_spec_depends_on_share_one_limit(monkeypatch):
     """
-    One file by several names does not get it several times.
+    Several names for one file do not raise the limit.
     """
     monkeypatch.setattr("mttp.rewards.identity.MAX_DEPENDS_BYTES", 1000)
     write()
@@ -453,13 +455,13 @@ def test_files_that_a_spec_depends_on_share_one_limit(monkeypatch):
     ]
 
     assert found[0].code_sha256
-    with pytest.raises(mttp.errors.SpecError, match="together have more than 1,000 bytes"):
+    with pytest.raises(mttp.errors.SpecError, match="have more than 1,000 bytes together"):
         assert found[1].code_sha256
 
 
 def test_a_given_function_and_its_target_have_one_code():
     """
-    What is read from a file and what was given in Python agree where they are the same.
+    The code is equal whether read from a file or given in Python.
     """
     write()
     sys.path.insert(0, "specs")
@@ -475,7 +477,7 @@ def test_a_given_function_and_its_target_have_one_code():
 
 def test_the_digest_is_the_same_on_every_python():
     """
-    Held against the digest that Python 3.10, 3.11, 3.12 and 3.13 gave.
+    It equals the digest from Python 3.10, 3.11, 3.12 and 3.13.
     """
     write(graders=EVERYTHING, spec=changed("graders:math_reward", "graders:right", SPEC))
     found = of_target("graders:right", Path("specs"))
@@ -485,7 +487,7 @@ def test_the_digest_is_the_same_on_every_python():
 
 def test_another_process_has_the_same_digests():
     """
-    They hang on nothing that a process has of its own.
+    They do not depend on the process.
     """
     spec = load()
     script = (

@@ -1,4 +1,4 @@
-"""What `use` names: found beside the spec or installed, and called only if it may be."""
+"""Functions under `use`: lookup beside the spec or among installed modules, and trust."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MADE = mttp.rewards.verifier(functools.partial(system))
 
 
 def called(use: str, **fields: object) -> object:
-    """The function that a spec beside `graders.py` gets."""
+    """Return the function that a spec beside `graders.py` resolves."""
     component = {"name": "right", "kind": "verifier", "use": use, "range": [0, 1], **fields}
     spec = mttp.RewardSpec.from_dict(small(components=[component]), folder="specs")
     return spec.plan.components[0].function
@@ -62,13 +62,13 @@ def called(use: str, **fields: object) -> object:
 
 @pytest.fixture
 def cheat() -> None:
-    """Graders among which some are not their own."""
+    """Graders that expose functions of other modules."""
     write(graders=CHEAT)
 
 
 def test_two_specs_have_graders_of_their_own():
     """
-    Modules of one name beside two specs never mix, nor do their helpers, nor what is loaded later.
+    Modules of one name beside two specs are separate, and so are their helpers and late imports.
     """
     one = load("one")
     other = load("other", helpers="def scaled(value): return 7.0\nSCALE = 1")
@@ -80,7 +80,7 @@ def test_two_specs_have_graders_of_their_own():
 
 def test_modules_beside_a_spec_leave_no_trace():
     """
-    Neither path nor names of the interpreter are changed, and no compiled copy lies there afterwards.
+    `sys.path` and `sys.modules` names are unchanged, and no `.pyc` file is written.
     """
     path, names = list(sys.path), {"graders", "helpers"} & sys.modules.keys()
 
@@ -92,7 +92,7 @@ def test_modules_beside_a_spec_leave_no_trace():
 
 def test_packages_relative_and_late_imports_work_beside_a_spec():
     """
-    A package beside the spec, what it imports of itself, and an import inside a function.
+    Packages, relative imports and imports inside functions work beside a spec.
     """
     write()
     Path("specs/pkg/deep").mkdir(parents=True)
@@ -109,7 +109,7 @@ def test_packages_relative_and_late_imports_work_beside_a_spec():
 
 def test_a_module_that_changed_is_loaded_anew():
     """
-    The next spec that is loaded runs what is there by then; the earlier one goes on as it was.
+    The next loaded spec runs the changed module; the earlier spec keeps its own.
     """
     before = load()
     assert before.plan
@@ -123,25 +123,25 @@ def test_a_module_that_changed_is_loaded_anew():
 
 def test_code_that_changes_between_its_digest_and_its_import_is_refused():
     """
-    A reward would name a digest that is not that of the code which ran.
+    Otherwise a reward would have a digest of other code than ran.
     """
     spec = load()
     assert spec.code_sha256
     write(helpers="SCALE = 3.0\ndef scaled(value): return value * SCALE\n")
 
-    with pytest.raises(SpecError, match="was changed after it was loaded; load it again"):
+    with pytest.raises(SpecError, match="code changed after the spec was loaded; load the spec again"):
         assert spec.plan
 
 
 def test_a_distribution_that_a_spec_states_is_not_trusted():
     """
-    It says whose versions change scores; who may be called, the user says.
+    `distributions` affects the digest and gives no trust.
     """
     component = {"name": "right", "kind": "rubric", "range": [0, 1]}
     shell = component | {"use": "numpy.testing._private.utils:runstring"}
     document = small(components=[shell], distributions=["numpy"])
 
-    with pytest.raises(SpecError, match=r"numpy\.testing\._private\.utils is not imported: "):
+    with pytest.raises(SpecError, match=r"numpy\.testing\._private\.utils is not trusted: "):
         assert mttp.RewardSpec.from_dict(document).plan
 
 
@@ -150,7 +150,7 @@ def test_a_distribution_that_a_spec_states_is_not_trusted():
 )
 def test_a_module_that_the_user_trusts_is_called(trust):
     """
-    By its name or that of one above it, as an argument.
+    `trust` names the module or one of its parents.
     """
     component = {"name": "right", "kind": "rubric", "use": "wrapt.decorators:decorator", "range": [0, 1]}
     spec = mttp.RewardSpec.from_dict(small(components=[component]), trust=trust)
@@ -160,7 +160,7 @@ def test_a_module_that_the_user_trusts_is_called(trust):
 
 def test_a_module_that_a_variable_names_is_called(monkeypatch):
     """
-    MTTP_TRUST has names that are separated by commas, in addition to those of the argument.
+    MTTP_TRUST has names separated by commas, added to those of the argument.
     """
     monkeypatch.setenv("MTTP_TRUST", " wrapt, statistics ")
     component = {"name": "right", "kind": "rubric", "use": "textwrap:dedent", "range": [0, 1]}
@@ -175,20 +175,20 @@ def test_a_module_that_a_variable_names_is_called(monkeypatch):
 @pytest.mark.parametrize("name", ["statistic", "statistics2", "stat"])
 def test_a_name_that_only_begins_alike_is_not_trusted(name):
     """
-    Names are compared part by part.
+    Names are compared by their dotted parts.
     """
     component = {"name": "right", "kind": "rubric", "use": "statistics:mean", "range": [0, 1]}
 
-    with pytest.raises(SpecError, match="statistics is not imported"):
+    with pytest.raises(SpecError, match="statistics is not trusted"):
         assert mttp.RewardSpec.from_dict(small(components=[component]), trust=[name]).plan
 
 
 @pytest.mark.parametrize("name", ["acme-rewards", "a..b", "", "*", "graders.py "])
 def test_what_can_not_be_the_name_of_a_module_is_an_error(name):
     """
-    A distribution's name, or a pattern, would trust nothing, and nobody would know.
+    A distribution's name or a pattern would silently trust nothing.
     """
-    with pytest.raises(SpecError, match="is not the name of a module"):
+    with pytest.raises(SpecError, match="is not a module name"):
         mttp.RewardSpec.from_dict(small(), trust=[name])
 
 
@@ -211,9 +211,9 @@ def test_what_can_not_be_the_name_of_a_module_is_an_error(name):
 @pytest.mark.usefixtures("cheat")
 def test_what_a_module_beside_the_spec_merely_has_is_not_called(use, owner):
     """
-    What it imported, wrapped in a partial or inherited: the way leads only through what it defines.
+    Imported, wrapped and inherited functions of other modules are not trusted.
     """
-    with pytest.raises(SpecError, match=rf"{use} is not called: .*it belongs to the module {owner}"):
+    with pytest.raises(SpecError, match=rf"{use} is not trusted.*: it belongs to the module {owner}"):
         called(use)
 
 
@@ -232,9 +232,11 @@ def test_what_a_module_beside_the_spec_merely_has_is_not_called(use, owner):
 @pytest.mark.usefixtures("cheat")
 def test_what_python_itself_gives_every_object_is_not_called(use):
     """
-    No trust in a module would allow it, so that none is advised.
+    No module name identifies such functions, so the error advises no trust.
     """
-    with pytest.raises(SpecError, match=r"its module can't be told\. Call it in a function beside the spec$"):
+    with pytest.raises(
+        SpecError, match=r"the module that defines it is unknown\. Call it in a function beside the spec$"
+    ):
         called(use)
 
 
@@ -259,42 +261,44 @@ def test_a_module_that_can_not_be_read_is_said(text, words):
 @pytest.mark.usefixtures("cheat")
 def test_what_a_lookup_raises_is_said():
     """
-    A property of the user's own may do anything.
+    The error has the exception of a property.
     """
-    with pytest.raises(SpecError, match=r"looking up broken in graders:GRADER raised SystemExit: 3 \("):
+    with pytest.raises(
+        SpecError, match=r"reading the attribute broken of graders:GRADER raised SystemExit: 3 \("
+    ):
         called("graders:GRADER.broken")
 
 
 @pytest.mark.usefixtures("cheat")
 def test_a_function_that_combines_needs_the_same_trust():
     """
-    It is named as a component's is.
+    `combine` follows the rules of a component's `use`.
     """
     document = small(components=[], combine={"use": "os:system"})
     spec = mttp.RewardSpec.from_dict(document, folder="specs")
 
-    with pytest.raises(SpecError, match="the module os is not imported"):
+    with pytest.raises(SpecError, match="the module os is not trusted"):
         assert spec.plan
 
 
 @pytest.mark.usefixtures("cheat")
 def test_a_foreign_module_is_not_even_looked_into():
     """
-    Some modules import others when an attribute of theirs is asked for.
+    Reading an attribute of a lazy module may import others.
     """
     Path("specs/lazy.py").write_text(
         "import types\nclass Lazy(types.ModuleType):\n    def __getattr__(self, name):\n"
         "        raise SystemExit(name)\nmodule = Lazy('elsewhere')\n"
     )
 
-    with pytest.raises(SpecError, match="lazy:module is not looked into"):
+    with pytest.raises(SpecError, match="because lazy:module is not"):
         called("lazy:module.attribute")
 
 
 @pytest.mark.usefixtures("cheat")
 def test_a_decorated_function_of_another_module_is_called_where_one_beside_the_spec_has_it():
     """
-    Code that the user trusts said that it is a component; a library's decorated function is made so.
+    A decorator in trusted code declares a library's function as a component.
     """
     assert callable(called("graders:MADE"))
 
@@ -303,10 +307,10 @@ def test_a_decorated_function_of_another_module_is_called_where_one_beside_the_s
 @pytest.mark.usefixtures("cheat")
 def test_an_installed_module_is_not_even_imported(module, monkeypatch):
     """
-    Importing runs code, also that of a module which uses mttp.
+    Importing a module would run its code.
     """
     monkeypatch.delitem(sys.modules, module, raising=False)
-    with pytest.raises(SpecError, match=f"{module} is not imported"):
+    with pytest.raises(SpecError, match=f"{module} is not trusted"):
         called(f"{module}:s")
 
     assert module not in sys.modules
@@ -314,15 +318,16 @@ def test_an_installed_module_is_not_even_imported(module, monkeypatch):
 
 def test_a_module_that_was_imported_already_is_not_called():
     """
-    What the process has imported for itself is not for a spec to choose from.
+    An earlier import by the process gives no trust.
     """
     assert "os" in sys.modules
     with pytest.raises(SpecError) as caught:
         load(spec=changed("graders:math_reward", "os:system")).plan  # noqa: B018
 
     assert (
-        "specs/gsm8k.yaml:6:39: the module os is not imported: it does not lie beside the spec, and a spec "
-        "can't allow it. If you trust it, say --trust-module os, trust=['os'] or MTTP_TRUST=os"
+        "specs/gsm8k.yaml:6:39: the module os is not trusted: it is not in the spec's directory, and a spec "
+        "can't trust modules itself. If you trust it, pass --trust-module os or trust=['os'], or set "
+        "MTTP_TRUST=os"
     ) == str(caught.value)
 
 
@@ -330,7 +335,7 @@ def test_a_module_that_was_imported_already_is_not_called():
 @pytest.mark.usefixtures("cheat")
 def test_what_lies_in_the_folder_is_called(use):
     """
-    Also as a method, or wrapped by a library's decorator.
+    Methods and functions with a library's decorator are called as well.
     """
     assert callable(called(use))
 
@@ -338,7 +343,7 @@ def test_what_lies_in_the_folder_is_called(use):
 @pytest.mark.usefixtures("cheat")
 def test_trust_calls_anything():
     """
-    Whoever loads a spec may say that its code is to be trusted.
+    `trust=True` allows all code.
     """
     component = {"name": "right", "kind": "verifier", "use": "math:sqrt", "params": {}}
     spec = mttp.RewardSpec.from_dict(small(components=[component]), trust=True)
@@ -348,7 +353,7 @@ def test_trust_calls_anything():
 
 def test_a_link_out_of_the_folder_is_elsewhere(tmp_path):
     """
-    A file that only looks as if it lay beside the spec is not found there.
+    A link to a file outside of the folder is not found.
     """
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -356,7 +361,7 @@ def test_a_link_out_of_the_folder_is_elsewhere(tmp_path):
     write()
     Path("specs/linked.py").symlink_to(outside / "linked.py")
 
-    with pytest.raises(SpecError, match="there is no module linked"):
+    with pytest.raises(SpecError, match="no module linked is"):
         called("linked:right")
 
 
@@ -384,24 +389,24 @@ def test_a_link_in_a_package_that_leads_out_of_the_folder_is_elsewhere(tmp_path,
         (
             "graders:math_reward",
             "grader:math_reward",
-            "nor installed; did you mean 'graders'?",
+            "or installed; did you mean 'graders'?",
         ),
         ("graders:math_reward", "graders:math_rewrd", "did you mean 'math_reward'?"),
-        ("graders:math_reward", "graders:_ANSWER", "is a Pattern, not a function"),
-        ("graders:math_reward", "graders:re.Pattern", "re is not looked into"),
+        ("graders:math_reward", "graders:_ANSWER", "is a Pattern; name a function"),
+        ("graders:math_reward", "graders:re.Pattern", "because graders:re is not"),
         (
             "{completion: string, answer: string}",
             "{completion: string, anser: string}",
             "did you mean 'anser'?",
         ),
         ("weight: 0.5", "params: {scale: 2}", "does not take the parameter 'scale'"),
-        ("weight: 0.2", "arity: output-truth", "can't be called as (output, truth)"),
+        ("weight: 0.2", "arity: output-truth", "needs two positional arguments, (output, truth)"),
     ],
     ids=lambda part: part[:30],
 )
 def test_a_target_that_does_not_fit_is_said_with_its_line(old, new, words):
     """
-    File and line of the `use`, the nearest name that there is.
+    The error has file, line and the nearest known name.
     """
     with pytest.raises(SpecError) as caught:
         assert load(spec=changed(old, new)).plan
@@ -421,7 +426,7 @@ def test_a_target_that_does_not_fit_is_said_with_its_line(old, new, words):
 )
 def test_code_that_can_not_be_imported_is_said_with_its_line(code, words):
     """
-    With what was raised, and where.
+    The error has the exception and where it was raised.
     """
     with pytest.raises(SpecError, match=words) as caught:
         assert load(graders=code).plan
@@ -441,7 +446,7 @@ def test_a_batch_function_may_name_plurals():
 
 def test_importing_is_put_off():
     """
-    Loading, digests and showing run nothing of the user's.
+    Loading, digests and showing a spec run none of its code.
     """
     spec = load(graders="raise SystemExit('imported')")
 
@@ -461,7 +466,7 @@ def test_our_own_package_is_never_taken_from_the_folder():
 
 def test_a_spec_scores_wherever_the_process_goes(tmp_path, monkeypatch):
     """
-    Its folder is the one that it was loaded from, though that was said relative to another directory.
+    The folder of a relative path stays valid after a change of directory.
     """
     write()
     spec = mttp.RewardSpec.load("specs/gsm8k.yaml")

@@ -1,11 +1,11 @@
-"""A spec held against what was stated of recorded episodes."""
+"""Validation of specs against annotations of recorded episodes."""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
-from rewards.made import component, spec
+from rewards.factories import component, spec
 
 import mttp
 from mttp.rewards.validation import validate
@@ -15,13 +15,13 @@ WORDS = ["good", "Pass", "correct", "bad", "bad", "fail", "wrong", "good"]
 
 
 def paying(**fields):
-    """A spec of a verifier that reads an answer as a number."""
+    """A spec of a verifier that returns the answer as a number."""
     right = component("right", "verifier", lambda answer: float(answer), range=[0, 1])
     return spec(right, inputs={"answer": "string"}, combine="gated", **fields)
 
 
 def recorded(answers=ANSWERS, **statements):
-    """Episodes of these answers, and what people state of each."""
+    """Episodes with these answers and annotations."""
     with mttp.configure(transport="memory://") as session:
         for place, answer in enumerate(answers):
             with mttp.episode(inputs={"answer": answer}, task=f"t{place}") as episode:
@@ -33,7 +33,7 @@ def recorded(answers=ANSWERS, **statements):
 
 
 def state(episode, key, value):
-    """A statement of a person's."""
+    """Add a person's annotation."""
     if key == "score":
         mttp.score(episode, value, grader="ada", grader_kind="human")
     else:
@@ -42,7 +42,7 @@ def state(episode, key, value):
 
 def test_labels_are_held_against_verdicts():
     """
-    Whatever the words are; the measures are those that are computed by hand.
+    The measures equal those computed by hand.
     """
     (found,) = validate(recorded(label=WORDS), paying()).agreements
 
@@ -61,7 +61,7 @@ def test_labels_are_held_against_verdicts():
 
 def test_scores_are_held_against_rewards():
     """
-    By rank, and on an interval scale; scores of 0 and 1 against verdicts as well.
+    By rank and on an interval scale; scores of 0 and 1 also against verdicts.
     """
     episodes = recorded("1100", score=[5.0, 4.0, 2.0, 2.0])
     (found,) = validate(episodes, paying()).agreements
@@ -76,7 +76,7 @@ def test_scores_are_held_against_rewards():
 
 def test_labels_are_held_against_rewards_where_nothing_decides():
     """
-    A spec without a verifier has no verdicts: pass counts as 1, fail as 0.
+    Without verdicts, pass counts as 1 and fail as 0.
     """
     grader = component("it", "rubric", lambda answer: float(answer) / 2, range=[0, 1])
     made = spec(grader, inputs={"answer": "string"})
@@ -88,7 +88,7 @@ def test_labels_are_held_against_rewards_where_nothing_decides():
 
 def test_what_the_spec_cannot_score_is_left_out_and_said():
     """
-    With what went wrong, and with how many there are.
+    Errors are counted.
     """
     found = validate(recorded("1x10", outcome=["success", "failure", "success", "failure"]), paying())
     (one,) = found.agreements
@@ -101,7 +101,7 @@ def test_what_the_spec_cannot_score_is_left_out_and_said():
 
 def test_the_last_statement_of_a_rater_counts():
     """
-    People change their minds.
+    An earlier annotation is ignored.
     """
     with mttp.configure(transport="memory://") as session:
         for answer in "10":
@@ -120,7 +120,7 @@ def test_the_last_statement_of_a_rater_counts():
 
 def test_there_is_no_measure_of_what_is_all_the_same():
     """
-    Chance alone would do as well: none is 1, and none is an error.
+    Without variation the measures are None.
     """
     (label,) = validate(recorded("11", label=["good", "good"]), paying()).agreements
     (score,) = validate(recorded("11", score=[3.0, 3.0]), paying()).agreements

@@ -1,4 +1,4 @@
-"""Cases of specs: what is expected of them, and what they show."""
+"""Runs of a spec's cases."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rewards.made import component, raising, spec
+from rewards.factories import component, raising, spec
 
 import mttp
 from mttp.rewards.agreement import agreement
-from mttp.rewards.trials import Trial, try_cases
+from mttp.rewards.case_runs import CaseReport, run_cases
 
 SPECS = Path(__file__).parents[2] / "examples" / "specs"
 
 
 def case(name: str = "one", **fields: Any) -> dict[str, Any]:
-    """A case of a sample with a number."""
+    """Return a case with a number as its sample."""
     return {"name": name, "kind": "valid", "input": {"number": 0.5}, **fields}
 
 
-def tried(*cases: dict[str, Any], grader: Any = None, repeats: int = 1, **fields: Any) -> Trial:
-    """The cases of a spec that gives each its number."""
+def tried(*cases: dict[str, Any], grader: Any = None, repeats: int = 1, **fields: Any) -> CaseReport:
+    """Run cases by a spec that returns each sample's number."""
     it = component("it", "rubric", grader or (lambda number: number), range=(0, 1))
     made = spec(it, cases=list(cases), **fields)
-    return try_cases(made.plan, made.document.cases, repeats=repeats)
+    return run_cases(made.plan, made.document.cases, repeats=repeats)
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "spreadsheet", "taste"])
 def test_the_examples_hold(name):
     """
-    Each case of each example gives what it says, and every component is shown by some case.
+    All cases of all examples pass, and they cover every component.
     """
     made = mttp.RewardSpec.load(SPECS / f"{name}.yaml")
-    trial = try_cases(made.plan, made.document.cases)
+    trial = run_cases(made.plan, made.document.cases)
 
     assert [] == trial.failed
     assert [] == [(one.name, one.gap) for one in trial.coverage if one.gap]
@@ -61,7 +61,7 @@ def test_the_examples_hold(name):
 )
 def test_expectations(expect, miss):
     """
-    What a case states is looked at, and what it does not is not.
+    Stated expectations are compared, others are not.
     """
     said = {} if expect is None else {"expect": expect}
 
@@ -70,7 +70,7 @@ def test_expectations(expect, miss):
 
 def test_a_case_has_to_be_valid_unless_it_says_otherwise():
     """
-    A component that errs is noticed by every case.
+    Every case detects a component that raises.
     """
     broken = raising(ValueError("no"))
 
@@ -80,7 +80,7 @@ def test_a_case_has_to_be_valid_unless_it_says_otherwise():
 
 def test_an_expected_value_needs_a_value():
     """
-    A component that has none has not the expected one.
+    A component without a value does not match.
     """
     said = {"status": "abstained", "components": {"it": 0.5}}
 
@@ -102,7 +102,7 @@ def test_an_expected_value_needs_a_value():
 )
 def test_orders(better, miss):
     """
-    One case is to be paid more than another, strictly or by so much.
+    One case must get a higher reward than another, by any or a stated margin.
     """
     cases = [case("less"), case("more", input={"number": 0.75}), better]
 
@@ -111,16 +111,16 @@ def test_orders(better, miss):
 
 def test_an_order_needs_both_rewards():
     """
-    What has no reward is not better than anything.
+    A case without a reward fails the order.
     """
     cases = [case("a"), case("b", input={"number": None}, expect={"status": "abstained"})]
 
-    assert ["a over b: one of them has no reward"] == tried(*cases, {"better": "a", "than": "b"}).failed
+    assert ["a over b: one of the cases has no reward"] == tried(*cases, {"better": "a", "than": "b"}).failed
 
 
 def test_what_differs_from_time_to_time_is_shown():
     """
-    The same input, another score: whose it is, and each of its answers.
+    Different values for one sample are reported by component.
     """
     answers = itertools.cycle([0.25, 0.5])
     (outcome,) = tried(case(), grader=lambda: next(answers), repeats=3).outcomes
@@ -132,7 +132,7 @@ def test_what_differs_from_time_to_time_is_shown():
 
 def test_each_time_counts():
     """
-    A case passes when it does every time.
+    A case passes if every repeat does.
     """
     answers = itertools.cycle([0.5, 0.25])
     trial = tried(case(expect={"value": 0.5}), grader=lambda: next(answers), repeats=4)
@@ -149,32 +149,32 @@ def test_each_time_counts():
         ("verifier", [True, True], "never fails"),
         ("check", [False, False], "never passes"),
         ("check", [True, False], None),
-        ("judge", [None, None], "never answers"),
+        ("judge", [None, None], "never has a value"),
     ],
 )
 def test_what_no_case_shows(kind, answers, gap):
     """
-    A component that the cases never see otherwise could be anything.
+    A component without variation over all cases is a gap.
     """
     given = iter(answers)
     made = spec(component("it", kind, lambda: next(given)), cases=[case("a"), case("b")])
-    (coverage,) = try_cases(made.plan, made.document.cases).coverage
+    (coverage,) = run_cases(made.plan, made.document.cases).coverage
 
     assert gap == coverage.gap
 
 
 def test_cases_of_steps():
     """
-    A spec of steps alone has its cases scored as steps.
+    The cases of a spec with only step components are scored as steps.
     """
     made = spec(component("near", "shaping", 0.5, scope="step"), cases=[case(expect={"value": 0.5})])
 
-    assert [] == try_cases(made.plan, made.document.cases).failed
+    assert [] == run_cases(made.plan, made.document.cases).failed
 
 
 def test_no_cases_are_no_trial():
     """
-    A spec without cases shows nothing.
+    A spec without cases has an empty report.
     """
     trial = tried()
 
@@ -183,13 +183,13 @@ def test_no_cases_are_no_trial():
 
 def test_people_are_asked():
     """
-    What people gave is in the cases, or comes beside them and goes before.
+    People's scores are in the cases, or are passed separately and override them.
     """
     cases = [case(str(n), input={"number": n / 4}, human=n) for n in range(4)]
     made = spec(component("it", "rubric", lambda number: number), cases=cases)
 
-    inside = try_cases(made.plan, made.document.cases).agreement
-    beside = try_cases(
+    inside = run_cases(made.plan, made.document.cases).agreement
+    beside = run_cases(
         made.plan, made.document.cases, human={"0": 4.0, "1": 3.0, "2": 2.0, "3": 1.0}
     ).agreement
 
@@ -199,7 +199,7 @@ def test_people_are_asked():
 
 def test_agreement_is_kendalls():
     """
-    With ties, as scipy computes it.
+    Tau-b with ties equals scipy's.
     """
     stats = pytest.importorskip("scipy.stats")
     ours, theirs = [0.1, 0.5, 0.5, 0.9, 0.3, 0.3], [1, 2, 3, 3, 2, 1]
@@ -220,7 +220,7 @@ def test_agreement_is_kendalls():
 )
 def test_agreement_of_few(scored, found):
     """
-    Where nothing varies there is no correlation, and it is not made up.
+    Without variation there is no correlation.
     """
     got = agreement(scored)
 

@@ -1,4 +1,4 @@
-"""What runs beside the code that a component reaches, and changes what that code does."""
+"""Detection of code outside of a component that changes its behaviour: patches and registries."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from mttp.rewards.bindings import Chain, Imported, Names, imported_modules, statements
-from mttp.rewards.unseen import changed_globals, changed_names, registered_with
+from mttp.rewards.side_effects import changed_globals, changed_names, registered_with
 
 __all__ = ["Reached", "changes"]
 
-_MOST_FILES = 200
+_MAX_MODULES = 200
 
 
 class Reached(Protocol):
@@ -20,31 +20,31 @@ class Reached(Protocol):
 
     @property
     def seen(self) -> set[tuple[str, str]]:
-        """Module and name of each definition; an empty name for the module itself."""
+        """The module and name of each definition, and an empty name for each module."""
 
     @property
     def is_installed(self) -> bool:
-        """Whether the code is an installed distribution's, whose version says what it is."""
+        """Whether the code belongs to an installed distribution, whose version identifies it."""
 
     @property
     def folder(self) -> Path | None:
-        """The spec's folder, where the code lies in it."""
+        """The spec's folder, if the code is in it; else None."""
 
     def names(self, module: str) -> Names | None:
-        """The names of a module of its own."""
+        """Return the names of one of the component's own modules."""
 
     def tree(self, module: str) -> ast.Module | None:
-        """The syntax of a module of its own."""
+        """Return the syntax tree of one of the component's own modules."""
 
     def absolute(self, module: str, imported: Imported) -> str:
-        """The full name of a module that another one imports."""
+        """Return the absolute name of an imported module."""
 
     def origin(self, module: str, chain: Chain) -> tuple[str, Chain] | None:
-        """The module of its own that a name with attributes leads to, and what is left of them."""
+        """Return the own module that defines a name, and the name's remaining attributes."""
 
 
 def changes(reached: Reached) -> Iterator[str]:
-    """What changes the code that is reached, and is no part of it, in words."""
+    """Yield messages about changes to the reached code that the digest does not cover."""
     for module in sorted({module for module, _ in reached.seen}):
         yield from _filled_later(reached, module)
     for module in sorted(_loaded(reached)):
@@ -55,14 +55,14 @@ def changes(reached: Reached) -> Iterator[str]:
 
 
 def _loaded(reached: Reached) -> set[str]:
-    """The modules that were reached, and of the user's own code those that they import and those beside."""
+    """Return the reached modules; for user code also those that they import and those in the folder."""
     waiting = {module for module, _ in reached.seen}
     if reached.is_installed:
         return waiting
     if reached.folder is not None:
-        waiting |= {path.stem for path in sorted(reached.folder.glob("*.py"))[:_MOST_FILES]}
+        waiting |= {path.stem for path in sorted(reached.folder.glob("*.py"))[:_MAX_MODULES]}
     found: set[str] = set()
-    while waiting and len(found) < _MOST_FILES:
+    while waiting and len(found) < _MAX_MODULES:
         module = waiting.pop()
         tree = reached.tree(module) if module not in found else None
         if tree is not None:
@@ -74,7 +74,7 @@ def _loaded(reached: Reached) -> set[str]:
 
 
 def _filled_later(reached: Reached, module: str) -> Iterator[str]:
-    """Names whose things are changed by functions that are not reached, and that others may call."""
+    """Yield reached objects that are mutated by functions which are not reached."""
     names = reached.names(module)
     for name, bound in names.bound.items() if names is not None else ():
         if (module, name) in reached.seen:
@@ -87,7 +87,7 @@ def _filled_later(reached: Reached, module: str) -> Iterator[str]:
 
 
 def _patches(reached: Reached, module: str, statement: ast.stmt) -> Iterator[str]:
-    """Attributes of other modules that a module assigns as it is imported."""
+    """Yield attributes of other modules that a module assigns at import."""
     names = reached.names(module)
     for chain in sorted(set(changed_names(statement))):
         bound = names.bound.get(chain[0], []) if names is not None else []
@@ -107,7 +107,7 @@ def _is_reached(reached: Reached, module: str, chain: Chain) -> bool:
 
 
 def _registrations(reached: Reached, module: str, statement: ast.stmt) -> Iterator[str]:
-    """Registries that are filled by decorating, deriving or calling something as a module is imported."""
+    """Yield registries that decorators, subclasses or calls fill when a module is imported."""
     for name, chain in registered_with(statement):
         found = reached.origin(module, chain)
         if found is None or not found[1]:

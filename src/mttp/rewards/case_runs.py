@@ -1,4 +1,4 @@
-"""The cases of a spec, scored: what was expected of each, and what became of it."""
+"""Runs of a spec's cases: expected and actual results, coverage of components, and stability."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import ScoringPlan
 
 __all__ = [
-    "Coverage",
+    "ComponentCoverage",
     "Instability",
-    "Outcome",
-    "Rivalry",
-    "Trial",
+    "CaseResult",
+    "CaseOrder",
+    "CaseReport",
     "instability",
     "misses",
-    "rivalry",
-    "try_cases",
+    "case_order",
+    "run_cases",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One case, scored as often as was asked."""
+class CaseResult:
+    """The results of one case."""
 
     case: SpecCase
-    """What was scored, and what was expected."""
+    """The case with its sample and expectations."""
     results: tuple[RewardResult, ...]
-    """What it was given each time."""
+    """The result of each repeat."""
     misses: tuple[str, ...]
-    """What was not as expected, in words; empty where the case passed."""
+    """Messages about results that differ from the expected ones; empty if the case passed."""
 
     @property
     def passed(self) -> bool:
-        """Whether all was as expected, each time."""
+        """Whether every repeat gave the expected result."""
         return not self.misses
 
     @property
     def values(self) -> tuple[float | None, ...]:
-        """The rewards, None where there is none."""
+        """The reward of each repeat, None for one without a reward."""
         return tuple(result.value for result in self.results)
 
     @property
     def value(self) -> float | None:
-        """Their mean; None where one of them is missing."""
+        """The mean reward; None if a repeat has none."""
         known = [value for value in self.values if value is not None]
         return statistics.fmean(known) if len(known) == len(self.values) else None
 
     @property
     def unstable(self) -> Mapping[str, tuple[float | None, ...]]:
-        """What the same input was given by the components whose answers differ."""
+        """The values of the components whose values differ between repeats, by name."""
         found = {
             name: tuple(result.components[name].value for result in self.results)
             for name in self.results[0].components
@@ -65,109 +65,109 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """How long all of it took."""
+        """The time that all repeats took, in seconds."""
         return sum(result.duration for result in self.results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rivalry:
-    """Two cases, one of which is to be paid more."""
+class CaseOrder:
+    """The expected order of two cases, and their actual margin."""
 
     stated: Better
-    """Which is better, and by how much."""
+    """The expected order and margin."""
     margin: float | None
-    """By how much it was, at least; None where one of them has no reward."""
+    """The smallest margin of all repeats; None if a case has no reward."""
     miss: str | None
-    """What was not as expected, in words."""
+    """A message if the order is not the expected one; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """What the cases show of one component."""
+class ComponentCoverage:
+    """The values of one component over all cases."""
 
     name: str
-    """The component."""
+    """The component's name."""
     values: tuple[float, ...]
-    """The different values that it gave, sorted."""
+    """The distinct values, sorted."""
     failing: tuple[str, ...]
-    """Of a check or a verifier, the cases in which it failed."""
+    """The cases in which a check or verifier failed."""
     gap: str | None
-    """What no case shows of it, in words; None where nothing is lacking."""
+    """A message about behaviour that no case shows; None without a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instability:
-    """How many inputs were not given the same each time that they were scored."""
+    """How many samples had different results between repeats."""
 
     samples: int
-    """Inputs that were scored several times."""
+    """The number of samples."""
     unstable: int
-    """Those whose reward, verdict or components differ from time to time."""
+    """The number of samples whose reward, verdict or components differ between repeats."""
     repeats: int
-    """How often each was scored."""
+    """The number of repeats of each sample."""
 
     @property
     def rate(self) -> float | None:
-        """The share of the unstable; None where nothing was scored."""
+        """The share of unstable samples; None without samples."""
         return self.unstable / self.samples if self.samples else None
 
 
 def instability(scored: Sequence[Sequence[RewardResult]]) -> Instability:
-    """The instability of inputs, each with what it was given each time."""
+    """Return the instability of samples, given the results of each sample's repeats."""
     return Instability(
         samples=len(scored),
-        unstable=sum(len({_answer(result) for result in results}) > 1 for results in scored),
+        unstable=sum(len({_compared(result) for result in results}) > 1 for results in scored),
         repeats=max(map(len, scored), default=0),
     )
 
 
-def _answer(result: RewardResult) -> tuple[object, ...]:
-    """What must be the same each time."""
+def _compared(result: RewardResult) -> tuple[object, ...]:
+    """Return the parts of a result that must be equal in all repeats."""
     grades = [(name, one.value, one.status, one.verdict) for name, one in result.components.items()]
     return result.value, result.status, result.verdict, tuple(grades)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """All cases of a spec, scored."""
+class CaseReport:
+    """The results of all cases of a spec."""
 
-    outcomes: tuple[Outcome, ...]
-    """Case by case, in the document's order."""
-    rivalries: tuple[Rivalry, ...]
-    """Pairs of cases, in the document's order."""
-    coverage: tuple[Coverage, ...]
-    """Component by component."""
+    outcomes: tuple[CaseResult, ...]
+    """The results of each case, in the document's order."""
+    orders: tuple[CaseOrder, ...]
+    """The expected orders of cases, in the document's order."""
+    coverage: tuple[ComponentCoverage, ...]
+    """The values of each component."""
     instability: Instability | None
-    """How many cases were not given the same each time; None where each was scored once."""
+    """How many cases had different results between repeats; None without repeats."""
     agreement: Agreement | None
-    """How rewards agree with what people gave; None where fewer than two cases have both."""
+    """The agreement of rewards with people's scores; None if fewer than two cases have both."""
 
     @property
     def failed(self) -> list[str]:
-        """What was not as expected, in words, each with its case."""
+        """The messages of all failed cases and orders, each with its case."""
         cases = [f"{one.case.name}: {miss}" for one in self.outcomes for miss in one.misses]
-        return [*cases, *(one.miss for one in self.rivalries if one.miss)]
+        return [*cases, *(one.miss for one in self.orders if one.miss)]
 
 
-def try_cases(
+def run_cases(
     plan: ScoringPlan,
     cases: Sequence[SpecCase | Better],
     *,
     repeats: int = 1,
     human: Mapping[str, float] | None = None,
-) -> Trial:
+) -> CaseReport:
     """
-    Score the cases, each `repeats` times, and hold them against what is expected.
+    Score the cases, each `repeats` times, and compare the results with the expected ones.
 
     The cases of a spec with a relative component are one group.
-    `human` are people's scores by case, which go before those in the cases.
+    `human` has people's scores by case name, which override `human` in the cases.
     """
     samples = [case for case in cases if isinstance(case, SpecCase)]
     rounds = [_round(plan, samples) for _ in range(repeats)]
     outcomes = []
     for case, *results in zip(samples, *rounds, strict=True):
         missed = dict.fromkeys(miss for result in results for miss in misses(case, result))
-        outcomes.append(Outcome(case=case, results=tuple(results), misses=tuple(missed)))
+        outcomes.append(CaseResult(case=case, results=tuple(results), misses=tuple(missed)))
     by_name = {outcome.case.name: outcome.values for outcome in outcomes}
     people = {case.name: case.human for case in samples if case.human is not None} | dict(human or {})
     pairs = [
@@ -175,9 +175,9 @@ def try_cases(
         for one in outcomes
         if one.case.name in people and all(result.status == "ok" for result in one.results)
     ]
-    return Trial(
+    return CaseReport(
         outcomes=tuple(outcomes),
-        rivalries=tuple(rivalry(one, by_name) for one in cases if isinstance(one, Better)),
+        orders=tuple(case_order(one, by_name) for one in cases if isinstance(one, Better)),
         coverage=tuple(_coverage(one.name, outcomes) for one in plan.components if outcomes),
         instability=instability([one.results for one in outcomes]) if repeats > 1 else None,
         agreement=agreement([(value, person) for value, person in pairs if value is not None]),
@@ -185,7 +185,7 @@ def try_cases(
 
 
 def _round(plan: ScoringPlan, cases: Sequence[SpecCase]) -> Sequence[RewardResult]:
-    """Every case once."""
+    """Score every case once."""
     if any(one.entry.relative for one in plan.components):
         return scoring.rank(plan, [case.input for case in cases]).results if cases else ()
     return [_scored(plan, case) for case in cases]
@@ -193,9 +193,9 @@ def _round(plan: ScoringPlan, cases: Sequence[SpecCase]) -> Sequence[RewardResul
 
 def _scored(plan: ScoringPlan, case: SpecCase) -> RewardResult:
     """
-    By the terminal components, or by those of a step where there are no others.
+    Score a case by the components of scope `terminal`, or `step` if there are no others.
 
-    A case with steps is an episode, and scored as a whole.
+    A case with steps is scored as an episode.
     """
     if case.steps:
         episode = EpisodeScorer(plan)
@@ -210,7 +210,7 @@ def _scored(plan: ScoringPlan, case: SpecCase) -> RewardResult:
 
 
 def misses(case: SpecCase, result: RewardResult) -> list[str]:
-    """What of a result is not as the case expects; unless it says otherwise, it has to be valid."""
+    """Return messages about differences between a result and the expected one, by default a valid one."""
     expect = case.expect or Expected()
     status = expect.status or "ok"
     found = [] if result.status == status else [f"status is {result.status}, expected {status}"]
@@ -225,7 +225,7 @@ def misses(case: SpecCase, result: RewardResult) -> list[str]:
         found.append(f"failed checks are {_listed(result.failed_checks)}, expected {_listed(stated)}")
     for name, expected in expect.components.items():
         grade = result.components.get(name)
-        found += [f"there is no component {name}"] if grade is None else _off(name, grade.value, expected)
+        found += [f"the spec has no component {name}"] if grade is None else _off(name, grade.value, expected)
     return found
 
 
@@ -234,7 +234,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _off(what: str, value: float | None, expected: float | Bounds) -> list[str]:
-    """Where a number is not what it should be."""
+    """Return a message if a number is outside of its expected bounds."""
     bounds = expected if isinstance(expected, Bounds) else Bounds(equals=expected)
     if value is None:
         return [f"{what} has no value"]
@@ -247,11 +247,11 @@ def _off(what: str, value: float | None, expected: float | Bounds) -> list[str]:
     return []
 
 
-def rivalry(stated: Better, values: Mapping[str, Sequence[float | None]]) -> Rivalry:
-    """Whether one case was paid more than another, each time that both were scored."""
+def case_order(stated: Better, values: Mapping[str, Sequence[float | None]]) -> CaseOrder:
+    """Compare the rewards of two cases in each repeat with their expected order."""
     unknown = [name for name in (stated.better, stated.than) if name not in values]
     if unknown:
-        return Rivalry(stated=stated, margin=None, miss=f"there is no case {' and no case '.join(unknown)}")
+        return CaseOrder(stated=stated, margin=None, miss=f"the spec has no case {' and '.join(unknown)}")
     margins = [
         None if more is None or less is None else more - less
         for more, less in zip(values[stated.better], values[stated.than], strict=True)
@@ -259,15 +259,15 @@ def rivalry(stated: Better, values: Mapping[str, Sequence[float | None]]) -> Riv
     known = [margin for margin in margins if margin is not None]
     pair = f"{stated.better} over {stated.than}"
     if len(known) < len(margins) or not known:
-        return Rivalry(stated=stated, margin=None, miss=f"{pair}: one of them has no reward")
+        return CaseOrder(stated=stated, margin=None, miss=f"{pair}: one of the cases has no reward")
     least = min(known)
     is_enough = least >= stated.by - 1e-9 if stated.by else least > 0
-    wanted = f"{stated.by:.6g} or more" if stated.by else "more than 0"
-    miss = None if is_enough else f"{pair}: the margin is {least:.6g}, expected {wanted}"
-    return Rivalry(stated=stated, margin=least, miss=miss)
+    expected = f"{stated.by:.6g} or more" if stated.by else "more than 0"
+    miss = None if is_enough else f"{pair}: the margin is {least:.6g}, expected {expected}"
+    return CaseOrder(stated=stated, margin=least, miss=miss)
 
 
-def _coverage(name: str, outcomes: Sequence[Outcome]) -> Coverage:
+def _coverage(name: str, outcomes: Sequence[CaseResult]) -> ComponentCoverage:
     grades = [
         (outcome.case.name, result.components[name])
         for outcome in outcomes
@@ -276,12 +276,12 @@ def _coverage(name: str, outcomes: Sequence[Outcome]) -> Coverage:
     ]
     values = tuple(sorted({grade.value for _, grade in grades if grade.value is not None}))
     failing = tuple(dict.fromkeys(case for case, grade in grades if grade.verdict == "fail"))
-    return Coverage(name=name, values=values, failing=failing, gap=_gap(grades, values, failing))
+    return ComponentCoverage(name=name, values=values, failing=failing, gap=_gap(grades, values, failing))
 
 
 def _gap(grades: Sequence[tuple[str, Grade]], values: Sequence[float], failing: Sequence[str]) -> str | None:
     if not values:
-        return "never answers"
+        return "never has a value"
     if grades[0][1].kind in ("check", "verifier") and not failing:
         return "never fails"
     if any(grade.verdict is not None for _, grade in grades) and len(failing) == len(

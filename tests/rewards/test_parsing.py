@@ -1,4 +1,4 @@
-"""Text into plain data that knows its lines."""
+"""Parsing of YAML and JSON with line numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mttp.errors import SpecError
-from mttp.rewards.source import MAX_BYTES, SourceMark, parse, read
+from mttp.rewards.parsing import MAX_BYTES, SourceMark, parse, read
 from mttp.rewards.writing import to_json, to_yaml
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -25,7 +25,7 @@ PLAIN = st.recursive(
 @given(PLAIN)
 def test_what_is_written_as_yaml_reads_back(data):
     """
-    Whatever some version of YAML takes for a number, a date or a truth is text if it was.
+    Text that some YAML version reads as another type stays text.
     """
     assert repr(data) == repr(parse(to_yaml(data)).data)
 
@@ -34,7 +34,7 @@ def test_what_is_written_as_yaml_reads_back(data):
 @given(PLAIN)
 def test_what_is_written_as_json_reads_back(data):
     """
-    JSON is read by the same reader, escaped or not.
+    JSON is parsed by the YAML reader, escaped or not.
     """
     assert data == parse(to_json(data)).data
     assert data == parse(json.dumps(data)).data
@@ -63,7 +63,7 @@ def test_what_is_written_as_json_reads_back(data):
 )
 def test_plain_words_are_what_yaml_1_2_says(text, expected):
     """
-    Not what version 1.1 made of them, where `no` is false and 1:30 is 90.
+    Unlike version 1.1, where `no` is false and 1:30 is 90.
     """
     found = parse(f"key: {text}").data["key"]
 
@@ -73,15 +73,15 @@ def test_plain_words_are_what_yaml_1_2_says(text, expected):
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("a: [1,\n  b: }", 2, "is not YAML"),
-        ("a: 1\nb: 2\na: 3", 3, "the key 'a' twice"),
-        ("a: 1\nb: !!python/object:os.system 1", 2, "has the tag"),
-        ("a: !!str 1", 1, "has the tag"),
-        ("a: 1\n---\nb: 1", 3, "more than one document"),
-        ("a: 1\nb: *c", 2, "alias of nothing"),
-        ("a: &a [*a]", 1, "alias of nothing"),
-        ("a: &x {b: 1}\nc:\n  <<: *x", 3, "merges a mapping"),
-        ("? [1]\n: 2", 1, "no plain word"),
+        ("a: [1,\n  b: }", 2, "not valid YAML"),
+        ("a: 1\nb: 2\na: 3", 3, "the key 'a' occurs twice"),
+        ("a: 1\nb: !!python/object:os.system 1", 2, "the YAML tag"),
+        ("a: !!str 1", 1, "the YAML tag"),
+        ("a: 1\n---\nb: 1", 3, "more than one YAML document"),
+        ("a: 1\nb: *c", 2, "has no anchor"),
+        ("a: &a [*a]", 1, "has no anchor"),
+        ("a: &x {b: 1}\nc:\n  <<: *x", 3, "the merge key"),
+        ("? [1]\n: 2", 1, "a key must be text"),
         ("a: b\nc: \x07", 2, "control character"),
         ("a: " + "[" * 100 + "]" * 100, 1, "nested more than"),
         ("[" * 500_000, 1, "nested more than"),
@@ -91,7 +91,7 @@ def test_plain_words_are_what_yaml_1_2_says(text, expected):
 )
 def test_what_is_not_plain_data_is_refused_with_its_line(text, line, words):
     """
-    Tags, merged keys, repeated keys, second documents, depth: each names the line.
+    Tags, merge keys, repeated keys, second documents and depth are errors with a line.
     """
     with pytest.raises(SpecError, match=words) as caught:
         parse(text)
@@ -101,35 +101,35 @@ def test_what_is_not_plain_data_is_refused_with_its_line(text, line, words):
 
 def test_aliases_that_multiply_are_bounded():
     """
-    A few lines that stand for billions of values are refused before they are that many.
+    Aliases that expand to billions of values are errors before they are expanded.
     """
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
 
-    with pytest.raises(SpecError, match="100,000 values, counting what aliases repeat"):
+    with pytest.raises(SpecError, match="100,000 values, counting those that aliases repeat"):
         parse("\n".join(lines))
 
 
 def test_aliases_that_nest_are_bounded():
     """
-    Depth counts through aliases.
+    Depth includes that of aliases.
     """
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 80)]
 
-    with pytest.raises(SpecError, match="nested more than 64 deep"):
+    with pytest.raises(SpecError, match="nested more than 64 levels deep"):
         parse("\n".join(lines))
 
 
 def test_an_alias_is_what_it_stands_for():
     """
-    Plain aliases may be used.
+    Plain aliases are expanded.
     """
     assert {"a": [0, 1], "b": [0, 1]} == parse("a: &range [0, 1]\nb: *range").data
 
 
 def test_a_huge_file_is_refused(tmp_path):
     """
-    Before it is parsed.
+    The size is checked before parsing.
     """
     path = tmp_path / "huge.yaml"
     path.write_text("# " + "x" * MAX_BYTES)
@@ -140,12 +140,12 @@ def test_a_huge_file_is_refused(tmp_path):
 
 def test_a_file_that_is_not_utf8_names_the_line(tmp_path):
     """
-    As every other fault does.
+    The error has path and line.
     """
     path = tmp_path / "latin.yaml"
     path.write_bytes(b"a: 1\nb: \xe9\n")
 
-    with pytest.raises(SpecError, match="not UTF-8") as caught:
+    with pytest.raises(SpecError, match="not valid UTF-8") as caught:
         read(path)
 
     assert (str(path), 2) == (caught.value.path, caught.value.line)
@@ -153,18 +153,18 @@ def test_a_file_that_is_not_utf8_names_the_line(tmp_path):
 
 def test_broken_json_is_called_json(tmp_path):
     """
-    In a file whose name says so, with JSON's own message.
+    A `.json` file has the error of the JSON parser.
     """
     path = tmp_path / "spec.json"
     path.write_text('{"a": 1,\n\t"b": }')
 
-    with pytest.raises(SpecError, match=r"spec\.json:2:7: is not JSON: Expecting value"):
+    with pytest.raises(SpecError, match=r"spec\.json:2:7: not valid JSON: Expecting value"):
         read(path)
 
 
 def test_values_and_keys_know_where_they_are():
     """
-    Of what is not there, the nearest thing around it is named.
+    A missing place has the position of the nearest enclosing value.
     """
     source = parse("a: 1\nb:\n  - c: 2\n    d: 3\n")
 

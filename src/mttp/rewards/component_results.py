@@ -1,4 +1,4 @@
-"""What a component answers: a number, a bool or a `Score`, and what became of it."""
+"""Return values of components: `Score`, and their conversion to a `ComponentResult`."""
 
 from __future__ import annotations
 
@@ -33,42 +33,52 @@ _FACTS = ("label", "explanation", "evidence")
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A component's result with its reasons; a plain number or bool will do where there are none."""
+    """
+    A component's value with its reasons; a component without reasons returns a plain number or bool.
+
+        >>> import mttp
+        >>> @mttp.rewards.rubric(range=(0, 1))
+        ... def layout(completion):
+        ...     return mttp.rewards.Score(0.5, label="half", explanation="thoughts are missing")
+
+    Any value is accepted here; the component that returns it has an error when `value` is NaN, an infinity,
+    or not one number.
+    """
 
     value: Any
-    """A number or a bool; None where the component abstains."""
+    """A number or a bool of any library; None abstains."""
     label: str | None = field(default=None, kw_only=True)
-    """The value in a word."""
+    """The value as a word."""
     explanation: str | None = field(default=None, kw_only=True)
-    """Why."""
+    """Why the component gave this value."""
     evidence: Any = field(default=None, kw_only=True)
-    """What it was based on; anything that JSON can say."""
+    """Data that the value is based on, as JSON values; a number under `cost` is summed as grading cost."""
 
 
 class ComponentResult(NamedTuple):
-    """What one call of a component came to."""
+    """The result of one call of a component."""
 
     value: float | None = None
     """A finite number; None unless the status is ok."""
     status: str = "ok"
     """ok, error, abstained or missing."""
     error: str | None = None
-    """What went wrong, unless the status is ok or abstained."""
+    """The error message; None if the status is ok or abstained."""
     label: str | None = None
     explanation: str | None = None
     evidence: Any = None
     late: bool = False
-    """Whether the call took longer than it may, and could not be stopped."""
+    """Whether the call exceeded its time limit and could not be stopped."""
     error_type: str | None = None
     """The exception's class, or a word such as `invalid_value`."""
     criteria: Mapping[str, ComponentResult] | None = None
-    """Of a call that answers several criteria at once, the answer to each by name."""
+    """The result of each criterion by name, for a component with `criteria`."""
     calls: tuple[Call, ...] = ()
-    """Calls of models that were made for it; those for several samples at once are the first one's."""
+    """Model calls made by the component; calls for several samples are on the first result."""
 
 
 def with_costs(evidence: Any, answers: Iterable[ComponentResult]) -> Any:
-    """The evidence of one of several answers, whose `cost` is then that of all."""
+    """Return `evidence` with `cost` set to the total cost of all results."""
     stated = [
         one.evidence["cost"]
         for one in answers
@@ -83,7 +93,7 @@ def with_costs(evidence: Any, answers: Iterable[ComponentResult]) -> Any:
 
 
 def without_cost(answer: ComponentResult) -> ComponentResult:
-    """An answer that came with another, whose evidence states the cost of both."""
+    """Return the result without its `cost`, which another result of the same call states."""
     if not isinstance(answer.evidence, Mapping) or "cost" not in answer.evidence:
         return answer
     rest = {key: fact for key, fact in answer.evidence.items() if key != "cost"}
@@ -91,7 +101,7 @@ def without_cost(answer: ComponentResult) -> ComponentResult:
 
 
 def failed(reason: object, error_type: str | None = None) -> ComponentResult:
-    """The answer of a call that went wrong: an exception, or a reason in words and its type."""
+    """Return the result of a call that failed, from an exception or a message with its type."""
     if isinstance(reason, BaseException):
         return ComponentResult(None, "error", _described(reason), error_type=type(reason).__name__)
     return ComponentResult(None, "error", str(reason), error_type=error_type)
@@ -99,11 +109,11 @@ def failed(reason: object, error_type: str | None = None) -> ComponentResult:
 
 def read(returned: object) -> ComponentResult:
     """
-    What a component returned, as an answer.
+    Convert the return value of a component to a result.
 
-    A number or bool of any library, a `Score`, (value, explanation or facts), or a mapping with a `value`.
-    None abstains, and a masked element is missing.
-    NaN, the infinities, text and whatever else is not one number are errors.
+    A number or bool of any library, a `Score`, a pair (value, explanation or dict) and a dict with a `value`
+    or `score` have a value. None abstains, and a masked numpy element is missing.
+    NaN, an infinity, text and anything else that is not one number are errors.
     """
     if (type(returned) is float and math.isfinite(returned)) or type(returned) is bool:
         return ComponentResult(float(returned))
@@ -121,22 +131,25 @@ def read(returned: object) -> ComponentResult:
 
 def read_label(returned: object, values: Mapping[str, float]) -> ComponentResult:
     """
-    What a component returned that answers with labels, each of which is worth a value.
+    Convert the return value of a component with `values` to a result.
 
-    The label may come as everything does that `read` takes; None abstains, and anything else is an error.
+    The label may be returned in every form that `read` accepts. None abstains, and anything but a label of
+    `values` is an error.
     """
     if isinstance(returned, str):
         if returned not in values:
             known = ", ".join(values)
-            return failed(f"returned {shown(returned)}, which is none of its labels: {known}", INVALID_VALUE)
+            return failed(
+                f"returned the unknown label {shown(returned)}; known labels: {known}", INVALID_VALUE
+            )
         return ComponentResult(values[returned], label=str(returned))
     if isinstance(returned, Score):
         facts = {"explanation": returned.explanation, "evidence": returned.evidence}
         return read_label(returned.value, values)._replace(**facts)
     if isinstance(returned, Mapping) and (name := next((one for one in _VALUES if one in returned), None)):
         rest = {key: fact for key, fact in returned.items() if key not in (name, *_FACTS)} or None
-        said = {"explanation": returned.get("explanation"), "evidence": returned.get("evidence", rest)}
-        return read_label(returned[name], values)._replace(**said)
+        reasons = {"explanation": returned.get("explanation"), "evidence": returned.get("evidence", rest)}
+        return read_label(returned[name], values)._replace(**reasons)
     if isinstance(returned, tuple) and len(returned) == 2:
         value, facts = returned
         return read_label(
@@ -145,7 +158,7 @@ def read_label(returned: object, values: Mapping[str, float]) -> ComponentResult
     found = read(returned)
     if found.status == "ok":
         return failed(
-            f"returned {shown(returned)}, expected one of its labels: {', '.join(values)}", INVALID_VALUE
+            f"returned {shown(returned)}, expected one of the labels {', '.join(values)}", INVALID_VALUE
         )
     return found
 
@@ -154,16 +167,16 @@ def read_criteria(
     returned: object, names: Iterable[str], one: Callable[[object], ComponentResult]
 ) -> ComponentResult:
     """
-    What a component returned that answers several criteria at once: a mapping by name.
+    Convert the return value of a component with `criteria`, a mapping by criterion, to a result.
 
-    Each is read by `one`; what is said beside them is the evidence of the whole.
+    `one` converts the value of each criterion; other items of the mapping are the component's evidence.
     """
     if returned is None:
         return ComponentResult(None, "abstained")
     if not isinstance(returned, Mapping):
-        return failed(f"returned {shown(returned)}, expected a mapping by criterion", INVALID_VALUE)
+        return failed(f"returned {shown(returned)}, expected a dict by criterion", INVALID_VALUE)
     known = list(names)
-    lacking = failed("the answer has no such criterion", INVALID_VALUE)
+    lacking = failed("the returned dict lacks this criterion", INVALID_VALUE)
     answers = {name: one(returned[name]) if name in returned else lacking for name in known}
     rest = {str(key): fact for key, fact in returned.items() if key not in answers}
     return ComponentResult(evidence=rest or None, criteria=answers)
@@ -182,31 +195,31 @@ def _of_mapping(facts: Mapping[Any, Any]) -> ComponentResult:
     for name in _VALUES:
         if name in facts:
             return _of_pair(facts[name], {key: fact for key, fact in facts.items() if key != name})
-    return failed(f"returned a mapping without a value: {shown(dict(facts))}", INVALID_VALUE)
+    return failed(f"returned a dict without `value`: {shown(dict(facts))}", INVALID_VALUE)
 
 
 def _answer(
     value: object, label: object = None, explanation: object = None, evidence: Any = None
 ) -> ComponentResult:
-    said: dict[str, Any] = {
+    reasons: dict[str, Any] = {
         "label": None if label is None else str(label),
         "explanation": None if explanation is None else str(explanation),
         "evidence": evidence,
     }
     if value is None:
-        return ComponentResult(None, "abstained", **said)
+        return ComponentResult(None, "abstained", **reasons)
     if is_masked(value):
-        return ComponentResult(None, "missing", "returned a masked value", **said)
+        return ComponentResult(None, "missing", "returned a masked value", **reasons)
     found = _number(value)
     if found is None:
-        return failed(f"returned {shown(value)}, which is no number", INVALID_VALUE)._replace(**said)
+        return failed(f"returned {shown(value)}, which is not a number", INVALID_VALUE)._replace(**reasons)
     if not math.isfinite(found):
-        return failed(f"returned {found!r}", INVALID_VALUE)._replace(**said)
-    return ComponentResult(found, **said)
+        return failed(f"returned {found!r}", INVALID_VALUE)._replace(**reasons)
+    return ComponentResult(found, **reasons)
 
 
 def _number(value: Any) -> float | None:
-    """One number of any library as a float; None for anything else."""
+    """Return one number of any library as a float, or None for anything else."""
     try:
         if isinstance(value, (str, bytes, bytearray)):
             return None
@@ -215,12 +228,12 @@ def _number(value: Any) -> float | None:
         if hasattr(value, "item"):  # arrays and tensors, of one element
             value = value.item()
         return float(value) if hasattr(type(value), "__float__") else None
-    except Exception:  # whatever a foreign object raises when it is asked
+    except Exception:  # a foreign object may raise anything
         return None
 
 
 def shown(value: object) -> str:
-    """`repr`, shortened, that never fails."""
+    """Return a shortened `repr` that never raises."""
     try:
         return f"{value!r:.120}"
     except Exception as error:
