@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
-from mttp import __version__
 from mttp.codec import components, kinds
 from mttp.codec.pending import TOKENS
+from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.self_metrics import current_provider
 from mttp.recording.session import Session

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from mttp import __version__
+from mttp.model.version import __version__
 from mttp.recording.session import Session
 from mttp.semconv import SCHEMA_URL, metrics
 from mttp.semconv import attributes as a

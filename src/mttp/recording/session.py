@@ -19,7 +19,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Span
 from typing_extensions import Self, Unpack
 
-from mttp import __version__
 from mttp.codec import runs
 from mttp.codec.plain import Faults
 from mttp.codec.redaction import ContentRule
@@ -29,6 +28,7 @@ from mttp.errors import ReadError
 from mttp.model.episodes import Episode
 from mttp.model.hooks import watch_with
 from mttp.model.spans import SpanRecord
+from mttp.model.version import __version__
 from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
 from mttp.otlp.spans.guarding import MisuseError, failed, quiet_but
 from mttp.recording import record_value

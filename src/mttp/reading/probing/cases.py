@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mttp import __version__
 from mttp.model import ids
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.model.version import __version__
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 from mttp.codec.plain import Faults, scalar_text, text
@@ -23,18 +23,13 @@ from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
 from mttp.rewards.evaluating.previous import Baseline, Resumable, compared, resumed
 from mttp.rewards.evaluating.tasks import tasks_of
 
+if TYPE_CHECKING:
+    from mttp.rewards.spec import RewardSpec
+
 __all__ = ["OpenEvaluation", "evaluate"]
 
 
-class _Identity(Protocol):
-    """A reward spec with an identity."""
-
-    @property
-    def identity(self) -> Spec:
-        """The spec's name, version and digests."""
-
-
-Identified: TypeAlias = "Spec | _Identity"
+Identified: TypeAlias = "Spec | RewardSpec"
 
 _lock = threading.RLock()
 _open: WeakKeyDictionary[Session, dict[int, OpenEvaluation]] = WeakKeyDictionary()
