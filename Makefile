@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' processes compiles all that it imports again
 
-.PHONY: help demo test test-long test-integrations lint types docs semconv semconv-check bench bench-install clean
+.PHONY: help demo test test-long test-integrations lint types docs pictures semconv semconv-check bench bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -53,6 +53,9 @@ types: $(VENV)/.dev  ## Check types.
 docs: $(VENV)/.dev  ## Build the documentation site into site/.
 	$(INSTALL) --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+
+pictures: $(VENV)/.dev  ## Make the README's pictures; Phoenix's needs `phoenix` and `chromium`.
+	$(BIN)/python docs/site/pictures.py
 
 semconv: $(VENV)/.dev  ## Generate everything that follows from the registry.
 	$(BIN)/python semconv/tool
