@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' processes compiles all that it imports again
 
-.PHONY: help demo test test-long test-integrations lint types semconv semconv-check bench bench-install clean
+.PHONY: help demo test test-long test-integrations lint types docs pictures semconv semconv-check bench bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,15 @@ types: $(VENV)/.dev  ## Check types.
 	$(BIN)/mypy
 	MYPYPATH=semconv $(BIN)/mypy --strict --package tool
 	$(BIN)/mypy --strict examples
+	$(BIN)/mypy --strict tests/typing/api.py
+	$(BIN)/pyright
+
+docs: $(VENV)/.dev  ## Build the documentation site into site/.
+	$(INSTALL) --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+
+pictures: $(VENV)/.dev  ## Make the README's pictures; Phoenix's needs `phoenix` and `chromium`.
+	$(BIN)/python docs/site/pictures.py
 
 semconv: $(VENV)/.dev  ## Generate everything that follows from the registry.
 	$(BIN)/python semconv/tool
@@ -62,4 +71,4 @@ bench: bench-install  ## Measure ten rows and write them into docs/benchmarks.md
 	$(BIN)/python benchmarks --json .bench/figures.json --docs docs/benchmarks.md $(ARGS)
 
 clean:  ## Forget the environment and the caches.
-	rm -rf $(VENV) .integrations .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .integrations .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -75,9 +75,9 @@ def train(args: argparse.Namespace) -> None:
                 loss = -gain + 0.5 * error - 0.01 * entropy
                 optimizer.zero_grad()
                 loss.backward()
+                kl = ((ratio - 1) - logratio).mean()
                 norm = nn.utils.clip_grad_norm_([*actor.parameters(), *critic.parameters()], 0.5)
                 optimizer.step()
-        kl = ((ratio - 1) - logratio).mean()
         mttp.update(loss=loss.item(), kl=kl.item(), entropy=entropy.item(), grad_norm=norm.item())  # added
     envs.close()
 

@@ -21,7 +21,7 @@ from mttp.otlp.spans.span_records import record
 def taken(session: mttp.Session) -> list[EndedSpan]:
     """What the session is given from here on, span by span; it goes nowhere else."""
     spans: list[EndedSpan] = []
-    session._share.take = spans.append
+    session._recorder.take = spans.append
     return spans
 
 

@@ -177,3 +177,52 @@ def test_what_the_specs_pay_is_recorded() -> None:
     assert {"gsm8k", "spreadsheet", "taste"} == {one.reward.spec.name for one in recording if one.reward.spec}
     assert (3, []) == (len(recording.runs[0].spec_documents), recording.problems)
     assert [] == list(mttp.check("graded.jsonl"))
+
+
+def test_every_page_is_in_the_site_and_in_the_readme() -> None:
+    """
+    A page that nothing leads to is not found.
+    """
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "docs/site/mkdocs.yml").read_text(), re.MULTILINE))
+    linked = set(re.findall(r"\(docs/([\w/-]+\.md)\)", (ROOT / "README.md").read_text()))
+
+    assert pages == listed
+    assert {page for page in pages if "/" not in page} == linked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """
+    Each file that is linked is there, and each heading.
+    """
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", page.read_text())):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        found = (page.parent / path).resolve() if path else page
+        if not found.exists() or (anchor and anchor not in _anchors(found)):
+            broken.append(target)
+
+    assert [] == broken
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as GitHub and the site spell them."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_has_figures_of_the_benchmarks() -> None:
+    """
+    The figures in the README's table are medians of the page that the benchmarks write.
+    """
+    table = (ROOT / "README.md").read_text().partition("## What it costs")[2].partition("##")[0]
+    figures = set(re.findall(r"[\d.,]+(?=x (?:less|faster))|(?<=loses )[\d,]+", table))
+    page = (ROOT / "docs/benchmarks.md").read_text()
+
+    assert len(figures) == 3
+    assert [] == [
+        figure for figure in figures if f"| {figure}x |" not in page and f"| {figure} |" not in page
+    ]

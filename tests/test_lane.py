@@ -107,7 +107,7 @@ def play(session: mttp.Session, told: Told) -> None:
 
 def take_rows(episode: OpenEpisode, rows: Rows) -> None:
     """Record steps without handles as environments' integrations do; as others where spans are wanted."""
-    buffer = episode.buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
+    buffer = episode._open_buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
     for at, (observed, paid) in enumerate(rows.values):
         shown = np.array([observed], np.float32)
         if buffer is None:

@@ -295,4 +295,4 @@ def test_the_extra_for_all_has_every_extra_but_those_that_bring_pytorch():
     extras = re.findall(r"^(\w+) = ", section.partition("\n[")[0], re.MULTILINE)
     (brought,) = re.findall(r'^all = \["mttp\[([\w,]+)\]"\]', section, re.MULTILINE)
 
-    assert {*extras} - {"all", "test", "dev", "sb3", "trl"} == {*brought.split(",")}
+    assert {*extras} - {"all", "test", "dev", "docs", "sb3", "trl"} == {*brought.split(",")}

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import mttp.model.printable  # noqa: F401 - what mttp logs passes its filter
+from mttp.model.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mttp import errors as errors
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from mttp.rewards.spec import RewardSpec
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
-
-__version__ = "0.1.0"
 
 __all__ = [
     # set up

@@ -242,10 +242,10 @@ def test_json(recording: str):
         ("{},1,,-1", "step is '-1', expected an index from 0 or a span id of 16 hexadecimal digits"),
         ("{},1,,ffffffffffffffff", f"episode {FIRST} has no step ffffffffffffffff; it has 2 steps"),
         ("ffff,1,,", "no episode's trace id begins with 'ffff'; there are 3 episodes"),
-        ("0000,1,,", "several episodes' trace ids begin with '0000'; give more of it"),
+        ("0000,1,,", "several episodes' trace ids begin with '0000'; give more digits"),
         ("xyz,1,,", "trace_id is 'xyz', expected up to 32 hexadecimal digits"),
         (",1,,", "it has no trace_id"),
-        ("{},1,,0,5", "it has 5 cells, and there are 4 columns"),
+        ("{},1,,0,5", "it has 5 cells, but there are 4 columns"),
     ],
 )
 def test_rows_that_make_no_sense(recording: str, row: str, message: str):
@@ -262,7 +262,7 @@ def test_rows_that_make_no_sense(recording: str, row: str, message: str):
     ("row", "message"),
     [
         ("{broken", "it is not JSON"),
-        ("[1]", "it is no JSON object; write one object per line"),
+        ("[1]", "it is not a JSON object; write one object per line"),
         (json.dumps({"trace_id": FIRST, "score": "high"}), "score is 'high', expected a number"),
         (json.dumps({"trace_id": FIRST, "score": True}), "score is True, expected a number"),
         (json.dumps({"trace_id": FIRST, "score": 1, "step": 0.5}), "step is 0.5, expected an index"),
@@ -270,7 +270,7 @@ def test_rows_that_make_no_sense(recording: str, row: str, message: str):
         (json.dumps({"trace_id": FIRST, "key": "score", "value": None}), "it has a key without a value"),
         (
             json.dumps({"trace_id": FIRST, "key": "preference", "value": 1}),
-            "'preference' is no name of a fact",
+            "'preference' is not a valid key",
         ),
     ],
 )
@@ -314,7 +314,7 @@ def test_columns_that_make_no_sense(recording: str, header: str, message: str):
         (("runs/*.jsonl", FIRST, "--set", "a=1"), "runs/*.jsonl is no file and no directory"),
         (("runs/", "--from", "nowhere.csv"), "nowhere.csv: No such file or directory"),
         (("runs/", "--from", "/dev/zero"), "/dev/zero: it is a device, not a regular file"),
-        (("runs/", "--from", "latin.csv"), "latin.csv can't be read as text"),
+        (("runs/", "--from", "latin.csv"), "latin.csv is not UTF-8 text"),
         (("runs/", "--from", "empty.csv"), "there is no column trace_id"),
         (("runs/", "--from", "silent.csv"), "there is nothing to write: no row states anything"),
         (("labels.csv", FIRST, "--set", "a=1"), "its name must end in .parquet"),

@@ -553,6 +553,19 @@ def _bar(path: str, *, patch: pytest.MonkeyPatch | None = None, **environment: s
         return advance
 
 
+def test_an_invalid_step_reward_fails_a_summary():
+    """
+    A step reward that is NaN has no grader; `summary` and `show` count it, and `--fail-on gradings` fails.
+    """
+    with mttp.configure(transport="file://steps.jsonl"), mttp.episode() as opened, opened.step() as step:
+        step.reward(math.nan)
+    summary = invoke("summary", "steps.jsonl", "--fail-on", "gradings")
+
+    assert 1 == summary.exit_code
+    assert "failed gradings  1 (invalid step rewards 1)" in summary.stdout
+    assert "\ninvalid step rewards: 1\n" in invoke("show", "steps.jsonl").stdout
+
+
 def test_failed_gradings_fail_a_strict_summary_and_a_check():
     """
     A total beside a component in error is shown by both; `--fail-on` chooses what fails the command.

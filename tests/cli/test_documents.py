@@ -63,6 +63,7 @@ def test_a_summary_is_a_document():
         "env": {"CartPole-v1": 4, "": 1},
         "failed_gradings": 0,
         "unlisted_gradings": 0,
+        "invalid_step_rewards": 0,
         "faults": {},
         "omissions": {},
         "tokens": {"prompt": 0, "completion": 0, "call_input": 0, "call_output": 0},

@@ -388,7 +388,7 @@ def test_what_is_no_receiver_is_said(answer: Answer, words: list[str]) -> None:
     with serving(lambda asked: answer) as place:
         said = probe(f"http://{place}", code=2).stderr
 
-    assert [] == [word for word in ["does not take one short text", place, *words] if word not in said]
+    assert [] == [word for word in ["does not accept a short string", place, *words] if word not in said]
 
 
 def test_the_wrong_port_is_said() -> None:
@@ -449,7 +449,7 @@ def test_a_query_port_where_nobody_is_is_said() -> None:
         said = probe(receiver.http_address, "--query", "jaeger://127.0.0.1:1", code=2).stderr
         requests = len(receiver.requests)
 
-    assert "nobody listens there (connection refused); is the store there" in said
+    assert "nobody listens there (connection refused); is the store running" in said
     assert 1 == requests
 
 

@@ -274,7 +274,7 @@ def test_what_a_format_can_not_hold_is_named_and_counted(messages: str) -> None:
 
     assert "wrote 4 spans to out.parquet" in result.stdout
     assert 5 == len(result.stderr.splitlines())
-    assert "1 infer.request message is no span, and left out\n" in result.stderr
+    assert "1 infer.request message is not a span and was left out\n" in result.stderr
 
 
 def test_a_span_that_no_message_can_hold_is_named() -> None:

@@ -221,7 +221,7 @@ def test_a_table_says_how_many_were_chosen(chat: str):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--where", "colour=red"), "there is no column 'colour'; there are episode, run, env"),
+        (("--where", "colour=red"), "there is no column 'colour'; the columns are episode, run, env"),
         (("--run", "no"), "no run has the id or name 'no'; there are "),
         (("--where", "status=bogus"), "status is one of aborted, completed, error, unfinished"),
         (("--where", "status=partial"), "'partial' is a reward_status"),

@@ -168,7 +168,7 @@ def test_survivors_are_listed(weak):
 
     assert 0 == code
     assert "weak 0.1.0: 0 of 4 faults noticed" in printed
-    assert "it is upside down" in printed
+    assert "it is inverted" in printed
     assert (4, 0, 4) == (found["mutants"], found["caught"], len(found["survivors"]))
     assert 1 == run("mutate", weak, "--strict")[0]
 

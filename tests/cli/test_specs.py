@@ -49,7 +49,7 @@ def test_warnings_fail_only_when_asked():
     write(spec=changed("kind: exploit", "kind: unusual"))
     printed = invoke("check", FILE).stdout.splitlines()
 
-    assert printed[0].startswith("specs/gsm8k.yaml:11:1: warning: no-exploit: no case is an exploit")
+    assert printed[0].startswith("specs/gsm8k.yaml:11:1: warning: no-exploit: no case has the kind exploit")
     assert "gsm8k 1.2.0: 0 errors, 1 warning" == printed[1]
     invoke("check", FILE, "--strict", code=1)
 
@@ -73,7 +73,7 @@ def test_errors_fail():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "is not YAML"),
+        ("a: [", "not valid YAML"),
         (changed("kind: check", "kind: chek"), "gsm8k.yaml:9:33: unknown kind 'chek'; did you mean 'check'?"),
         (changed("combine:", "combin:"), "gsm8k.yaml:10:1: unknown key 'combin'; did you mean 'combine'?"),
     ],
@@ -145,7 +145,7 @@ def test_a_lone_file_runs_nothing(command):
 
     said = invoke(*command, "lone.yaml", code=3).stderr
 
-    assert "lone.yaml:7:36: the module numpy.testing._private.utils is not imported" in said
+    assert "lone.yaml:7:36: the module numpy.testing._private.utils is not trusted" in said
     assert "--trust-module numpy.testing._private.utils" in said
     assert not Path("ran").exists()
 
@@ -159,7 +159,7 @@ def test_what_imports_nothing_needs_no_trust(command):
 
     result = CliRunner().invoke(app, ["spec", *command, "lone.yaml"])
 
-    assert "is not imported" not in result.output
+    assert "is not trusted" not in result.output
     assert result.exit_code in (0, 1)
 
 
@@ -177,7 +177,7 @@ def test_a_module_may_be_trusted_by_its_name(monkeypatch):
     )
     options = ("--trust-module", "statistics", "--trust-module", "textwrap")
 
-    assert "textwrap is not imported" in invoke("check", FILE, *options[:2], code=3).stderr
+    assert "textwrap is not trusted" in invoke("check", FILE, *options[:2], code=3).stderr
     assert {"impossible-case"} == {
         one["rule"] for one in document("check", FILE, *options, code=1)["findings"]
     }
@@ -196,7 +196,7 @@ def test_a_spec_is_a_regular_file(command, file, kind):
     os.mkfifo("pipe")
 
     assert (
-        f"mttp: {file}: can't be read: it is {kind}, not a regular file\n"
+        f"mttp: {file}: can't read the spec: it is {kind}, not a regular file\n"
         == invoke(command, file, code=3).stderr
     )
 
@@ -207,7 +207,7 @@ def test_a_lock_is_a_regular_file():
     """
     os.mkfifo(f"{FILE}.lock")
 
-    assert "gsm8k.yaml.lock: the lock can't be read: it is a pipe" in invoke("show", FILE, code=3).stderr
+    assert "gsm8k.yaml.lock: can't read the lock: it is a pipe" in invoke("show", FILE, code=3).stderr
 
 
 @pytest.mark.parametrize("command", ["check", "show", "lock", "diff"])
@@ -222,7 +222,7 @@ def test_a_missing_file_ends_with_three():
     """
     Of either spec of a comparison, too.
     """
-    assert "nowhere.yaml: can't be read" in invoke("diff", FILE, "nowhere.yaml", code=3).stderr
+    assert "nowhere.yaml: can't read the spec" in invoke("diff", FILE, "nowhere.yaml", code=3).stderr
     assert "nowhere" in invoke("diff", FILE, FILE, "--on", "nowhere.jsonl", code=3).stderr
 
 
@@ -264,7 +264,7 @@ def test_a_spec_is_locked():
     invoke("lock", FILE, "--check")
     write(helpers=changed("SCALE = 1.0", "SCALE = 2.0", HELPERS))
 
-    assert "runs other code than in the lock" in invoke("lock", FILE, "--check", code=1).stdout
+    assert "differs from that in its lock" in invoke("lock", FILE, "--check", code=1).stdout
     assert ["changed-unversioned"] == [one["rule"] for one in document("check", FILE, code=1)["findings"]]
 
 

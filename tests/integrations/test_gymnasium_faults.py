@@ -290,8 +290,8 @@ def test_infos_of_any_kind(session: mttp.Session, info: Any) -> None:
 
 
 BREAKABLE = [
-    (Session, "episode_like"),
-    (OpenEpisode, "buffer"),
+    (Session, "_episode_like"),
+    (OpenEpisode, "_open_buffer"),
     (StepBuffer, "gathers"),
     (EnvSteps, "begin"),
     (EnvSteps, "_take"),

@@ -448,7 +448,7 @@ def test_processors_that_come_later_see_each_step_of_later_episodes(session: mtt
 
     env = mttp.wrap(Scripted())
     play(env)
-    session.observe(Seeing())
+    session._observe(Seeing())
     play(env)
 
     assert ["step", "step", "step", "episode Scripted"] == names
@@ -700,7 +700,7 @@ def test_steps_that_nobody_asks_for_have_no_spans(make: Callable[[], Any], optio
     """
     with mttp.configure("memory://", steps="packed") as session:
         spans = taken(session)
-        session._share.mark = lambda: None  # type: ignore[method-assign]  # of an episode that takes long
+        session._recorder.mark = lambda: None  # type: ignore[method-assign]  # of an episode that takes long
         env = mttp.wrap(make(), **options)
         play(env, episodes=3)
         env.close()

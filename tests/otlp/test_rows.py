@@ -329,11 +329,11 @@ def spans_of(episodes: Sequence[Played], form: RowSchema = FLOAT32, **facts: Any
     """Their spans, two each."""
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
         spans = taken(session)
-        template = session.template({"env": "Walk-v1", **facts}, [])
+        template = session._template({"env": "Walk-v1", **facts}, [])
         for at, one in enumerate(episodes, AT):
             own = {"seed": one.seed, "env_rng_sha256": one.generator, "start_time": at}
-            episode = session.episode_like(template, own)
-            buffer = episode.buffer(form, at + 5)
+            episode = session._episode_like(template, own)
+            buffer = episode._open_buffer(form, at + 5)
             assert buffer is not None
             last = len(one.rows) - 1
             buffer.rows += [
@@ -356,7 +356,7 @@ def steps_of(given: Sequence[tuple[Any, ...]], form: RowSchema = FLOAT32) -> lis
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
         spans = taken(session)
         with mttp.episode(start_time=AT) as episode:
-            buffer = episode.buffer(form, AT)
+            buffer = episode._open_buffer(form, AT)
             assert buffer is not None
             buffer.rows += [(*row, None, AT + number) for number, row in enumerate(given, 1)]
     return [span for span in spans if isinstance(span, StepBatch)]

@@ -50,7 +50,7 @@ def test_what_is_wrong_is_found(case: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_case_has_its_finding_alone(case: Path, monkeypatch: pytest.MonkeyPatch):
     """
-    It is named after the finding; a name below another's is an unknown one too.
+    A case is named after its finding; `illegal_namespace` also causes `missing_attribute`.
     """
     named = {"problems": set(), "illegal_namespace": {"illegal_namespace", "missing_attribute"}}
     expected = named.get(case.name, {case.name})
@@ -60,14 +60,14 @@ def test_a_case_has_its_finding_alone(case: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_every_finding_has_a_case():
     """
-    No id goes without a recording that causes it.
+    Every id of the check has a case.
     """
     assert {*get_args(Id), "problems"} == {case.name for case in CASES}
 
 
 def test_the_guide_explains_every_finding_with_its_level():
     """
-    What a program may ask for is documented.
+    Every value of the type has a row in the table.
     """
     section = GUIDE.read_text().partition("## What may be found")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))

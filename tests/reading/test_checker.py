@@ -29,7 +29,7 @@ def found(*records: SpanRecord) -> list[tuple[str, str, str]]:
 
 def test_spans_of_others_are_counted_and_not_checked():
     """
-    Their kinds, parents and attributes are their own business.
+    Kinds, parents and attributes of foreign spans cause no findings.
     """
     findings = mttp.check(write("a.jsonl", [span("mttp.step"), foreign(1), foreign(2)]))
 
@@ -38,7 +38,7 @@ def test_spans_of_others_are_counted_and_not_checked():
 
 def test_what_others_carry_of_ours_is_checked():
     """
-    An instrumentation's span within a step may say which run it belongs to, in our names.
+    Attributes under `mttp` on a foreign span are checked.
     """
     attributes = {"mttp.run.id": 7, "mttp.odd": 1, "gen_ai.request.max_tokens": "64"}
     theirs = replace(foreign(1), attributes=attributes)
@@ -59,7 +59,7 @@ def test_what_others_carry_of_ours_is_checked():
 )
 def test_ours_is_what_our_scope_or_schema_says(scope: Scope, ours: int):
     """
-    Another program's recorder may follow the convention; where no scope is left, the run id tells.
+    A span belongs to mttp by its scope's name, its schema URL or, without a scope, its run id.
     """
     assert ours == mttp.check(Spans(replace(span("mttp.step"), scope=scope))).spans
 
@@ -74,14 +74,14 @@ def test_ours_is_what_our_scope_or_schema_says(scope: Scope, ours: int):
 )
 def test_the_schema_url_says_which_version_is_followed(schema_url: str, expected: list[object]):
     """
-    Another version is worth knowing; none at all is worth mending.
+    Another version is information; no schema URL is an improvement.
     """
     assert expected == found(moved(span("mttp.step"), schema_url=schema_url))
 
 
 def test_the_resource_says_who_records():
     """
-    Which service, in which run; and what it says is of the right type.
+    The resource must have service name and run id, and its attributes the types of the registry.
     """
     nobody = moved(span("mttp.step"), resource={})
     somebody = moved(span("mttp.step"), resource={**SCOPE.resource, "process.pid": "7"})
@@ -93,7 +93,7 @@ def test_the_resource_says_who_records():
 
 def test_what_the_files_have_wrong_stands_beside():
     """
-    A broken line is a problem, and no finding.
+    A broken line is a problem, not a finding.
     """
     path = write_bytes("a.jsonl", write("b.jsonl", [span("mttp.step")]).read_bytes() + b"{broken\n")
     findings = mttp.check(path)
@@ -107,7 +107,7 @@ def test_what_the_files_have_wrong_stands_beside():
 
 def test_what_can_not_be_read_is_an_error():
     """
-    As everywhere.
+    Equal to the behaviour of `mttp.read`.
     """
     with pytest.raises(ReadError, match=r"none\.jsonl does not exist"):
         mttp.check("none.jsonl")
@@ -116,7 +116,7 @@ def test_what_can_not_be_read_is_an_error():
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_an_integer_where_a_double_belongs_survives_the_file(name: str):
     """
-    Neither format makes it one.
+    OTLP JSON and Parquet keep the integer.
     """
     from mttp.reading import parquet
 
@@ -141,7 +141,7 @@ def test_arrays_in_memory_are_of_their_elements_type():
 
 def test_findings_are_counted_and_the_first_places_kept():
     """
-    The same thing wrong in the same way is one finding, with three examples.
+    Equal issues are one finding, with three examples.
     """
     spans = [
         replace(span("mttp.step"), span_id=f"{n:016x}", attributes={"mttp.step.reward": n})
@@ -158,7 +158,7 @@ def test_findings_are_counted_and_the_first_places_kept():
 
 def test_so_many_different_findings_are_listed():
     """
-    A recorder that makes up names does not fill the memory: the rest is counted.
+    After the first 1,000 findings, others are only counted, so that memory stays bounded.
     """
     good = span("mttp.step")
     odd = {f"mttp.odd_{n}": 1 for n in range(1010)}
@@ -169,7 +169,7 @@ def test_so_many_different_findings_are_listed():
 
 def test_findings_are_sorted_from_worst_to_least():
     """
-    And counted at a level, worse ones included.
+    `at_least` counts findings of a level and of worse levels.
     """
     changed = {"mttp.gap.spans": 1, "mttp.odd": 1, "mttp.token.encoding": "odd"}
     findings = mttp.check(

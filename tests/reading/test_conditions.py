@@ -73,7 +73,7 @@ NOTHING = mttp.Episode(trace_id="cd" * 16)
 )
 def test_a_condition_holds(text: str):
     """
-    And with the other sign it does not.
+    The negated operator gives the opposite result.
     """
     assert condition(text)(EPISODE)
 
@@ -96,14 +96,14 @@ def test_a_condition_holds(text: str):
 )
 def test_what_is_not_known_is_nothing(text: str):
     """
-    It is neither less nor more than anything, and no text is found in it.
+    An unknown value is neither less nor greater than any value, and matches no text.
     """
     assert not condition(text)(NOTHING)
 
 
 def test_every_column_is_known_of_an_episode_of_nothing():
     """
-    It is `none`, or not.
+    Every column can be compared with `none` for an empty episode.
     """
     for name in COLUMNS:
         assert condition(f"{name}=none")(NOTHING) is not condition(f"{name}!=none")(NOTHING)
@@ -112,23 +112,23 @@ def test_every_column_is_known_of_an_episode_of_nothing():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is no condition; write one such as status=error"),
-        ("status", "is no condition"),
-        ("=error", "is no condition"),
-        ("colour=red", "there is no column 'colour'; there are episode, run, env,"),
+        ("", "is not a condition; write one such as status=error"),
+        ("status", "is not a condition"),
+        ("=error", "is not a condition"),
+        ("colour=red", "there is no column 'colour'; the columns are episode, run, env,"),
         ("steps.kl=1", "metrics.NAME, metadata.NAME, components.NAME"),
-        ("return>high", "'return>high': 'high' is no number"),
-        ("return=nan", "'nan' is no number"),
-        ("seed>x", "'x' is no number"),
-        ("outcome<success", "< compares numbers and times; of text there are =, != and ~"),
+        ("return>high", "'return>high': 'high' is not a number"),
+        ("return=nan", "'nan' is not a number"),
+        ("seed>x", "'x' is not a number"),
+        ("outcome<success", "< compares numbers and times; text is compared by =, != and ~"),
         ("terminated=yes", "'yes' is neither true nor false"),
-        ("task~[", "'[' is no regular expression"),
-        ("start>today", "'today' is no time; write 2026-01-31"),
+        ("task~[", "'[' is not a regular expression"),
+        ("start>today", "'today' is not a time; write 2026-01-31"),
     ],
 )
 def test_a_wrong_condition_says_what_there_is(text: str, message: str):
     """
-    With the value, and what to write instead.
+    The error names the value and the valid alternatives.
     """
     with pytest.raises(ReadError) as caught:
         condition(text)

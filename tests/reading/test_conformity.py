@@ -105,7 +105,7 @@ def test_a_reward_that_is_text_is_missing() -> None:
 )
 def test_a_value_of_another_type_is_missing(key: str, of: str, value: Any, found: str) -> None:
     """
-    Also one element of a list, digits as text, and integers that OTLP can't hold; nothing else is lost.
+    This holds for list elements, digits as text and integers beyond 64 bits; nothing else is lost.
     """
     recording = mttp.read(write("a.jsonl", with_value(key, value, of=of)))
     (problem,) = recording.problems
@@ -119,7 +119,7 @@ def test_a_value_of_another_type_is_missing(key: str, of: str, value: Any, found
 @pytest.mark.parametrize("digits", [str(2**63), str(-(2**63) - 1), "9" * 400])
 def test_an_integer_beyond_64_bits_is_missing(key: str, digits: str) -> None:
     """
-    In whatever attribute, as text or as a number of JSON, alone and in lists.
+    This holds for every attribute, for JSON strings and numbers, and for list elements.
     """
     for written in (
         f'{{"intValue":"{digits}"}}',
@@ -148,7 +148,7 @@ def test_a_map_as_an_index_is_no_update() -> None:
 
 def test_an_integer_is_a_double_too() -> None:
     """
-    Alone and in lists, as writers of JSON have it.
+    Many JSON writers emit whole doubles as integers, alone and in lists.
     """
     spans = with_value(a.REWARD_RANGE, [0, 1.5], of=names.REWARD)
     spans = [
@@ -166,7 +166,7 @@ def test_an_integer_is_a_double_too() -> None:
 
 def test_attributes_of_others_have_any_type() -> None:
     """
-    The convention does not know them; and spans of others are theirs, but for attributes of ours.
+    Attributes outside the convention are not checked, nor are foreign spans except for `mttp` attributes.
     """
     foreign = replace(episode(0)[0], name="GET", attributes={"server.port": "80", a.STEP_REWARD: "x"})
     spans = [foreign, *with_value("own.key", 7)]
@@ -191,7 +191,7 @@ def packed(directory: Path) -> list[SpanRecord]:
 @pytest.mark.parametrize("key", [a.STEP_REWARD, a.OBSERVATION_VALUE])
 def test_a_column_that_is_not_what_the_layout_says_is_missing(tmp_path: Path, key: str, value: Any) -> None:
     """
-    Of another type or length; the steps have everything else.
+    A column of another type or length is left out; the steps keep all other values.
     """
     column = f"{a.STEPS_COLUMN}.{key}"
     spans = [
@@ -212,7 +212,7 @@ def test_a_column_that_is_not_what_the_layout_says_is_missing(tmp_path: Path, ke
 
 def test_a_block_of_a_trillion_steps_is_none(tmp_path: Path) -> None:
     """
-    It would not fit into memory.
+    Such a block would not fit into memory, and is left out.
     """
     spans = [
         replace(one, attributes={**one.attributes, a.STEPS_COUNT: 10**12})
@@ -230,7 +230,7 @@ def test_a_block_of_a_trillion_steps_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", [f"{a.METADATA}.x", "own.key"])
 def test_a_value_that_is_nested_too_deeply_costs_itself(key: str, depth: int, maps: bool) -> None:
     """
-    However deep it is, in whatever attribute; the problem names it, and all else of the line is read.
+    The value is left out and named in a problem; the rest of the line is read.
     """
     marked = write_bytes("a.jsonl", b"".join(lines(with_value(key, "DEEP"))))
     opening, closing = (
@@ -252,7 +252,7 @@ def test_a_value_that_is_nested_too_deeply_costs_itself(key: str, depth: int, ma
 
 def test_a_value_that_is_just_not_too_deep_is_read() -> None:
     """
-    Of lists and of maps.
+    The limit applies to lists and to maps.
     """
     for value in (nested(MAX_DEPTH), nested(MAX_DEPTH, maps=True)):
         recording = mttp.read(write("a.jsonl", with_value(f"{a.METADATA}.x", value)))
@@ -264,7 +264,7 @@ def test_a_value_that_is_just_not_too_deep_is_read() -> None:
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 900, 50_000])
 def test_json_in_text_that_is_nested_too_deeply_is_missing(key: str, depth: int) -> None:
     """
-    It would be as deep once it is read.
+    The limit also applies to JSON in strings, which is parsed on read.
     """
     recording = mttp.read(write("a.jsonl", with_value(key, "[" * depth + "]" * depth)))
 
@@ -312,7 +312,7 @@ def posted(receiver: Any, value: Any) -> int:
 
 def test_a_message_that_is_nested_900_deep_does_not_stop_reading() -> None:
     """
-    The listener takes it, as the protocol allows; whoever reads is told, and gets all other spans.
+    The receiver accepts the message; reading it reports a problem and returns all other spans.
     """
     with mttp.mist.receive("mttp+http://127.0.0.1:0") as receiver:
         status = posted(receiver, nested(900))
@@ -339,7 +339,7 @@ class Spans:
 @pytest.mark.parametrize("give", ["metadata", "config", "inputs", "observation"])
 def test_what_a_user_nests_too_deeply_is_recorded_as_text(give: str, tmp_path: Path) -> None:
     """
-    Beyond the limit; what is read has no problem.
+    A value beyond the limit is recorded as text, and reading it has no problem.
     """
     deep = nested(500)
     config = {"config": {"x": deep}} if give == "config" else {}
@@ -408,7 +408,7 @@ ANY_EXAMPLE = settings(
 @given(place=PLACES, value=st.sampled_from(VALUES))
 def test_any_value_in_any_attribute_is_read_or_named(recorded: Spans, place: int, value: Any) -> None:
     """
-    Nothing raises; a wrong type is named, and what is counted of spans is what is counted of values.
+    Nothing raises, wrong types are named, and `summarize` equals `Recording.summary`.
     """
     check_value(recorded.records(), place, value)
 
@@ -419,7 +419,7 @@ def test_any_value_in_any_attribute_is_read_or_named(recorded: Spans, place: int
 @given(place=PLACES, value=st.sampled_from(VALUES))
 def test_many_values_in_any_attribute_are_read_or_named(recorded: Spans, place: int, value: Any) -> None:
     """
-    Nothing raises; a wrong type is named, and what is counted of spans is what is counted of values.
+    Nothing raises, wrong types are named, and `summarize` equals `Recording.summary`.
     """
     check_value(recorded.records(), place, value)
 
@@ -487,7 +487,7 @@ def counted(summary: Any) -> tuple[object, ...]:
 
 def test_an_outcome_under_another_key_is_none_of_the_episode(tmp_path: Path) -> None:
     """
-    In a summary of values and of spans alike.
+    This holds for `summarize` and for `Recording.summary`.
     """
     path = tmp_path / "a.jsonl"
     with mttp.configure(f"file://{path}"):

@@ -51,7 +51,7 @@ def spoil(source: Path) -> None:
 
 def test_a_copy_is_read_in_its_sources_place(recorded: Path):
     """
-    Episodes, runs, problems and the source's name are the same, though the source is not looked at.
+    Episodes, runs, problems and sources are equal, and the source is not read.
     """
     expected = read(recorded)
     copies.make(recorded)
@@ -63,7 +63,7 @@ def test_a_copy_is_read_in_its_sources_place(recorded: Path):
 
 def test_a_directory_is_read_by_its_copies(recorded: Path):
     """
-    A file and its copy are one recording, and nothing is there twice.
+    A file and its copy are one recording, without duplicates.
     """
     expected = read(recorded)
     copies.make(recorded)
@@ -74,7 +74,7 @@ def test_a_directory_is_read_by_its_copies(recorded: Path):
 
 def test_a_source_that_went_on_is_read_itself(recorded: Path):
     """
-    A copy that is older than what its source says now is left alone.
+    A copy is ignored if its source has changed.
     """
     copies.make(recorded)
     record(recorded, 3)
@@ -85,7 +85,7 @@ def test_a_source_that_went_on_is_read_itself(recorded: Path):
 
 def test_what_else_has_that_name_is_no_copy(recorded: Path):
     """
-    Neither a damaged file nor a recording of something else is taken for one.
+    A damaged file and a recording of another source are not read as copies.
     """
     copy = copies.copy_of(recorded)
     copy.write_bytes(b"PAR1 and nothing else")
@@ -97,7 +97,7 @@ def test_what_else_has_that_name_is_no_copy(recorded: Path):
 
 def test_a_copy_without_its_source_is_a_recording(recorded: Path):
     """
-    It can be read by its own name, and where the source is gone a directory has it.
+    A copy without its source is read by its own name and as part of a directory.
     """
     expected = mttp.read(recorded).episodes
     copy = copies.make(recorded)
@@ -123,7 +123,7 @@ def test_compressed_files_have_copies_too(recorded: Path, tmp_path: Path):
 
 def test_what_is_no_recording_has_no_copy(tmp_path: Path):
     """
-    It is refused, and nothing is left of it.
+    Making a copy raises, and leaves no file.
     """
     path = tmp_path / "a.jsonl"
     path.write_text("text\n")
@@ -135,7 +135,7 @@ def test_what_is_no_recording_has_no_copy(tmp_path: Path):
 
 def test_without_pyarrow_the_source_is_read(recorded: Path, monkeypatch: pytest.MonkeyPatch):
     """
-    A copy that can't be read here does not matter.
+    A copy that can't be read is ignored.
     """
     copies.make(recorded)
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -36,11 +36,11 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> list[decoder_pool.DecoderPool]:
         found.extend([made] if made is not None else [])
         return made
 
-    original = decoder_pool.hire
+    original = decoder_pool.start
     monkeypatch.setattr(scanning, "_LARGE", 1)
-    monkeypatch.setattr(decoder_pool, "_SHARE", 5_000)
+    monkeypatch.setattr(decoder_pool, "_PART_BYTES", 5_000)
     monkeypatch.setattr(decoder_pool, "_cores", lambda: 2)
-    monkeypatch.setattr(decoder_pool, "hire", note)
+    monkeypatch.setattr(decoder_pool, "start", note)
     return found
 
 
@@ -87,7 +87,7 @@ def test_several_processes_read_what_one_does(
 
 def test_problems_have_their_lines(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
-    What is wrong is said of the same line of the same file, in the same order.
+    Problems have the same file, line and order as with one process.
     """
     lines = recorded.read_bytes().splitlines(keepends=True)
     lines[3:3] = [BROKEN, b"\n", b"   \r\n"]
@@ -105,7 +105,7 @@ def test_a_directory_is_read_in_its_order(
     recorded: Path, tmp_path: Path, hired: list[decoder_pool.DecoderPool]
 ):
     """
-    Plain and compressed files, and such as are no recordings, come one after another.
+    Plain files, compressed files and files that are not recordings are read in order.
     """
     with gzip.open(tmp_path / "b.jsonl.gz", "wb") as file:
         file.write(recorded.read_bytes())
@@ -121,7 +121,7 @@ def test_a_file_that_is_no_recording_is_given_up_early(
     recorded: Path, tmp_path: Path, hired: list[decoder_pool.DecoderPool]
 ):
     """
-    After a thousand lines that are none, the next file's turn has come.
+    After a thousand invalid lines, the next file is read.
     """
     (tmp_path / "0.json").write_text('{"a": 1}\n' * 5_000)
 
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_recording_is_given_up_early(
 
 def test_progress_arrives_at_the_size(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
-    A progress bar is told about every byte.
+    The sum of the progress calls is the size of the files.
     """
     read: list[int] = []
     mttp.read(recorded, progress=read.append)
@@ -147,7 +147,7 @@ def test_processes_that_die_are_done_without(
     recorded: Path, hired: list[decoder_pool.DecoderPool], monkeypatch: pytest.MonkeyPatch
 ):
     """
-    What they can't do any more is done here.
+    The reader decodes the parts of dead processes itself.
     """
     expected = alone(recorded, arrays=True)
     monkeypatch.setattr(processes, "_RUN", "raise SystemExit(1)")
@@ -171,11 +171,11 @@ def test_processes_that_are_stopped_are_done_without(
     recorded: Path, hired: list[decoder_pool.DecoderPool], monkeypatch: pytest.MonkeyPatch, sent: int
 ):
     """
-    Ahead of their answer, or within it: they are killed after a while, and their shares decoded here.
+    A process that does not answer in time is killed, and the reader decodes its part.
     """
     expected = alone(recorded, arrays=True)
     monkeypatch.setattr(processes, "_RUN", STOPPED.replace("{sent}", str(sent)))
-    monkeypatch.setattr(decoder_pool, "_PATIENCE", 0.5)
+    monkeypatch.setattr(decoder_pool, "_TIMEOUT_SECONDS", 0.5)
 
     assert expected == together(recorded, arrays=True)
     assert [True, True] == [one.ended for one in hired[0].workers]
@@ -185,7 +185,7 @@ def test_where_no_process_can_be_started_one_reads(
     recorded: Path, hired: list[decoder_pool.DecoderPool], monkeypatch: pytest.MonkeyPatch
 ):
     """
-    A system that gives no more processes costs time, not the recording.
+    Without processes, the reader decodes the whole recording itself.
     """
 
     def refuse(*_: object, **__: object) -> None:
@@ -199,7 +199,7 @@ def test_where_no_process_can_be_started_one_reads(
 
 def test_who_stops_reading_stops_the_processes(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
-    An iteration that is left early leaves no process behind once its memory is freed.
+    An iteration that is abandoned early leaves no process behind.
     """
     scan = Scan(recorded, arrays=True)
     next(scan)
@@ -211,7 +211,7 @@ def test_who_stops_reading_stops_the_processes(recorded: Path, hired: list[decod
 
 def test_reading_strictly_stops_at_the_first_problem(recorded: Path, hired: list[decoder_pool.DecoderPool]):
     """
-    Strictness is the reader's, whoever decodes.
+    `strict` raises at the first problem, also with several processes.
     """
     recorded.write_bytes(recorded.read_bytes() + BROKEN)
 
@@ -223,7 +223,7 @@ def test_reading_strictly_stops_at_the_first_problem(recorded: Path, hired: list
 
 def test_little_is_read_alone(recorded: Path, monkeypatch: pytest.MonkeyPatch):
     """
-    For a few megabytes no process is started.
+    No process is started for a few megabytes.
     """
     monkeypatch.setattr(decoder_pool, "DecoderPool", None)
 
@@ -254,7 +254,7 @@ def test_a_summary_of_several_processes_is_that_of_one(
     tmp_path: Path, hired: list[decoder_pool.DecoderPool], seed: int
 ):
     """
-    Episodes that are cut, repeated, unfinished, marked early or spread over shares count as they do for one.
+    Episodes that are incomplete, repeated, unfinished or split over parts count as with one process.
     """
     shuffled = random.Random(seed)
     spans = [*run(), foreign(1)]
@@ -278,7 +278,7 @@ def test_a_summary_of_a_recording_is_that_of_one_process(
     recorded: Path, hired: list[decoder_pool.DecoderPool]
 ):
     """
-    With tokens, rewards and problems of the recorder's own kind.
+    The recording has tokens, rewards and problems of the recorder.
     """
     recorded.write_bytes(recorded.read_bytes() + BROKEN + recorded.read_bytes()[:9_000])
 
@@ -290,7 +290,7 @@ def test_evaluations_of_others_are_counted_by_several_processes_too(
     tmp_path: Path, hired: list[decoder_pool.DecoderPool]
 ):
     """
-    Their spans need not say of which run they are.
+    Spans of foreign evaluations may lack a run id.
     """
     stated = {a.EVAL_SUITE_NAME: "suite"}
     evals = [

@@ -31,7 +31,7 @@ def record(address: Any, **options: Any) -> None:
 @pytest.mark.parametrize("steps", ["spans", "packed"])
 def test_a_push_without_content_and_one_with_it_read_as_the_one_with_it(first: bool, steps: str) -> None:
     """
-    In whichever order the copies come: the fuller one counts.
+    The copy with more attributes is kept, in either order of the copies.
     """
     record("file://a.jsonl", steps=steps)
     with OtlpReceiver() as receiver:
@@ -55,7 +55,7 @@ def test_a_push_without_content_and_one_with_it_read_as_the_one_with_it(first: b
 
 def test_two_files_of_one_session_read_as_the_one_with_content() -> None:
     """
-    Where one of the routes may not have it.
+    One of the two routes has no content.
     """
     record([mttp.Route("file://runs/a.jsonl", content=False), "file://runs/b.jsonl"])
 
@@ -65,7 +65,7 @@ def test_two_files_of_one_session_read_as_the_one_with_content() -> None:
 
 def test_equal_copies_are_no_problem() -> None:
     """
-    As after a send that was tried again.
+    A retried export causes equal copies.
     """
     spans = episode(0)
     found = mttp.read(write("a.jsonl", [*spans, *spans]))
@@ -75,7 +75,7 @@ def test_equal_copies_are_no_problem() -> None:
 
 def test_copies_that_each_lack_something_are_a_problem() -> None:
     """
-    The fuller one is kept, and nothing is put together of both.
+    The copy with more attributes is kept; copies are not merged.
     """
     spans = episode(0)
     step = next(span for span in spans if span.name == "step")
@@ -93,7 +93,7 @@ def test_copies_that_each_lack_something_are_a_problem() -> None:
 
 def test_of_copies_with_the_same_attributes_the_one_with_less_left_out_counts() -> None:
     """
-    A text that a store has cut is there, and shorter.
+    A string that a store truncated is listed in the omissions of its copy.
     """
     whole = SpanRecord(trace_id="1", span_id="2", name="step", attributes={a.OBSERVATION_VALUE: "hello"})
     cut = replace(whole, attributes={a.OBSERVATION_VALUE: "he", a.OMISSIONS: ["cut"]})

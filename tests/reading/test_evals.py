@@ -12,7 +12,8 @@ import mttp
 from mttp.model.spans import SpanRecord
 from mttp.reading.call_times import StreamedCalls
 from mttp.reading.evals import evaluations
-from mttp.reading.tables import EVALS, Tables
+from mttp.reading.schemas import EVALS
+from mttp.reading.tables import Tables
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def cut(path: str, *gone: str) -> Path:
 
 def test_a_row_is_a_result(path: str):
     """
-    With everything that is known of its evaluation; one that was replaced says so.
+    The row has the fields of its evaluation, and `is_latest` is false for a replaced result.
     """
     pytest.importorskip("pyarrow")
     recording = mttp.read(path)
@@ -62,7 +63,7 @@ def test_a_row_is_a_result(path: str):
 
 def test_columns_are_there_even_when_nothing_fills_them():
     """
-    As in every table.
+    Empty columns exist in every table.
     """
     pytest.importorskip("pyarrow")
 
@@ -71,7 +72,7 @@ def test_columns_are_there_even_when_nothing_fills_them():
 
 def test_parts_are_one_evaluation(path: str):
     """
-    Whoever went on with it has a trace of its own.
+    Each process that continues the evaluation has its own trace.
     """
     found, other = mttp.read(path).evals
 
@@ -81,7 +82,7 @@ def test_parts_are_one_evaluation(path: str):
 
 def test_a_summary_counts_them(path: str):
     """
-    One that was taken up again is one.
+    A continued evaluation counts once.
     """
     summary = mttp.summarize(path)
 
@@ -91,14 +92,14 @@ def test_a_summary_counts_them(path: str):
 
 def test_evaluations_are_read_without_the_rest(path: str):
     """
-    They are those that reading everything gives.
+    The evaluations equal those of `mttp.read`.
     """
     assert mttp.read(path).evals == evaluations(path).evals
 
 
 def test_spans_that_come_twice_count_once(path: str):
     """
-    As after a send that was tried again.
+    A retried export causes equal copies.
     """
     recording = mttp.read([path, cut(path)])
 
@@ -108,7 +109,7 @@ def test_spans_that_come_twice_count_once(path: str):
 
 def test_an_evaluation_without_an_end_is_unfinished(path: str):
     """
-    What was found of it is read, and that there is no more is said.
+    The results are read, and the missing end is a problem.
     """
     recording = mttp.read(cut(path, "eval.run other"))
     (problem,) = [problem for problem in recording.problems if problem.kind == "unfinished_evaluation"]
@@ -121,7 +122,7 @@ def test_an_evaluation_without_an_end_is_unfinished(path: str):
 
 def test_results_that_are_missing_are_said(path: str):
     """
-    The root proves how many there were.
+    The root states the number of results.
     """
     problems = mttp.read(cut(path, "eval.result")).problems
     problem = next(problem for problem in problems if problem.kind == "incomplete_evaluation")
@@ -131,7 +132,7 @@ def test_results_that_are_missing_are_said(path: str):
 
 def test_samples_are_rows():
     """
-    Each sample has a result that counts.
+    Each sample has its own latest result.
     """
     pytest.importorskip("pyarrow")
     with mttp.configure("memory://") as session, mttp.evaluate("gsm", tasks=["a"], samples=2) as run:
@@ -171,7 +172,7 @@ def streamed(session: mttp.Session) -> mttp.Session:
 
 def test_calls_say_how_fast_the_policy_answers(streamed: mttp.Session):
     """
-    Those within steps that time their first piece, below spans of other libraries, too; no calls of theirs.
+    Calls with a time to the first chunk count, also below foreign spans, but not below foreign calls.
     """
     (found,) = mttp.read(streamed).evals
     summary = found.summary()
@@ -188,7 +189,7 @@ def test_calls_say_how_fast_the_policy_answers(streamed: mttp.Session):
 
 def test_times_are_read_without_the_episodes(streamed: mttp.Session):
     """
-    The same as with them.
+    The times equal those of `mttp.read`.
     """
     (whole,), (alone,) = mttp.read(streamed).evals, evaluations(streamed).evals
 
@@ -199,7 +200,7 @@ def test_times_are_read_without_the_episodes(streamed: mttp.Session):
 
 def test_a_circle_of_parents_ends():
     """
-    Spans of others may say anything; a call below them is nobody's.
+    A cycle of foreign parents does not hang; a call below it is not the policy's.
     """
     trace_id = "ab" * 16
     streamed = {"gen_ai.operation.name": "chat", "gen_ai.response.time_to_first_chunk": 0.5}
@@ -213,7 +214,7 @@ def test_a_circle_of_parents_ends():
 
 def test_parquet_holds_them(path: str):
     """
-    What is converted reads as it did.
+    A converted recording has equal evaluations.
     """
     pytest.importorskip("pyarrow")
     from mttp.reading.parquet import write as write_parquet

@@ -45,7 +45,7 @@ def recording() -> mttp.Recording:
 )
 def test_a_filtered_recording_has_the_episodes_that_match(asked: dict[str, Any], found: list[int]) -> None:
     """
-    All that is asked has to hold; of several words any.
+    Every argument must match; of several values, any.
     """
     kept = recording().filter(**asked)
 
@@ -54,7 +54,7 @@ def test_a_filtered_recording_has_the_episodes_that_match(asked: dict[str, Any],
 
 def test_what_belongs_to_other_episodes_is_left_out():
     """
-    Groups, annotations and runs of episodes that were not kept, and problems of these.
+    Groups, annotations, runs and problems of the other episodes are dropped.
     """
     with mttp.configure(transport="memory://", run="first") as session:
         with mttp.episode(env="a", group="g") as member:
@@ -74,7 +74,7 @@ def test_what_belongs_to_other_episodes_is_left_out():
 
 def test_an_episode_is_found_by_the_beginning_of_its_trace_id_and_by_place():
     """
-    Places are those of a list.
+    Positions are those of a list.
     """
     found = recording()
 
@@ -85,7 +85,7 @@ def test_an_episode_is_found_by_the_beginning_of_its_trace_id_and_by_place():
 
 def test_an_episode_is_found_by_its_own_id():
     """
-    It may be given by the program; several attempts that share it are ambiguous.
+    The id may be set by the program; an id that several attempts share is ambiguous.
     """
     with mttp.configure(transport="memory://") as session:
         for id_ in ("alone", "twice", "twice"):
@@ -102,13 +102,13 @@ def test_an_episode_is_found_by_its_own_id():
     ("prefix", "message"),
     [
         ("f", f"no episode's trace id begins with 'f'; there are 4 episodes: {trace_id(0)}, .*, …"),
-        ("0000000", f"4 episodes' trace ids begin with '0000000'; give more of it: {trace_id(0)}, .*, …"),
+        ("0000000", f"4 episodes' trace ids begin with '0000000'; give more digits: {trace_id(0)}, .*, …"),
         ("", "4 episodes' trace ids begin with ''"),
     ],
 )
 def test_an_unknown_or_ambiguous_id_is_an_error_that_lists_what_there_is(prefix: str, message: str) -> None:
     """
-    An episode is never guessed.
+    An ambiguous id raises instead of returning an episode.
     """
     with pytest.raises(ReadError, match=message):
         _ = recording()[prefix]
@@ -127,9 +127,9 @@ def test_an_episode_is_in_its_recording_by_each_of_its_names():
 
 def test_words_that_are_no_function_are_refused_with_what_to_write():
     """
-    A condition in one text is none of `filter`, but of the command line.
+    `filter` accepts a function, not a condition as text.
     """
-    with pytest.raises(ConfigureError, match=r"words go by name, as in filter\(status='error'\)"):
+    with pytest.raises(ConfigureError, match=r"give values by name, for example filter\(status='error'\)"):
         recording().filter("status=error")  # type: ignore[arg-type]
 
 
@@ -143,7 +143,7 @@ def test_an_empty_recording_has_no_episode_to_find():
 
 def test_an_episode_shows_itself_in_one_readable_line():
     """
-    Which one it is and how it went; control characters of names are escaped, and long names are cut.
+    The repr has the id and the result; control characters are escaped, and long names truncated.
     """
     first = recording()[0]
     with mttp.configure(transport="memory://") as session, mttp.episode(env="a\nb", task="t" * 200) as open_:
@@ -161,7 +161,7 @@ def test_an_episode_shows_itself_in_one_readable_line():
 
 def test_a_notebook_shows_a_table_of_episodes():
     """
-    Text is escaped; of many episodes the first are shown, which is said.
+    Text is escaped; the table has the first episodes, and states how many there are.
     """
     with mttp.configure(transport="memory://") as session:
         for number in range(51):
@@ -176,7 +176,7 @@ def test_a_notebook_shows_a_table_of_episodes():
 
 def test_a_notebook_shows_a_recording_without_episodes():
     """
-    Its table has a head alone.
+    The table has only a header.
     """
     shown = recording().filter(env="nowhere")._repr_html_()
 

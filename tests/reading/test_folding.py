@@ -89,7 +89,7 @@ def kinds(recording: mttp.Recording) -> list[str]:
 
 def test_members_know_their_group_and_advantage():
     """
-    Where they don't say it themselves.
+    A member without a group or an advantage gets those of its group.
     """
     found = read(
         episode(0),
@@ -103,7 +103,7 @@ def test_members_know_their_group_and_advantage():
 
 def test_advantages_that_fit_no_member_are_nobody_s():
     """
-    Two for three members say nothing.
+    Two advantages for three members are ignored.
     """
     found = read(episode(0), group(9, id="g", size=1, episodes=(TRACE,), advantages=(0.5, -0.5)))
 
@@ -115,7 +115,7 @@ def test_advantages_that_fit_no_member_are_nobody_s():
 )
 def test_a_group_that_lacks_members_is_a_problem(facts: dict[str, Any]):
     """
-    They never came, or are not in the recording.
+    The group has fewer members than its size, or members that are not in the recording.
     """
     found = read(episode(0), episode(1), group(9, id="g", **facts))
 
@@ -141,7 +141,7 @@ def test_of_two_groups_the_later_says_the_advantage():
 
 def test_an_advantage_that_is_nan_shows():
     """
-    What a trainer learned from is not hidden.
+    NaN stays NaN.
     """
     found = read(episode(0), group(9, id="g", size=1, episodes=(TRACE,), advantages=(math.nan,)))
 
@@ -153,7 +153,7 @@ def test_an_advantage_that_is_nan_shows():
 
 def test_episodes_know_which_updates_learned_from_them():
     """
-    As members of a group, by the group's span or their own word, or directly; each index once.
+    Episodes are consumed as members of a group or directly; each update index is listed once.
     """
     found = read(
         episode(0),
@@ -180,7 +180,7 @@ def test_a_group_of_another_run_is_another_group():
 
 def test_what_an_update_discarded_it_did_not_learn_from():
     """
-    Its reason is on the episode.
+    The reason is on the episode.
     """
     found = read(
         episode(0),
@@ -216,7 +216,7 @@ def test_an_update_without_its_markers_says_what_it_says():
 
 def test_the_highest_revision_wins_and_all_are_kept():
     """
-    Whatever order they were made in; of two with one revision the later start, then the higher span id.
+    Of equal revisions, the later start is used, then the higher span id.
     """
     found = read(
         episode(0, **{a.EPISODE_OUTCOME: "unknown"}),
@@ -233,7 +233,7 @@ def test_the_highest_revision_wins_and_all_are_kept():
 
 def test_a_statement_wins_over_what_the_episode_says_which_is_kept():
     """
-    Under the names of the attributes.
+    Replaced values are in `extra`, under the names of their attributes.
     """
     found = read(
         episode(0, **{a.ADVANTAGE: 5.0, f"{a.METADATA}.topic": "x", f"{a.METADATA}.kept": 1, "odd.key": 1}),
@@ -263,7 +263,7 @@ def test_a_statement_wins_over_what_the_episode_says_which_is_kept():
 )
 def test_other_statements_change_nothing(facts: dict[str, Any]):
     """
-    They are in the annotations.
+    Labels and comments are only in `annotations`.
     """
     plain, found = read(episode(0)).episodes[0], read(episode(0), about(10, **facts)).episodes[0]
 
@@ -273,7 +273,7 @@ def test_other_statements_change_nothing(facts: dict[str, Any]):
 @pytest.mark.parametrize("value", ["high", True, {"is": 1.0}])
 def test_an_advantage_that_is_no_number_is_missing(value: object):
     """
-    A problem says so, and the episode stays as it was.
+    An invalid advantage is a problem, and the episode is unchanged.
     """
     plain, found = read(episode(0)).episodes[0], read(episode(0), about(10, kind="advantage", value=value))
 
@@ -283,7 +283,7 @@ def test_an_advantage_that_is_no_number_is_missing(value: object):
 
 def test_what_was_paid_is_never_changed_by_a_score():
     """
-    Opinions are in `scores`, by grader, and so are the run's own scorings.
+    Later scores and the run's scorings are in `scores`, by grader.
     """
     found = read(
         episode(0, components={"a": 0.5}, **{a.GRADER_NAME: "x"}),
@@ -299,7 +299,7 @@ def test_what_was_paid_is_never_changed_by_a_score():
 
 def test_a_later_score_of_the_same_grader_wins_over_the_run_s_own(session: mttp.Session):
     """
-    Both can be seen.
+    `scores` has the later score, `rewards` the original one.
     """
     with mttp.episode() as played:
         played.reward(0.0, grader="judge")
@@ -311,7 +311,7 @@ def test_a_later_score_of_the_same_grader_wins_over_the_run_s_own(session: mttp.
 
 def test_an_episode_that_was_never_paid_takes_the_late_score():
     """
-    As its reward; the return stays unknown.
+    The later score becomes the reward; the return stays unknown.
     """
     unpaid = [replace(record, attributes=dict(record.attributes)) for record in episode(0, steps=0)]
     for record in unpaid:
@@ -327,7 +327,7 @@ def test_an_episode_that_was_never_paid_takes_the_late_score():
 @pytest.mark.parametrize("reward", [1.0, math.nan, None])
 def test_an_episode_that_was_paid_by_its_steps_does_not(session: mttp.Session, reward: float | None):
     """
-    Nor one whose rewards are errors: that must not be painted over.
+    Neither does an episode whose rewards are errors.
     """
     with mttp.episode() as played:
         with played.step() as step:
@@ -342,7 +342,7 @@ def test_an_episode_that_was_paid_by_its_steps_does_not(session: mttp.Session, r
 
 def test_steps_are_annotated_by_index_or_span():
     """
-    What is said of a step is on the step, and not on the episode.
+    The annotation of a step is on the step, not on the episode.
     """
     spans = episode(0)
     found = read(
@@ -374,21 +374,21 @@ def test_steps_are_annotated_by_index_or_span():
 )
 def test_a_statement_about_nothing_that_is_there_is_a_problem(facts: dict[str, Any], what: str):
     """
-    It is kept.
+    The annotation is kept in `Recording.annotations`.
     """
     found = read(episode(0), about(10, **{"kind": "label", "value": "x", "by": "me", **facts}))
     key = facts.get("kind", "label")
 
     assert (["unknown_target"], 1) == (kinds(found), len(found.annotations))
-    assert f"the {key} by me is about {what}, which is not in the recording" == str(found.problems[0])
+    assert f"the {key} by me refers to {what}, which is not in the recording" == str(found.problems[0])
     assert found.annotations[0].trace_id == found.problems[0].trace_id
-    with pytest.raises(ReadError, match="is about"):
+    with pytest.raises(ReadError, match="refers to"):
         mttp.read("a.jsonl", strict=True)
 
 
 def test_an_index_that_several_steps_have_means_none_of_them():
     """
-    As those of several agents do; a span id says which is meant.
+    Steps of several agents share indices; a span id identifies the step.
     """
     with mttp.configure(transport="memory://") as session:
         with mttp.episode() as episode:
@@ -403,14 +403,14 @@ def test_an_index_that_several_steps_have_means_none_of_them():
         (one.agent, len(one.annotations)) for one in found.episodes[0].steps
     ]
     what = f"step 0 of episode {episode.trace_id}"
-    assert [f"the score by judge is about {what}, and 2 steps have that index"] == list(
+    assert [f"the score by judge refers to {what}, and 2 steps have that index"] == list(
         map(str, found.problems)
     )
 
 
 def test_a_preference_is_with_all_that_it_names():
     """
-    The chosen one and the rejected.
+    The chosen and the rejected episodes have the preference.
     """
     found = read(episode(0), episode(1), episode(2), about(10, kind="preference", rejected=(OTHER,)))
 
@@ -419,7 +419,7 @@ def test_a_preference_is_with_all_that_it_names():
 
 def test_statements_of_others_are_read_as_far_as_they_go():
     """
-    A score without a status is ok; a kind and a key that nobody knows stay what they are.
+    A score without a status is ok; unknown kinds and keys are kept.
     """
     ours = {a.RUN_ID: RUN, a.ANNOTATION_TARGET_TRACE_ID: TRACE}
     score = {a.ANNOTATION_KIND: "score", a.ANNOTATION_KEY: a.REWARD_VALUE, a.ANNOTATION_VALUE: 0.5}
@@ -439,7 +439,7 @@ def test_statements_of_others_are_read_as_far_as_they_go():
 
 def test_duplicates_count_once():
     """
-    As everywhere.
+    A repeated annotation counts once.
     """
     stated = about(10, kind="score", value=1.0, reward=GOOD)
     found = read(episode(0), stated, stated)
@@ -449,7 +449,7 @@ def test_duplicates_count_once():
 
 def test_an_annotated_episode_can_be_recorded_again():
     """
-    What the later statements made of it stays; the statements themselves are not its own.
+    The merged values are recorded; the annotations are not.
     """
     spans = episode(0, **{a.ADVANTAGE: 5.0, f"{a.METADATA}.topic": "x"})
     first = read(
@@ -487,7 +487,7 @@ def everything() -> list[SpanRecord]:
 
 def test_a_summary_counts_them_and_takes_them_for_nothing_else():
     """
-    They are neither episodes nor runs.
+    Groups, updates and annotations are neither episodes nor runs.
     """
     path = write("all.jsonl", everything() + everything()[-1:])
     plain = mttp.summarize(write("plain.jsonl", [*run(), *episode(0), *episode(1)]))
@@ -505,7 +505,7 @@ def test_a_summary_counts_them_and_takes_them_for_nothing_else():
 
 def test_reports_say_what_was_learned_and_stated():
     """
-    A summary counts; an episode's tree has the statements, each with who made it.
+    A summary has counts; an episode's tree has the annotations with their authors.
     """
     found = read(everything())
     summary = mttp.summarize("a.jsonl")
@@ -523,7 +523,7 @@ def test_reports_say_what_was_learned_and_stated():
 
 def test_tables_have_a_row_for_each():
     """
-    Columns are named as the fields.
+    Columns have the names of the fields.
     """
     pytest.importorskip("pyarrow")
     tables = read(everything()).tables
@@ -550,7 +550,7 @@ def test_tables_have_a_row_for_each():
 
 def test_a_recording_says_how_many_there_are():
     """
-    In one line.
+    The repr has the counts.
     """
     shown = repr(read(everything()))
 
@@ -559,7 +559,7 @@ def test_a_recording_says_how_many_there_are():
 
 def test_episodes_without_any_of_it_are_left_as_they_are():
     """
-    The value that was decoded is the one that is read.
+    An episode without later facts is the decoded object.
     """
     (found,) = read(episode(0)).episodes
 
@@ -568,7 +568,7 @@ def test_episodes_without_any_of_it_are_left_as_they_are():
 
 def test_the_run_s_own_graders_are_in_the_scores():
     """
-    Without any later statement.
+    Scorings of the run are in `scores` without annotations.
     """
     assert {"math-grader": 0.9, "judge": None} == {
         name: scoring.value for name, scoring in EVERYTHING.scores.items()

@@ -23,7 +23,7 @@ def recording() -> mttp.Recording:
 
 def test_a_frame_has_the_rows_and_columns_of_its_table():
     """
-    By default that is the table of episodes.
+    The default is the table of episodes.
     """
     found = recording()
     frames = [found.to_pandas(), found.to_pandas("steps"), found.to_pandas("components")]
@@ -34,7 +34,7 @@ def test_a_frame_has_the_rows_and_columns_of_its_table():
 
 def test_component_maps_become_columns_on_request():
     """
-    One for each name; what an episode does not have is missing, and other maps stay maps.
+    Each key becomes a column with missing values; other maps stay maps.
     """
     frame = recording().to_pandas(expand=["reward_components"])
 
@@ -45,7 +45,7 @@ def test_component_maps_become_columns_on_request():
 
 def test_one_map_may_be_named_by_itself():
     """
-    A text is a name and not a sequence of letters.
+    A single string is one name.
     """
     assert "weights.correct" not in recording().to_pandas("rewards", expand="components")
     assert "components.correct" in recording().to_pandas("rewards", expand="components")
@@ -69,7 +69,7 @@ def test_whole_numbers_beside_missing_ones_stay_exact():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"table": "episode"}, "there is no table 'episode'; there are episodes, agents, steps"),
+        ({"table": "episode"}, "there is no table 'episode'; the tables are episodes, agents, steps"),
         (
             {"expand": ["component"]},
             "'episodes' has no map 'component'; its maps are reward_components, scores",
@@ -81,7 +81,7 @@ def test_what_there_is_not_is_an_error_that_says_what_there_is(
     arguments: dict[str, object], message: str
 ) -> None:
     """
-    Names of tables and of maps.
+    The error lists the tables or the maps.
     """
     with pytest.raises(ReadError, match=message):
         recording().to_pandas(**arguments)  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_what_there_is_not_is_an_error_that_says_what_there_is(
 
 def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     """
-    It is no dependency of mttp, and of none of its extras.
+    pandas is not a dependency of mttp or its extras.
     """
     found = recording()
     monkeypatch.setitem(sys.modules, "pandas", None)

@@ -44,7 +44,7 @@ def problems(source: str) -> list[tuple[str, int | None]]:
 
 def test_spans_that_came_as_messages_are_the_same_spans() -> None:
     """
-    Arrays and all; without arrays, those that any file would give.
+    Spans from messages equal those from OTLP JSON, with and without arrays.
     """
     Path("otlp.jsonl").write_bytes(b"".join(encode_records(SPANS)))
 
@@ -59,7 +59,7 @@ def test_spans_that_came_as_messages_are_the_same_spans() -> None:
 
 def test_one_file_may_hold_both() -> None:
     """
-    It is told of each line.
+    The format is detected per line.
     """
     otlp = b"".join(encode_records(SPANS[: len(run()) + 1])).splitlines()
 
@@ -69,7 +69,7 @@ def test_one_file_may_hold_both() -> None:
 
 def test_other_tools_spans_are_somebodys() -> None:
     """
-    They are scanned, under the name of the program that sent them, and are no episodes.
+    They are scanned with the sender as their service, and are not episodes.
     """
     sent = Message(id="i", source="infermux", type="trace.span", payload=json.dumps(OTHER).encode())
     (found,) = mttp.scan(file(sent.to_bytes()))
@@ -100,10 +100,10 @@ def test_messages_that_are_no_spans_are_counted_by_type() -> None:
     assert 2 == len(recording)
     assert ["other_message", "other_message"] == [problem.kind for problem in recording.problems]
     assert [
-        "messages.jsonl:1: 2 health.ping messages are no spans, and left out",
-        f"messages.jsonl:{len(ENCODED) + 3}: 1 trace.alert message is no span, and left out",
+        "messages.jsonl:1: 2 health.ping messages are not spans and were left out",
+        f"messages.jsonl:{len(ENCODED) + 3}: 1 trace.alert message is not a span and was left out",
     ] == list(map(str, recording.problems))
-    with pytest.raises(ReadError, match="messages are no spans"):
+    with pytest.raises(ReadError, match="messages are not spans"):
         mttp.read("messages.jsonl", strict=True)
 
 
@@ -131,7 +131,7 @@ def test_a_message_that_may_not_be_trusted_is_a_problem(change: object, said: st
 
 def test_a_payload_that_is_no_span_is_a_problem() -> None:
     """
-    Whatever its type says.
+    The payload is validated for every message type.
     """
     wrong = Message(id="i", source="s", type="trace.span", payload=b'{"start_ns":1.5}').to_bytes()
     early = Message.new("s", TraceSpan(start_ns=-1)).to_bytes()
@@ -141,7 +141,7 @@ def test_a_payload_that_is_no_span_is_a_problem() -> None:
 
 def test_a_last_line_may_be_cut_short() -> None:
     """
-    As by a kill while it was written.
+    This happens if the process is killed while writing.
     """
     assert [("truncated_line", len(ENCODED) + 1)] == problems(file(*ENCODED, ENCODED[0][:99], end=b""))
 
@@ -158,7 +158,7 @@ def test_other_json_is_still_no_recording() -> None:
 @given(st.integers(0, len(ENCODED[0]) - 1), st.integers(1, 255))
 def test_a_flipped_byte_changes_no_span(place: int, bits: int) -> None:
     """
-    It is the span that was sent, or none and a problem: what the checksum covers was not changed.
+    The result is either the original span, or no span and a problem.
     """
     changed = bytearray(ENCODED[0])
     changed[place] ^= bits
@@ -172,7 +172,7 @@ def test_a_flipped_byte_changes_no_span(place: int, bits: int) -> None:
 
 def test_a_span_says_the_same_id_each_time() -> None:
     """
-    And another than any other span, so that whoever gets a message twice can tell.
+    The id is different for every span, so that a receiver can drop duplicates.
     """
     ids = [id for span in SPANS for _, id in span_messages.messages(span)]
 
@@ -195,7 +195,7 @@ def test_the_source_is_the_service() -> None:
 
 def test_only_some_messages_say_spans() -> None:
     """
-    The others say none, which is another thing than no span.
+    Messages of other types return None instead of an empty list.
     """
     assert SPANS[:1] == span_messages.records(span_messages.envelop(SPANS[0])[0])
     assert None is span_messages.records(Message.from_bytes(LINES["health_ping"]))

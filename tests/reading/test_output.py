@@ -57,7 +57,7 @@ def test_the_specimen_has_no_findings(transport: str):
 @given(episodes())
 def test_no_episode_has_findings(value: mttp.Episode):
     """
-    Whatever can be said without fault is recorded as the convention says.
+    Every episode without faults follows the convention.
     """
     with TemporaryDirectory() as directory:
         for transport in ("memory://", f"file://{directory}/a.jsonl"):

@@ -45,7 +45,7 @@ def told(record: SpanRecord) -> str:
 
 def test_spans_come_back_in_order():
     """
-    Ours and other people's, each as it was.
+    Spans of mttp and foreign spans are unchanged.
     """
     spans = [*run(), *episode(0, components={"correct": 1.0}), foreign(1), *episode(1)]
 
@@ -55,7 +55,7 @@ def test_spans_come_back_in_order():
 @pytest.mark.parametrize("name", ["official.jsonl", "collector.jsonl"])
 def test_files_of_others_come_back(name: str):
     """
-    What other programs wrote is kept too.
+    Files of other programs are converted without loss.
     """
     spans = list(mttp.scan(DATA / name, arrays=True))
 
@@ -64,7 +64,7 @@ def test_files_of_others_come_back(name: str):
 
 def test_every_type_has_its_column():
     """
-    Known attributes are columns of their own, typed as the convention types them.
+    An attribute of the convention is a column with the convention's type.
     """
     back(episode(0))
     schema = arrow_parquet.read_schema("a.parquet")
@@ -150,7 +150,7 @@ def test_events_links_scope_and_resource_come_back():
 
 def test_spans_of_one_scope_share_it():
     """
-    So that they are written as one block again.
+    Spans with one scope share the object, so that they are written as one block.
     """
     found = back([*episode(0), *episode(1)])
 
@@ -173,7 +173,7 @@ keys = st.sampled_from([*ATTRIBUTES, *(f"{prefix}.x" for prefix in TEMPLATES), "
 @given(st.lists(st.dictionaries(keys, values, max_size=6), min_size=1, max_size=4))
 def test_any_attributes_come_back(attribute_sets: list[dict[str, Any]]):
     """
-    Known or not, of the right type or of another.
+    This holds for known and unknown attributes, with any type.
     """
     spans = [span(attributes=attributes, scope=SCOPE) for attributes in attribute_sets]
 
@@ -226,7 +226,7 @@ def test_episodes_are_read_from_parquet():
 
 def test_a_parquet_file_of_others_is_an_error():
     """
-    It says how to make one that is a recording.
+    The error names `mttp convert`.
     """
     arrow_parquet.write_table(arrow.table({"x": [1]}), "x.parquet")
 
@@ -288,7 +288,7 @@ def test_damage_that_pyarrow_meets_is_a_read_error(arrays: bool):
 
 def test_a_file_cut_short_is_an_error():
     """
-    So is one that was still being written.
+    A partially written file is an error too.
     """
     parquet.write("a.parquet", episode(0))
     data = Path("a.parquet").read_bytes()
@@ -302,7 +302,7 @@ def test_a_file_cut_short_is_an_error():
 @pytest.mark.parametrize("program", ["duckdb", "pyarrow"])
 def test_a_file_that_another_program_wrote_is_read(program: str):
     """
-    As it is, with the problem that nothing tells whether it is damaged.
+    The file is read, with the problem `unverified_file`.
     """
     spans = [*run(), *episode(0, components={"c": 1.0}), foreign(1)]
     data = without_checksum(spans)

@@ -59,7 +59,7 @@ def test_so_many_of_a_kind_and_file_are_kept():
 
 def test_the_guide_explains_every_kind():
     """
-    What a program may ask for is documented.
+    Every value of the type has a row in the table.
     """
     section = GUIDE.read_text().partition("## What may be wrong")[2].partition("\n## ")[0]
 

@@ -245,7 +245,7 @@ def test_a_line_that_was_cut_short_is_said():
     found = mttp.read(write_bytes("a.jsonl", good + cut[:-20]))
 
     assert ([0], ["truncated_line"]) == (indices(found), kinds(found))
-    assert "a.jsonl:2: the last line is cut short; what stands before it was read" == str(found.problems[0])
+    assert "a.jsonl:2: the last line is cut short; the lines before it were read" == str(found.problems[0])
 
 
 def test_a_file_of_only_a_cut_line_is_a_recording():
@@ -471,7 +471,7 @@ def test_a_file_of_broken_lines_is_given_up(tmp_path: Path, monkeypatch: pytest.
     """
     After so many of them in a row, with a problem that says so; what stands before them was read.
     """
-    monkeypatch.setattr("mttp.reading.lines._BARREN", 2_000)
+    monkeypatch.setattr("mttp.reading.lines._MAX_BROKEN_LINES", 2_000)
     path = tmp_path / "a.jsonl"
     with mttp.configure(f"file://{path}"), mttp.episode(env="toy"):
         pass

@@ -57,7 +57,7 @@ def test_a_scan_knows_what_it_read():
 
 def test_progress_arrives_at_the_size_of_the_files():
     """
-    A progress bar is told about every byte.
+    The sum of the progress calls is the size of the files.
     """
     paths = [write("a.jsonl", episode(0)), write("b.jsonl.gz", episode(1))]
     read: list[int] = []

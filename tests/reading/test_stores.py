@@ -85,7 +85,7 @@ def test_the_older_api_of_jaeger_is_read_where_there_is_no_other() -> None:
         found = mttp.read(f"jaeger://{place}?run={RUN}")
 
     assert {"store_loss"} == kinds(found)
-    assert "answers by Jaeger's older API only" in found.problems[0].message
+    assert "has Jaeger's older API only" in found.problems[0].message
     plain, other = expected.episodes[1], found.episodes[1]
     assert_same(plain, other, ignore=["start_time", "end_time", "steps"])
     assert [step.observation for step in plain.steps] == [step.observation for step in other.steps]
@@ -113,7 +113,7 @@ def test_a_store_without_the_newer_api_may_say_so_in_its_own_way() -> None:
         found = mttp.read(f"jaeger://{place}?run={RUN}")
 
     assert len(expected) == len(found)
-    assert "answers by Jaeger's older API only" in found.problems[0].message
+    assert "has Jaeger's older API only" in found.problems[0].message
 
 
 class Victoria(JaegerServer):
@@ -151,7 +151,7 @@ def test_a_store_that_keeps_text_alone_gives_numbers_all_the_same(newer: bool) -
     assert [0.5, 0.5, 0.5] == [step.reward for step in found.episodes[1].steps]
     assert {"store_loss"} == kinds(found)
     said = " ".join(problem.message for problem in found.problems)
-    assert "keeps text alone" in said
+    assert "keeps strings only" in said
     assert ("older API only" in said) == (not newer)
 
 
@@ -267,7 +267,7 @@ def test_what_tempo_cut_shows_as_lost() -> None:
     (problem,) = cut.problems
     assert "store_loss" == problem.kind
     assert "mttp.observation.value of span 'step'" in problem.message
-    assert "is 2,048 bytes long, where Tempo cuts a text" in problem.message
+    assert "is 2,048 bytes long, the length at which Tempo truncates" in problem.message
     assert ([], 2048) == (named.problems, len(named.episodes[0].steps[0].observation))
     assert ("mttp.observation.value: cut to 2048 of 3000 bytes",) == named.episodes[0].steps[0].omissions
 
@@ -292,7 +292,7 @@ def test_a_trace_that_is_there_in_part_says_so() -> None:
         found = mttp.read(f"tempo://{place}?run={RUN}")
 
     assert {"store_loss"} == kinds(found)
-    assert "is there in part only: too large" in found.problems[0].message
+    assert "is partial: too large" in found.problems[0].message
 
 
 def test_one_trace_may_be_asked_for() -> None:
@@ -317,7 +317,7 @@ def test_as_many_traces_are_asked_for_as_may_be(scheme: str) -> None:
         found = mttp.read(f"{scheme}://{place}?run={RUN}&limit=2")
 
     assert (
-        "2 traces were found, and no more are asked for"
+        "2 traces were found, and no more are requested"
         in {p.kind: p.message for p in found.problems}["store_loss"]
     )
 
@@ -414,7 +414,7 @@ def test_an_address_says_where_and_how() -> None:
     [
         ("tempo://", "no host; write tempo://HOST:3200"),
         ("tempo://host:99999", "write tempo://HOST:3200"),
-        ("jaeger://me:secret@host", "an address holds no credentials"),
+        ("jaeger://me:secret@host", "credentials are not allowed in the address"),
         ("jaeger://host?q={}", "unknown option 'q'; known are run, trace, limit"),
         ("tempo://host?limit=many", "option limit='many': expected a number above zero"),
         ("jaeger://host?tags=error", "option tags='error': expected a JSON object"),
@@ -440,12 +440,12 @@ def test_a_wrong_address_is_said(address: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ((200, "text/html", b"<!doctype html><html>Grafana"), "answers a page for people instead of JSON"),
-        ((200, "application/grpc", b"\x00\x01"), "answers 'application/grpc' instead of JSON"),
+        ((200, "text/html", b"<!doctype html><html>Grafana"), "returns an HTML page instead of JSON"),
+        ((200, "application/grpc", b"\x00\x01"), "returns 'application/grpc' instead of JSON"),
         ((401, "text/plain", b"no"), "answers 401: no (give credentials"),
         ((429, "text/plain", b"slow"), "answers 429: slow (the store is busy"),
         ((404, "text/plain", b"who knows"), "answers 404: who knows (is this the port of the query API?"),
-        ((500, "text/plain", b"broken"), "answers 500: broken (its own log may say why)"),
+        ((500, "text/plain", b"broken"), "answers 500: broken (see the log of the store)"),
         (answered({"traces": []}), "no trace was found by { span.mttp.run.id != nil } in the last 7 days"),
     ],
     ids=["html", "grpc", "401", "429", "404", "500", "nothing"],
@@ -494,7 +494,7 @@ def test_a_trace_that_is_none_is_said(scheme: str, document: object) -> None:
     with serving(lambda asked: answered(document)) as place, pytest.raises(ReadError) as caught:
         mttp.read(f"{scheme}://{place}?trace=1")
 
-    assert "can't be had" in str(caught.value) or "no traces" in str(caught.value)
+    assert "can't be read" in str(caught.value) or "no traces" in str(caught.value)
 
 
 def test_nobody_is_there() -> None:
@@ -502,7 +502,7 @@ def test_nobody_is_there() -> None:
     It says where it looked.
     """
     with pytest.raises(
-        ReadError, match=r"127\.0\.0\.1:1/api/services: nobody listens there .*; is the store there"
+        ReadError, match=r"127\.0\.0\.1:1/api/services: nobody listens there .*; is the store running"
     ):
         mttp.read("jaeger://127.0.0.1:1")
 
@@ -543,7 +543,7 @@ def test_a_redirect_is_not_followed() -> None:
     with (
         serving(elsewhere := TempoServer()) as other,
         redirecting(f"http://{other}/login") as (place, asked),
-        pytest.raises(ReadError, match=rf"answers 302: .*leads to http://{other}/login: write the address"),
+        pytest.raises(ReadError, match=rf"answers 302: .*redirects to http://{other}/login: use that"),
     ):
         mttp.read(f"tempo://{place}?headers=authorization=secret")
 
@@ -609,7 +609,7 @@ def test_a_run_that_the_search_does_not_find_whole_yet_is_looked_for_again(
 
     assert (2, set()) == (len(found), kinds(found) - {"store_loss"})
     assert not [problem for problem in found.problems if "episodes of run" in problem.message]
-    assert "Tempo's search has 0 traces of run a-run so far" in caplog.text
+    assert "Tempo's search returns 0 traces of run a-run so far" in caplog.text
 
 
 def test_a_part_of_a_run_is_a_problem() -> None:
@@ -623,7 +623,7 @@ def test_a_part_of_a_run_is_a_problem() -> None:
         found = mttp.read(f"tempo://{place}?run={RUN}&wait=0")
 
     assert 0 == len(found)
-    assert ["0 of 2 episodes of run a-run were found; the others are not there yet, or are lost"] == [
+    assert ["0 of 2 episodes of run a-run were found; the others have not arrived yet, or are lost"] == [
         problem.message for problem in found.problems
     ]
 
@@ -655,7 +655,7 @@ def test_a_run_whose_end_is_not_there_may_have_more_episodes() -> None:
         whole = mttp.read(f"tempo://{place}?run={RUN}")
 
     assert 1 == len(found)
-    assert "the end of run a-run is not there" in found.problems[0].message
+    assert "the end of run a-run was not found" in found.problems[0].message
     assert (1, []) == (len(whole), whole.problems)
 
 
@@ -671,8 +671,8 @@ def test_a_wait_is_a_number_of_seconds(given: str) -> None:
 @pytest.mark.parametrize(
     ("query", "advice"),
     [
-        ("{ span.mttp.episode.return > 100 }", "write 100.0 for 100"),
-        ("{ span.mttp.group.reward_std = 0 && duration > 1s }", "write 0.0 for 0"),
+        ("{ span.mttp.episode.return > 100 }", "write 100.0 instead of 100"),
+        ("{ span.mttp.group.reward_std = 0 && duration > 1s }", "write 0.0 instead of 0"),
     ],
 )
 def test_a_query_that_compares_a_double_with_an_integer_is_advised(query: str, advice: str) -> None:

@@ -24,7 +24,7 @@ from mttp.cli.report.summary import document
 from mttp.errors import ReadError
 from mttp.model.gradings import GraderHealth
 from mttp.model.spans import SpanRecord
-from mttp.reading.aggregate import Course
+from mttp.reading.aggregate import Trend
 from mttp.reading.summary import Returns, Summary
 from mttp.semconv import attributes as a
 
@@ -563,8 +563,34 @@ def test_failed_gradings_of_all_kinds_are_counted_alike(session: mttp.Session):
     assert (1, 0.5) == (graders["late", "late", ""].count, graders["late", "late", ""].mean)
     assert (2.0, 4) == (summary.cost_usd, summary.cost_count)
     assert {"success": 1, "unknown": 4} == summary.outcomes.counts()
-    assert (2, Course(1, 1.0, 1.0, 1.0)) == (summary.updates, summary.loss)
+    assert (2, Trend(1, 1.0, 1.0, 1.0)) == (summary.updates, summary.loss)
     assert 10 == summary.faults["component_invalid"]
+
+
+@pytest.mark.parametrize("steps", ["spans", "packed"])
+def test_an_invalid_step_reward_is_a_failed_grading(steps: str):
+    """
+    A step reward that is not finite counts without a grader; a scored step counts in `graders` alone.
+    """
+    with mttp.configure(transport="file://invalid.jsonl"):
+        with mttp.episode(env="toy", steps=steps) as opened:
+            carrier = mttp.inject({})
+            for reward in (1.0, math.nan, math.inf, 2.0):
+                with opened.step() as step:
+                    step.reward(reward)
+            with opened.step() as step:
+                step.reward(math.nan, grader="judge")
+            with opened.agent("a") as agent, agent.step() as step:
+                step.reward("much")
+        with mttp.extract(carrier), mttp.step() as step:
+            step.reward(math.nan)
+    summary, found = mttp.summarize("invalid.jsonl"), mttp.read("invalid.jsonl").summary()
+
+    assert plain_document(summary) == plain_document(found)
+    assert (4, 5) == (summary.invalid_step_rewards, summary.failed_gradings)
+    assert [("step", "judge", 1)] == [(one.scope, one.grader, one.invalid) for one in summary.graders]
+    assert 4 == document(summary)["totals"]["invalid_step_rewards"]
+    assert [4] == [one.invalid_step_rewards for one in summary.by_run.values()]
 
 
 def test_two_runs_are_shown_as_two():

@@ -16,7 +16,8 @@ from specimen import EVERYTHING
 import mttp
 from mttp.errors import MissingExtra
 from mttp.model.episodes import Agent, Episode, Grade, Reward, Step, Tokens
-from mttp.reading.tables import AGENTS, COMPONENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS, Tables
+from mttp.reading.schemas import AGENTS, COMPONENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS
+from mttp.reading.tables import Tables
 
 pyarrow = pytest.importorskip("pyarrow")
 

@@ -16,13 +16,13 @@ import mttp
 from mttp.model.spans import SpanRecord
 from mttp.reading import lines as reading_lines
 from mttp.reading.episode_summary import EpisodeSummary
-from mttp.reading.tally import RecordingCounter
+from mttp.reading.span_aggregation import SpanAggregator
 from mttp.semconv import attributes as a
 
 
 def span_by_span(path: Path) -> dict[str, Any]:
     """What a recording amounts to by each of its spans."""
-    tally = RecordingCounter()
+    tally = SpanAggregator()
     for record in mttp.scan(path):
         tally.add(record)
     return figures(tally) | {"missing": sorted(tally.finish()), "rows": rows(tally)}
@@ -30,14 +30,14 @@ def span_by_span(path: Path) -> dict[str, Any]:
 
 def by_summary(path: Path) -> dict[str, Any]:
     """Likewise, with whole episodes as they come in a summary."""
-    tally = RecordingCounter()
+    tally = SpanAggregator()
     for line in reading_lines.decode(path, arrays=False, is_open=tally.has_open):
         for one in line.spans or ():
             tally.add(one)
     return figures(tally) | {"missing": sorted(tally.finish()), "rows": rows(tally)}
 
 
-def figures(tally: RecordingCounter) -> dict[str, Any]:
+def figures(tally: SpanAggregator) -> dict[str, Any]:
     """All that is not said of one episode."""
     return {
         "counts": {
@@ -49,7 +49,7 @@ def figures(tally: RecordingCounter) -> dict[str, Any]:
     }
 
 
-def rows(tally: RecordingCounter) -> tuple[Any, ...]:
+def rows(tally: SpanAggregator) -> tuple[Any, ...]:
     """What is said of each, in the order in which they ended."""
     found = tally.aggregate
     words = [[list(codes.words)[code] for code in codes.column] for codes in found.labels.values()]

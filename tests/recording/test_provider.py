@@ -551,8 +551,8 @@ def test_a_failure_of_ours_never_reaches_who_made_the_span(
     def broken(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(session, "guest", broken)
-    monkeypatch.setattr(session, "guest_started", broken)
+    monkeypatch.setattr(session, "_guest", broken)
+    monkeypatch.setattr(session, "_guest_started", broken)
     with tracer.start_as_current_span("GET"):
         pass
 

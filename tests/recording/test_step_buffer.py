@@ -38,7 +38,7 @@ def session() -> Iterator[mttp.Session]:
 
 def gathering(episode: mttp.recording.OpenEpisode, at: int = AT, form: RowSchema = FORM) -> StepBuffer:
     """The buffer for the episode's steps from here on."""
-    buffer = episode.buffer(form, at)
+    buffer = episode._open_buffer(form, at)
     assert buffer is not None
     return buffer
 
@@ -140,10 +140,10 @@ def test_nothing_gathers_where_each_step_is_to_be_a_span(session: mttp.Session) 
     """
     Where the episode says so, or span processors look on, be it from now on.
     """
-    assert mttp.episode(steps="spans").buffer(FORM, AT) is None
-    assert mttp.episode().buffer(FORM, AT) is not None
-    session.observe(SpanProcessor())
-    assert mttp.episode().buffer(FORM, AT) is None
+    assert mttp.episode(steps="spans")._open_buffer(FORM, AT) is None
+    assert mttp.episode()._open_buffer(FORM, AT) is not None
+    session._observe(SpanProcessor())
+    assert mttp.episode()._open_buffer(FORM, AT) is None
 
 
 def test_what_gathers_is_written_in_time(session: mttp.Session) -> None:
@@ -248,7 +248,7 @@ def test_steps_that_were_written_in_both_forms_are_read_once(tmp_path: Path) -> 
         takes_columns = False
 
     with mttp.configure(tmp_path / "a.jsonl", exporters=[Spans(tmp_path / "b.jsonl")]), mttp.episode() as ep:
-        buffer = ep.buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
+        buffer = ep._open_buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
         assert buffer is not None
         buffer.rows += [(np.float32([at]).tobytes(), at, 1.0, False, False, None, 2 + at) for at in range(5)]
         buffer.gathers()

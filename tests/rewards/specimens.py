@@ -1,4 +1,4 @@
-"""A spec with its graders, and ways to write changed ones."""
+"""A spec with its graders, and functions that write changed copies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def scaled(value):
 
 
 def write(folder: str = "specs", *, spec: str = SPEC, graders: str = GRADERS, helpers: str = HELPERS) -> Path:
-    """The spec's file, written with its modules into a folder."""
+    """Write the spec and its modules to a folder, and return the spec's path."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     for name, text in (("gsm8k.yaml", spec), ("graders.py", graders), ("helpers.py", helpers)):
@@ -78,18 +78,18 @@ def write(folder: str = "specs", *, spec: str = SPEC, graders: str = GRADERS, he
 
 
 def load(folder: str = "specs", **texts: str) -> RewardSpec:
-    """The spec as loaded from files that are written now."""
+    """Write the files and load the spec."""
     return RewardSpec.load(write(folder, **texts))
 
 
 def changed(old: str, new: str, text: str = SPEC) -> str:
-    """A text with one thing in it changed, which must be there."""
+    """Return the text with one occurrence replaced, which must exist."""
     assert old in text, old
     return text.replace(old, new)
 
 
 def small(**fields: Any) -> dict[str, Any]:
-    """A spec's document with one component, as plain data."""
+    """Return a spec document with one component as plain data."""
     component = {"name": "right", "kind": "verifier", "use": "graders:math_reward", "range": [0, 1]}
     document = {"mttp": "reward-spec/1", "name": "small", "version": "1.0.0", "components": [component]}
     return document | fields

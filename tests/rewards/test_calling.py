@@ -1,18 +1,18 @@
-"""What components take of a sample."""
+"""Arguments of components."""
 
 from __future__ import annotations
 
 import operator
 
 import pytest
-from rewards.made import answering, component, spec
+from rewards.factories import answering, component, spec
 
 SAMPLE = {"prompt": "5+3=?", "completion": "8", "answer": "8"}
 
 
 def test_a_function_takes_what_it_names():
     """
-    The rest of the sample is not its business.
+    Other inputs of the sample are not passed.
     """
 
     def grader(answer, completion):
@@ -23,7 +23,7 @@ def test_a_function_takes_what_it_names():
 
 def test_open_ended_functions_get_the_rest():
     """
-    `**kwargs` is everything that is not named.
+    `**kwargs` receives all other inputs.
     """
     seen = {}
 
@@ -38,7 +38,7 @@ def test_open_ended_functions_get_the_rest():
 
 def test_parameters_are_the_same_for_every_sample():
     """
-    What a spec says under `params` goes to the function beside the inputs.
+    `params` are passed beside the inputs.
     """
 
     def grader(completion, limit, *, factor=1.0):
@@ -49,7 +49,7 @@ def test_parameters_are_the_same_for_every_sample():
 
 def test_a_default_stands_where_the_sample_has_nothing():
     """
-    Verifiers' functions name what a rollout may lack.
+    A missing input of an argument with a default is not an error.
     """
 
     def grader(completion, answer, state=None, info=None, task="default"):
@@ -60,7 +60,7 @@ def test_a_default_stands_where_the_sample_has_nothing():
 
 def test_positional_parameters_are_given_by_position():
     """
-    A signature may forbid names.
+    Positional-only arguments are supported.
     """
 
     def grader(completion, /, answer):
@@ -71,7 +71,7 @@ def test_positional_parameters_are_given_by_position():
 
 def test_a_missing_input_is_an_error_of_the_sample():
     """
-    A function that needs more than there is, is not called.
+    The function is not called.
     """
 
     def grader(completion, reference, source):
@@ -79,12 +79,12 @@ def test_a_missing_input_is_an_error_of_the_sample():
 
     result = answering(grader).score(SAMPLE)
 
-    assert (None, "it: the sample has no reference and no source") == (result.value, result.error)
+    assert (None, "it: the sample lacks reference and source") == (result.value, result.error)
 
 
 def test_output_and_truth_go_by_position():
     """
-    The first input and the second, as the document orders them.
+    The first and second input are passed, in the document's order.
     """
     inputs = {"completion": "string", "answer": "string"}
     made = spec(component("same", "verifier", operator.eq, arity="output-truth"), inputs=inputs)
@@ -94,12 +94,12 @@ def test_output_and_truth_go_by_position():
 
 def test_output_and_truth_need_two_inputs():
     """
-    Without both there is nothing to compare.
+    A sample without both is an error.
     """
     inputs = {"completion": "string", "answer": "string?"}
     made = spec(component("same", "verifier", operator.eq, arity="output-truth"), inputs=inputs)
 
-    assert "same: the sample has no answer" == made.score(completion="8").error
+    assert "same: the sample lacks answer" == made.score(completion="8").error
 
 
 def test_a_batch_function_is_called_as_trl_calls_it():
@@ -135,7 +135,7 @@ def test_a_batch_function_is_called_as_trl_calls_it():
 )
 def test_a_batch_of_another_length_is_an_error_of_all(returned, words):
     """
-    Nobody is paid what belongs to somebody else.
+    No sample gets the value of another.
     """
     made = answering(lambda completions: returned, arity="batch")
     results = made.score_batch([SAMPLE, SAMPLE])
@@ -146,7 +146,7 @@ def test_a_batch_of_another_length_is_an_error_of_all(returned, words):
 
 def test_one_of_a_batch_may_abstain():
     """
-    As with TRL, None is no zero.
+    As with TRL, None is not zero.
     """
     made = answering(lambda completions: [None, 1.0], arity="batch")
 
@@ -155,22 +155,24 @@ def test_one_of_a_batch_may_abstain():
 
 def test_inputs_are_held_against_their_types():
     """
-    A sample that lacks an input, or has another type of it, is not graded.
+    A sample with a missing input, or one of another type, is not graded.
     """
     inputs = {"completion": "string", "turns": "integer?"}
     made = spec(component("it", "rubric", lambda completion: 1.0), inputs=inputs)
 
     assert 1.0 == made.score(completion="8").value
     assert 1.0 == made.score(completion="8", turns=None).value
-    assert "completion is 8, the spec says string" == made.score(completion=8).error
-    assert "turns is True, the spec says integer" == made.score(completion="8", turns=True).error
-    assert "the sample has no completion; the spec's inputs are completion, turns" == made.score().error
+    assert "the input completion is 8, expected string" == made.score(completion=8).error
+    assert "the input turns is True, expected integer" == made.score(completion="8", turns=True).error
+    assert (
+        "the sample lacks the input completion; the spec's inputs are completion, turns" == made.score().error
+    )
     assert {"it": "missing"} == {name: one.status for name, one in made.score().components.items()}
 
 
 def test_repeats_are_aggregated_and_their_spread_kept():
     """
-    A noisy judge is asked several times.
+    A noisy judge is called several times.
     """
     answers = iter([0.0, 0.5, 1.0, 1.0])
     grade = answering(lambda: next(answers), "judge", repeats=4).score().components["it"]
@@ -185,7 +187,7 @@ def test_repeats_are_aggregated_and_their_spread_kept():
 )
 def test_each_aggregate(aggregate, value):
     """
-    What is made of the repeats is the spec's to say.
+    `aggregate` selects the aggregation of repeats.
     """
     answers = iter([0.0, 0.5, 1.0, 1.0])
 
@@ -194,7 +196,7 @@ def test_each_aggregate(aggregate, value):
 
 def test_a_tie_goes_to_the_lower_value():
     """
-    A majority that there is not is not paid.
+    Of several most frequent values the lowest counts.
     """
     answers = iter([1.0, 0.0])
 
@@ -203,17 +205,17 @@ def test_a_tie_goes_to_the_lower_value():
 
 def test_one_failure_of_several_calls_is_a_failure():
     """
-    A judge that fails now and then is not averaged over what it did not say.
+    A component with a failed call has no value.
     """
     answers = iter([1.0, float("nan"), 1.0])
     result = answering(lambda: next(answers), "judge", repeats=3).score()
 
-    assert (None, "it: 1 of 3 calls: returned nan") == (result.value, result.error)
+    assert (None, "it: 1 of 3 calls failed: returned nan") == (result.value, result.error)
 
 
 def test_those_who_abstain_leave_it_to_the_others():
     """
-    Of several calls those count that answered.
+    Calls that abstain are left out of the aggregate.
     """
     answers = iter([None, 0.5, None])
 
@@ -222,18 +224,18 @@ def test_those_who_abstain_leave_it_to_the_others():
 
 def test_beyond_its_range_a_value_is_an_error_or_clipped():
     """
-    Which of both is stated; a clipped value is counted.
+    `clip` decides, and a clipped value is counted.
     """
     strict = answering(1.5, range=(0, 1)).score()
     clipped = answering(1.5, range=(0, 1), clip=True).score()
 
-    assert (None, "it: 1.5 is beyond its range [0.0, 1.0]") == (strict.value, strict.error)
+    assert (None, "it: 1.5 is outside of the component's range [0.0, 1.0]") == (strict.value, strict.error)
     assert (1.0, True, 1) == (clipped.value, clipped.components["it"].clipped, clipped.clips)
 
 
 def test_a_step_is_scored_by_components_of_steps():
     """
-    What scores an episode's end is not asked, and the other way round.
+    Components of the other scope are not called.
     """
     made = spec(component("end", "verifier", 1.0), component("step", "shaping", 0.125, scope="step"))
 
@@ -243,15 +245,15 @@ def test_a_step_is_scored_by_components_of_steps():
 
 def test_a_spec_without_components_of_a_step_scores_none():
     """
-    That is a fault of the program, and said loudly.
+    Scoring a scope without components raises.
     """
-    with pytest.raises(ValueError, match="spec made has no components of scope step"):
+    with pytest.raises(ValueError, match="spec made has no component of scope step"):
         answering(1.0).score_step()
 
 
 def test_many_samples_are_scored_in_their_order():
     """
-    However many are scored at once.
+    The order does not depend on concurrency.
     """
     made = answering(lambda completion: float(completion))
     samples = [{"completion": str(number)} for number in range(50)]
@@ -261,8 +263,8 @@ def test_many_samples_are_scored_in_their_order():
 
 def test_no_samples_are_no_rewards():
     """
-    A batch may be empty, one worker may not be none.
+    A batch may be empty; concurrency must be positive.
     """
     assert [] == answering(1.0).score_batch([])
-    with pytest.raises(ValueError, match="concurrency is 0, expected 1 or more"):
+    with pytest.raises(ValueError, match="concurrency is 0; pass 1 or more"):
         answering(1.0).score_batch([], concurrency=0)

@@ -1,4 +1,4 @@
-"""What components come to: gates first, then what the spec says of the rest."""
+"""Combination of grades to a reward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewards.made import component, raising, spec
+from rewards.factories import component, raising, spec
 
 from mttp.model.episodes import Grade, Spec
 from mttp.rewards.combining import combine, threshold
@@ -22,7 +22,7 @@ COMBINES = ("gated", "weighted_sum", "product", "minimum", "lexicographic")
 
 def test_the_contract_adds_up():
     """
-    Values times weights; contributions are what each added.
+    The reward is the sum of weighted values, which are the contributions.
     """
     result = spec(
         component("math", "verifier", True, weight=0.5, range=(0, 1)),
@@ -40,7 +40,7 @@ def test_the_contract_adds_up():
 @pytest.mark.parametrize("how", COMBINES)
 def test_a_failed_check_gives_the_floor(how):
     """
-    However the rest combines, and whatever it is worth.
+    It does under every `combine` and with every weight.
     """
     result = spec(
         component("math", "verifier", 1.0, range=(-1, 1), priority=1),
@@ -59,7 +59,7 @@ def test_a_failed_check_gives_the_floor(how):
 
 def test_the_floor_may_be_stated():
     """
-    It is the range's minimum unless it is.
+    By default it is the lowest of the range.
     """
     made = spec(
         component("math", "verifier", 1.0, range=(0, 1)), component("clean", "check", False), floor=-2.0
@@ -72,7 +72,7 @@ def test_the_floor_may_be_stated():
 @pytest.mark.parametrize("on_invalid", ["invalid", "skip"])
 def test_a_check_that_errs_has_not_failed(answer, on_invalid):
     """
-    The sample is invalid: nobody knows whether the constraint holds, and it can't be skipped.
+    The sample is invalid, and the check is not skipped.
     """
     result = spec(
         component("math", "verifier", 1.0), component("clean", "check", answer), on_invalid=on_invalid
@@ -84,7 +84,7 @@ def test_a_check_that_errs_has_not_failed(answer, on_invalid):
 
 def test_a_failed_check_outweighs_what_errs():
     """
-    The floor is the floor, whatever the others would have said; the error is in the result all the same.
+    The reward is the floor, and the error is in the result.
     """
     result = spec(
         component("math", "verifier", raising(ValueError("no"))), component("clean", "check", False)
@@ -96,7 +96,7 @@ def test_a_failed_check_outweighs_what_errs():
 
 def test_a_failed_verifier_gates():
     """
-    Under `gated` it gives the floor, unless partial credit is stated, which bounds what is paid.
+    Under `gated` the reward is the floor, or the sum up to the partial credit.
     """
     parts = (
         component("math", "verifier", 0.0, weight=0.5, range=(0, 1)),
@@ -111,7 +111,7 @@ def test_a_failed_verifier_gates():
 
 def test_a_verifier_passes_at_its_threshold():
     """
-    By default the highest value of its range; else what is stated.
+    By default the threshold is the highest value of its range.
     """
     parts = {"kind": "verifier", "use": lambda: 0.6, "range": (0, 1)}
 
@@ -128,7 +128,7 @@ def test_a_verifier_passes_at_its_threshold():
 @pytest.mark.parametrize(("value", "weight"), [(0.5, 0.4), (-0.5, 0.4), (0.5, -0.4)])
 def test_a_penalty_takes_off(value, weight):
     """
-    Whichever sign it is written with: a penalty that pays would be a bonus for the fault.
+    A penalty subtracts whatever the sign of value and weight.
     """
     made = spec(component("math", "verifier", 1.0), component("long", "penalty", value, weight=weight))
 
@@ -138,7 +138,7 @@ def test_a_penalty_takes_off(value, weight):
 @pytest.mark.parametrize(("how", "value"), [("product", 0.2), ("minimum", 0.4)])
 def test_products_and_minima(how, value):
     """
-    They are of values; weights count in sums, and penalties are taken off after.
+    They use values without weights, and subtract penalties at the end.
     """
     made = spec(
         component("one", "rubric", 0.5, weight=7.0),
@@ -156,7 +156,7 @@ def test_products_and_minima(how, value):
 )
 def test_lexicographic_counts_what_comes_next_once_all_before_is_reached(answers, value):
     """
-    What matters more is never traded for what matters less.
+    A lower level never makes up for a higher one.
     """
     safe, right, neat = answers
     made = spec(
@@ -171,7 +171,7 @@ def test_lexicographic_counts_what_comes_next_once_all_before_is_reached(answers
 
 def test_the_users_own_function_combines():
     """
-    It gets values and weights by name, and what it gives is read as a component's answer is.
+    It receives values and weights by name, and its return value is converted as a component's.
     """
 
     def best(values, weights):
@@ -190,7 +190,7 @@ def test_the_users_own_function_combines():
 
 def test_what_errs_may_be_skipped_or_give_the_floor():
     """
-    Both have to be stated; what is left weighs as much as all, and a floor keeps the status beside it.
+    Both need `on_invalid`; skipping scales weights, and the floor keeps the status.
     """
     parts = (
         component("math", "verifier", 1.0, weight=0.5, range=(0, 1)),
@@ -207,7 +207,7 @@ def test_what_errs_may_be_skipped_or_give_the_floor():
 
 def test_a_gate_is_not_skipped():
     """
-    A verifier that errs under `gated` would let pass what nobody verified.
+    A verifier with an error under `gated` makes the sample invalid.
     """
     made = spec(
         component("math", "verifier", None),
@@ -221,36 +221,36 @@ def test_a_gate_is_not_skipped():
 
 def test_when_nothing_answers_there_is_nothing_to_skip_to():
     """
-    A sample of which nothing is known has no reward.
+    A sample without any value has no reward.
     """
     assert None is spec(component("style", "judge", None), on_invalid="skip").score().value
 
 
 def test_beyond_its_range_a_reward_is_an_error_or_clipped():
     """
-    Which of both is stated; a clipped reward is counted. What rounding adds is no fault.
+    `clip` decides; a difference by rounding is neither.
     """
     parts = (component("math", "verifier", 1.5), component("clean", "check", True))
     strict, clipped = spec(*parts, range=(0, 1)).score(), spec(*parts, range=(0, 1), clip=True).score()
     rounded = spec(*[component(f"c{i}", "rubric", 1.0, weight=0.1) for i in range(10)], range=(0, 1)).score()
 
-    assert (None, "the reward 1.5 is beyond its range [0.0, 1.0]") == (strict.value, strict.error)
+    assert (None, "the reward 1.5 is outside of the spec's range [0.0, 1.0]") == (strict.value, strict.error)
     assert (1.0, True, 1) == (clipped.value, clipped.clipped, clipped.clips)
     assert (1.0, False) == (rounded.value, rounded.clipped)
 
 
 def test_a_sum_beyond_a_float_is_an_error():
     """
-    Finite values may add up to none.
+    Finite values may have an infinite sum.
     """
     made = spec(component("one", "rubric", 1e308), component("other", "rubric", 1e308))
 
-    assert (None, "the reward is beyond a float") == (made.score().value, made.score().error)
+    assert (None, "the reward is too large for a float") == (made.score().value, made.score().error)
 
 
 def test_only_checks_pay_all_or_nothing():
     """
-    A spec of gates gives its range's ends.
+    A spec of checks gives the ends of its range.
     """
     assert 1.0 == spec(component("clean", "check", True)).score().value
     assert 0.0 == spec(component("clean", "check", False)).score().value
@@ -258,7 +258,7 @@ def test_only_checks_pay_all_or_nothing():
 
 def test_an_included_spec_is_a_component():
     """
-    Its reward is the value, its grades are the parts.
+    Its reward is the value and its grades are the parts.
     """
     inner = spec(component("words", "rubric", 0.5, range=(0, 1)), component("polite", "check", True))
     made = spec(
@@ -273,7 +273,7 @@ def test_an_included_spec_is_a_component():
 
 def test_an_included_spec_may_gate_as_a_check():
     """
-    Its reward is then held against the highest that it can give.
+    Its reward is compared with the highest of its range.
     """
     inner = spec(component("polite", "check", False))
     made = spec(
@@ -287,7 +287,7 @@ def test_an_included_spec_may_gate_as_a_check():
 @pytest.mark.parametrize("how", [*COMBINES, lambda values, weights: 1.0])
 def test_a_failed_check_of_an_included_spec_gates(how):
     """
-    However the outer spec combines and however little the include weighs: one that leaks is paid the floor.
+    It gives the outer floor under every `combine` and weight.
     """
     inner = spec(component("calm", "rubric", 1.0, range=(0, 1)), component("no_leak", "check", False))
     made = spec(
@@ -308,7 +308,7 @@ def test_a_failed_check_of_an_included_spec_gates(how):
 
 def test_a_failed_check_gates_through_every_level_of_includes():
     """
-    It is named by its whole path.
+    It is named by its full path.
     """
     made = spec(component("no_leak", "check", False))
     for name in ("deep", "middle", "outer"):
@@ -326,7 +326,7 @@ def test_a_failed_check_gates_through_every_level_of_includes():
 @pytest.mark.parametrize("inner_policy", ["invalid", "floor", "skip"])
 def test_an_include_whose_check_has_no_verdict_is_not_skipped(answer, inner_policy):
     """
-    Nobody knows whether the constraint holds, whatever the included spec pays where it stands alone.
+    The sample is invalid, whatever the include's own `on_invalid`.
     """
     inner = spec(
         component("calm", "rubric", 1.0, range=(0, 1)),
@@ -344,7 +344,7 @@ def test_an_include_whose_check_has_no_verdict_is_not_skipped(answer, inner_poli
 
 def test_a_verifier_does_not_hide_a_check():
     """
-    Both failed, and the result says so.
+    Both failures are in the result.
     """
     made = spec(
         component("math", "verifier", 0.0, range=(0, 1)), component("clean", "check", False), combine="gated"
@@ -355,7 +355,7 @@ def test_a_verifier_does_not_hide_a_check():
 
 def test_what_is_skipped_is_in_neither_sum_nor_weights():
     """
-    An abstention is no zero: what is left is worth what all was, and contributions add up to it.
+    Remaining weights are scaled to the total, and contributions sum to the reward.
     """
     made = spec(
         component("math", "verifier", 1.0, weight=0.5, range=(0, 1)),
@@ -375,7 +375,7 @@ def test_what_is_skipped_is_in_neither_sum_nor_weights():
 
 def test_what_is_left_of_no_weight_gives_no_reward():
     """
-    There is nothing that could be worth what all was.
+    Weights of zero can't be scaled.
     """
     made = spec(
         component("one", "rubric", 1.0, weight=0.0), component("other", "rubric", None), on_invalid="skip"
@@ -388,7 +388,7 @@ def test_what_is_left_of_no_weight_gives_no_reward():
 @pytest.mark.parametrize("answer", [None, float("nan"), raising(ValueError("no"))])
 def test_a_verifier_that_decides_is_not_skipped(how, answer):
     """
-    The reward would say that the task was done where nobody knows.
+    Otherwise the reward would claim an unverified success.
     """
     made = spec(
         component("math", "verifier", answer, range=(0, 1), priority=1),
@@ -402,7 +402,7 @@ def test_a_verifier_that_decides_is_not_skipped(how, answer):
 
 def test_under_lexicographic_nothing_is_skipped():
     """
-    Whether what comes after counts hangs on what comes before.
+    Each level depends on those before it.
     """
     made = spec(
         component("safe", "rubric", None, range=(0, 1), priority=1),
@@ -416,7 +416,7 @@ def test_under_lexicographic_nothing_is_skipped():
 
 def test_a_penalty_that_raises_is_not_free():
     """
-    One that abstains has nothing to take off.
+    Only a penalty that abstains is skipped.
     """
     values = {
         answer: spec(
@@ -432,7 +432,7 @@ def test_a_penalty_that_raises_is_not_free():
 
 def test_the_floor_keeps_the_status_beside_it():
     """
-    By which it is known for no score.
+    The status marks it as no valid score.
     """
     found = [
         spec(component("it", "rubric", answer, range=(0, 1)), on_invalid="floor").score()
@@ -448,7 +448,7 @@ def test_the_floor_keeps_the_status_beside_it():
 
 def test_the_floor_of_an_include_is_no_score_of_the_whole():
     """
-    What the included spec pays where it stands alone does not count as if it had scored.
+    The `on_invalid: floor` of an included spec has no effect in the outer one.
     """
     inner = spec(component("style", "judge", None, range=(0, 1)), on_invalid="floor", floor=1.0)
     made = spec(
@@ -473,7 +473,7 @@ statuses = st.sampled_from(["ok", "ok", "ok", "ok", "error", "abstained"])
 
 @st.composite
 def graded(draw: st.DrawFn) -> tuple[ScoringPlan, list[Grade]]:
-    """A plan, and grades of its components."""
+    """Return a plan and grades of its components."""
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=6))
     components, grades = [], []
     for index, kind in enumerate(kinds):
@@ -505,7 +505,7 @@ def _grade(entry: ComponentEntry, value: float | None, status: str = "ok") -> Gr
 @given(graded(), st.randoms())
 def test_order_never_matters(given_: tuple[ScoringPlan, list[Grade]], random: Any) -> None:
     """
-    The same grades in any order come to the same, to the last bit.
+    Permuted grades give an equal reward, to the last bit.
     """
     plan, grades = given_
     shuffled = random.sample(grades, len(grades))
@@ -518,7 +518,7 @@ def test_order_never_matters(given_: tuple[ScoringPlan, list[Grade]], random: An
 @given(graded())
 def test_gates_dominate(given_: tuple[ScoringPlan, list[Grade]]) -> None:
     """
-    A check that failed gives the floor, whatever else is true of the sample.
+    A failed check gives the floor for all other grades.
     """
     plan, grades = given_
     entry = ComponentEntry(name="gate", kind="check", range=(0, 1))
@@ -535,7 +535,7 @@ def test_more_of_what_is_wanted_never_pays_less(
     given_: tuple[ScoringPlan, list[Grade]], place: int, other: float
 ) -> None:
     """
-    Where weights and values are not negative, a higher value gives no lower reward, and a penalty no higher.
+    With weights and values of 0 or more, higher values never lower the reward, except of penalties.
     """
     plan, grades = given_
     place %= len(grades)

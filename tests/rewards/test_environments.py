@@ -1,4 +1,4 @@
-"""Environments that a reward spec pays for."""
+"""Environments whose rewards come from a reward spec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 
 class Walk(gymnasium.Env):  # type: ignore[misc, name-defined]
-    """Goes as far as it is told, and pays nothing for it."""
+    """Moves as far as the action, with the reward 0."""
 
     observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float64)
     action_space = gymnasium.spaces.Discrete(5)
@@ -31,25 +31,25 @@ class Walk(gymnasium.Env):  # type: ignore[misc, name-defined]
 
 
 def far(observation: Any) -> float:
-    """A tenth for each place; beyond eight it can't tell."""
+    """A tenth of the place; raises beyond eight."""
     if observation[0] > 8:
         raise ValueError("too far")
     return float(observation[0]) / 10
 
 
 def no_leap(action: int) -> bool:
-    """Whether it goes step by step."""
+    """Whether the action is one step."""
     return action < 4
 
 
 def reached(observation: Any, episode_return: float, episode_length: int) -> float:
-    """Whether it has arrived."""
+    """Whether the place is the goal."""
     assert episode_return == 0.25 * episode_length
     return float(observation[0] == 6)
 
 
 def spec(function: Any, *checks: Any, scope: str = "step", **fields: Any) -> mttp.RewardSpec:
-    """A spec of one component, and checks."""
+    """Return a spec of one component, and checks."""
     components = [{"name": "only", "kind": "rubric", "use": function, "range": [0, 1], "scope": scope}]
     components += [{"name": one.__name__, "kind": "check", "use": one, "scope": scope} for one in checks]
     fields = {"combine": "weighted_sum", "on_invalid": "floor"} | fields
@@ -57,7 +57,7 @@ def spec(function: Any, *checks: Any, scope: str = "step", **fields: Any) -> mtt
 
 
 def play(env: Any, *actions: int) -> list[Any]:
-    """The rewards of these actions."""
+    """Return the rewards of these actions."""
     env.reset(seed=1)
     return [env.step(action)[1] for action in actions]
 
@@ -65,7 +65,7 @@ def play(env: Any, *actions: int) -> list[Any]:
 @pytest.mark.parametrize("how", [mttp.instrument, mttp.wrap])
 def test_each_step_is_paid_by_the_spec(session: mttp.Session, how: Any) -> None:
     """
-    And recorded with components, gates, errors and identity.
+    Each step has the spec's reward, recorded with components, gates, errors and identity.
     """
     paying = spec(far, no_leap)
     env = paying.for_gymnasium(Walk())
@@ -86,7 +86,7 @@ def test_each_step_is_paid_by_the_spec(session: mttp.Session, how: Any) -> None:
 
 def test_the_end_is_paid_by_terminal_components(session: mttp.Session) -> None:
     """
-    Steps ahead of it are paid nothing, and their info is as it was.
+    Earlier steps have the reward 0 and an unchanged info.
     """
     env = spec(reached, scope="terminal").for_gymnasium(Walk())
     mttp.instrument(env)
@@ -101,7 +101,7 @@ def test_the_end_is_paid_by_terminal_components(session: mttp.Session) -> None:
 
 def test_several_environments_are_paid_alike(session: mttp.Session) -> None:
     """
-    What a spec says is found in a vector environment's infos, too.
+    The result is in a vector environment's infos.
     """
     paying = spec(far)
     env = gymnasium.vector.SyncVectorEnv([lambda: paying.for_gymnasium(Walk())] * 2)
@@ -122,7 +122,7 @@ RELATIVE = (NeedsGroup, "best compares episodes")
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"on_invalid": "invalid"}, SpecError, "state on_invalid: floor"),
+        ({"on_invalid": "invalid"}, SpecError, "write on_invalid: floor"),
         (
             {"more": {"name": "judge", "kind": "judge", "use": far, "relative": True, "scope": "step"}},
             NeedsGroup,
@@ -132,7 +132,7 @@ RELATIVE = (NeedsGroup, "best compares episodes")
 )
 def test_what_can_not_pay_steps_is_refused(given: dict[str, Any], error: type[Exception], said: str) -> None:
     """
-    At set-up, with what to do.
+    Set-up raises with advice.
     """
     more = [given.pop("more")] if "more" in given else []
     part = {"name": "only", "kind": "rubric", "use": far, "range": [0, 1], "scope": "step"}
@@ -145,7 +145,7 @@ def test_what_can_not_pay_steps_is_refused(given: dict[str, Any], error: type[Ex
 
 def test_steps_and_ends_are_paid_by_one_spec(session: mttp.Session) -> None:
     """
-    The last step is paid both; a bound holds for each episode, and a broken check for its end.
+    The last step has both rewards; `step_total` and failed checks apply to each episode.
     """
     paying = mttp.RewardSpec(
         name="walk",
@@ -175,7 +175,7 @@ def test_steps_and_ends_are_paid_by_one_spec(session: mttp.Session) -> None:
 
 def test_a_step_that_errs_keeps_its_status_beside_the_floor(session: mttp.Session) -> None:
     """
-    In what a trainer is told and in what is recorded.
+    Both the trainer's info and the recording have the status.
     """
     env = spec(far).for_gymnasium(Walk())
     mttp.instrument(env)

@@ -1,19 +1,19 @@
-"""Episodes whose steps and ends are scored by one spec."""
+"""Scoring of episodes by steps and ends."""
 
 from __future__ import annotations
 
 import pytest
-from rewards.made import component, spec
+from rewards.factories import component, spec
 
 import mttp
 from mttp.errors import SpecError
+from mttp.rewards.case_runs import run_cases
 from mttp.rewards.lint import lint
 from mttp.rewards.mutations import mutate
-from mttp.rewards.trials import try_cases
 
 
 def walk(**fields):
-    """A spec that shapes steps, checks them, and pays for the end."""
+    """A spec that shapes and checks steps and scores the end."""
     return spec(
         component("near", "shaping", lambda place: place / 10, range=(0, 1), scope="step", weight=0.5),
         component("on_track", "check", lambda place: place < 8, scope="step"),
@@ -23,7 +23,7 @@ def walk(**fields):
 
 
 def paid(made, *places, end=None):
-    """What each step of an episode is paid, and its end."""
+    """Return the reward of each step and of the end."""
     episode = made.for_episode()
     found = [episode.step(place=place).value for place in places]
     return [*found, episode.end(place=places[-1] if end is None else end).value], episode.total
@@ -31,7 +31,7 @@ def paid(made, *places, end=None):
 
 def test_steps_and_the_end_are_scored_by_one_spec():
     """
-    The whole is their sum, and so is each component.
+    The total is the sum, also for each component.
     """
     values, total = paid(walk(), 2, 4, 6)
 
@@ -45,7 +45,7 @@ def test_steps_and_the_end_are_scored_by_one_spec():
 
 def test_what_all_steps_are_paid_is_bounded():
     """
-    A step that would go beyond pays what is left, and says so.
+    The step that would exceed `step_total` is clipped and marked.
     """
     episode = walk(step_total=(0, 0.25)).for_episode()
     results = [episode.step(place=place) for place in (2, 4, 6)]
@@ -57,7 +57,7 @@ def test_what_all_steps_are_paid_is_bounded():
 
 def test_a_bound_has_two_ends():
     """
-    Steps may take off so much, and what was lost can be won again.
+    The lower bound limits losses, which later steps can make up.
     """
     made = spec(
         component("gain", "shaping", lambda gain: gain, range=(-1, 1), scope="step"), step_total=(-0.5, 0.5)
@@ -66,13 +66,13 @@ def test_a_bound_has_two_ends():
 
     assert [-0.5, 0.0, 1.0, 0.0] == [episode.step(gain=gain).value for gain in (-1.0, -1.0, 1.0, 1.0)]
     assert 0.5 == episode.total.value
-    with pytest.raises(SpecError, match="an episode begins at 0"):
+    with pytest.raises(SpecError, match="the bounds must include 0"):
         walk(step_total=(0.1, 0.5))
 
 
 def test_a_check_that_fails_in_a_step_gates_the_end():
     """
-    That step and the end get the floor; the judges of the end are not called.
+    The step and the end get the floor; the end's judges are not called.
     """
     calls = []
 
@@ -103,7 +103,7 @@ def test_a_check_that_fails_in_a_step_gates_the_end():
 
 def test_a_floor_is_paid_in_full_whatever_the_bound():
     """
-    Else a bound would take the price off a broken check.
+    `step_total` does not clip the floor of a failed check.
     """
     values, _ = paid(walk(step_total=(0, 0.2), floor=-1.0), 2, 9, 6)
 
@@ -112,7 +112,7 @@ def test_a_floor_is_paid_in_full_whatever_the_bound():
 
 def test_checks_of_steps_in_an_included_spec_gate():
     """
-    Each scope of the included spec is scored where that of the outer is.
+    An included spec scores each scope together with the outer one.
     """
     inner = mttp.RewardSpec(
         name="safety",
@@ -133,7 +133,7 @@ def test_checks_of_steps_in_an_included_spec_gate():
 
 def test_cases_mix_steps_and_ends():
     """
-    A case with steps is an episode, and what is expected is of the whole.
+    A case with steps is an episode, and its expectations are about the whole.
     """
     case = {"name": "walk", "kind": "valid", "input": {"place": 6}, "steps": [{"place": 2}, {"place": 4}]}
     leap = {"name": "leap", "kind": "violation", "input": {"place": 6}, "steps": [{"place": 9}]}
@@ -147,14 +147,14 @@ def test_cases_mix_steps_and_ends():
         ],
     )
 
-    assert [] == try_cases(made.plan, made.document.cases).failed
+    assert [] == run_cases(made.plan, made.document.cases).failed
     assert [] == [one.reason for one in lint(made) if one.rule == "impossible-case"]
     assert {"end"} == {case for one in mutate(made.plan, made.document.cases).mutants for case in one.changed}
 
 
 def test_the_bound_is_part_of_what_a_spec_is():
     """
-    Specs without one are what they were.
+    `step_total` is in the digest; specs without one keep theirs.
     """
     assert walk(step_total=(0, 1)).sha256 != walk().sha256
     assert "step_total" not in walk().canonical
@@ -163,7 +163,7 @@ def test_the_bound_is_part_of_what_a_spec_is():
 
 def test_what_an_episode_is_paid_is_recorded_as_it_is_paid(session):
     """
-    The bound and the gate are in what is read.
+    The recorded rewards are clipped and gated.
     """
     made = walk(step_total=(0, 0.25))
     with mttp.episode() as ep:

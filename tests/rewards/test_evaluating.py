@@ -1,4 +1,4 @@
-"""Evaluations: tasks that are done, what became of them, what they are compared with and go on from."""
+"""Evaluations: tasks and their results, baselines and resumed evaluations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mttp import Reward
 from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError
 from mttp.model import Evaluation, Spec, TaskResult
-from mttp.rewards.evaluating.bar import bar
+from mttp.rewards.evaluating.progress_bar import bar
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 
@@ -34,19 +34,19 @@ FIVE = ["a", "b", "c", "d", "e"]
 
 
 def read(session: mttp.Session) -> Evaluation:
-    """The one evaluation of a session."""
+    """Return the one evaluation of a session."""
     (found,) = mttp.read(session).evals
     return found
 
 
 def outcomes(results: list[TaskResult]) -> dict[str, str]:
-    """Each task's outcome."""
+    """Return each task's outcome."""
     return {result.task: result.outcome for result in results}
 
 
 def test_what_is_stated_is_read(session: mttp.Session):
     """
-    The evaluation that is read is the one that was stated, results included.
+    The evaluation that is read equals the recorded one, results included.
     """
     spec = Spec(name="exact", version="1.2.0", sha256="ab" * 32)
     with mttp.evaluate(
@@ -110,7 +110,7 @@ def test_what_is_stated_is_read(session: mttp.Session):
 
 def test_outcomes_are_kept_apart(session: mttp.Session):
     """
-    What has no score is counted by why, and is in no mean and no rate.
+    Tasks without a score are counted by outcome and left out of mean and pass rate.
     """
     with mttp.evaluate("gsm", tasks=[*FIVE, "f"], baseline={"a": 0.5, "b": 1.0, "c": 0.0}) as run:
         run.result("a", 1.0, passed=True, duration=1)
@@ -137,7 +137,7 @@ def test_outcomes_are_kept_apart(session: mttp.Session):
 
 def test_numbers_beyond_a_float_are_left_out(session: mttp.Session):
     """
-    A mean of scores that have no sum is one all the same; a difference that is no number is none.
+    A mean is finite even if the sum of scores overflows; an infinite difference is None.
     """
     with mttp.evaluate("gsm", tasks=FIVE, baseline={"a": -1e308}) as run:
         run.result("a", 1e308, duration=1e308)
@@ -149,7 +149,7 @@ def test_numbers_beyond_a_float_are_left_out(session: mttp.Session):
 
 def test_the_root_says_what_came_of_it(session: mttp.Session):
     """
-    Whoever looks at the trace alone sees counts and figures.
+    The root span has counts and figures.
     """
     with mttp.evaluate("gsm", tasks=FIVE, baseline={"a": 0.5}) as run:
         run.result("a", 0.75, passed=True)
@@ -164,7 +164,7 @@ def test_the_root_says_what_came_of_it(session: mttp.Session):
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), "high", [1, 2]], ids=repr)
 def test_a_score_that_is_no_number_is_an_error(session: mttp.Session, score: object):
     """
-    Its text is kept, and it is never a number.
+    The task is errored, with the text of the score.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", score)
@@ -190,7 +190,7 @@ def test_a_score_that_is_no_number_is_an_error(session: mttp.Session, score: obj
 )
 def test_what_makes_no_sense_is_counted(session: mttp.Session, said: dict[str, Any], expected: Any):
     """
-    The rest is kept.
+    Invalid arguments are faults, and the others are kept.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         result = run.result("a", **said)
@@ -201,7 +201,7 @@ def test_what_makes_no_sense_is_counted(session: mttp.Session, said: dict[str, A
 
 def test_a_second_result_counts_and_both_are_kept(session: mttp.Session):
     """
-    The last word on a task is the one that the summary takes.
+    The summary uses the last result of a task.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", 0.25)
@@ -214,7 +214,7 @@ def test_a_second_result_counts_and_both_are_kept(session: mttp.Session):
 
 def test_a_task_of_no_suite_is_kept(session: mttp.Session):
     """
-    It is said to be extra, and counted as a fault.
+    It is extra in the summary, and a fault.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", 1)
@@ -227,7 +227,7 @@ def test_a_task_of_no_suite_is_kept(session: mttp.Session):
 
 def test_results_after_the_end_are_counted(session: mttp.Session):
     """
-    What is recorded has ended; nothing raises.
+    They are faults, and nothing raises.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         pass
@@ -239,7 +239,7 @@ def test_results_after_the_end_are_counted(session: mttp.Session):
 
 def test_nothing_records_and_the_results_are_there(monkeypatch: pytest.MonkeyPatch):
     """
-    An evaluation is of use where recording is off.
+    Results are available with recording off.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     with mttp.evaluate("gsm", tasks=FIVE, resume=True) as run:
@@ -251,7 +251,7 @@ def test_nothing_records_and_the_results_are_there(monkeypatch: pytest.MonkeyPat
 
 def test_what_is_current_stays_where_nothing_records(monkeypatch: pytest.MonkeyPatch):
     """
-    A user's own span is still the parent of what happens in a task.
+    A user's span is the parent of spans in a task.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     around = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=False))
@@ -263,7 +263,7 @@ def test_what_is_current_stays_where_nothing_records(monkeypatch: pytest.MonkeyP
 
 def test_results_of_many_threads_are_all_kept(session: mttp.Session):
     """
-    The one that was entered last counts, by its revision too.
+    The last result has the highest revision.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         threads = [threading.Thread(target=run.result, args=("a", number)) for number in range(20)]
@@ -279,7 +279,7 @@ def test_results_of_many_threads_are_all_kept(session: mttp.Session):
 
 def test_it_starts_a_session_by_itself(capsys: pytest.CaptureFixture[str]):
     """
-    As an episode does.
+    `evaluate` starts one as `episode` does.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", 1)
@@ -292,7 +292,7 @@ def test_it_starts_a_session_by_itself(capsys: pytest.CaptureFixture[str]):
 
 def test_evaluating_loads_nothing_that_reads():
     """
-    Unless there is something to compare with, or to go on from.
+    Reading modules are loaded only for a baseline or `resume`.
     """
     reading = told(
         """
@@ -312,7 +312,7 @@ def test_evaluating_loads_nothing_that_reads():
 
 @dataclass
 class Question:
-    """A task of somebody's."""
+    """A task as an object."""
 
     id: int
     slices: str = "hard"
@@ -320,7 +320,7 @@ class Question:
 
 def test_tasks_are_names_or_have_ids(session: mttp.Session):
     """
-    A function gets what the suite has; results are known by the id.
+    A function receives the task as passed in; results have its id.
     """
     tasks = ["a", 2, {"task": "three"}, {"name": "four"}, Question(5)]
     with mttp.evaluate("gsm", tasks=tasks) as run:
@@ -339,19 +339,19 @@ def test_tasks_are_names_or_have_ids(session: mttp.Session):
     [
         ({"tasks": ["a", "a"]}, "several tasks have the id 'a'"),
         ({"tasks": [{"prompt": "x"}]}, "has no id"),
-        ({"tasks": "abc"}, "is no list of tasks"),
+        ({"tasks": "abc"}, "is not a list of tasks"),
         ({"concurrency": 0}, "concurrency=0"),
         ({"timeout": 0}, "timeout=0"),
         ({"tags": {"a=b": "c"}}, "'a=b'"),
-        ({"tags": ["a"]}, "maps no names"),
-        ({"spec": "exact"}, "is no mttp.model.Spec"),
-        ({"baseline": {"a": "high"}}, "the score of 'a' is 'high'"),
+        ({"tags": ["a"]}, "is not a dict"),
+        ({"spec": "exact"}, "is not a reward spec"),
+        ({"baseline": {"a": "high"}}, "the baseline's score of 'a' is 'high'"),
     ],
     ids=repr,
 )
 def test_setting_up_fails_loudly(session: mttp.Session, options: dict[str, Any], said: str):
     """
-    With the value, and what to do.
+    The error has the value and advice.
     """
     with pytest.raises(ConfigureError, match=said):
         mttp.evaluate("gsm", **options)
@@ -359,7 +359,7 @@ def test_setting_up_fails_loudly(session: mttp.Session, options: dict[str, Any],
 
 def test_a_spec_may_know_its_identity(session: mttp.Session):
     """
-    What stands for a whole spec document is recorded as its name, version and digests.
+    An object with `identity` is recorded as name, version and digests.
     """
 
     class Document:
@@ -375,14 +375,14 @@ def test_a_spec_may_know_its_identity(session: mttp.Session):
 
 
 def function(task: str) -> object:
-    """What a user's function may do."""
+    """A task's function with each kind of return value."""
     if task == "b":
         raise ValueError("no")
     return {"a": 0.75, "c": None, "d": (0.5, True), "e": Reward(value=0.25, verdict="fail")}[task]
 
 
 async def coroutine_function(task: str) -> object:
-    """Likewise."""
+    """The same as a coroutine function."""
     await asyncio.sleep(0)
     return function(task)
 
@@ -391,7 +391,7 @@ async def coroutine_function(task: str) -> object:
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_each_task_is_done_once(session: mttp.Session, *, is_async: bool, concurrency: int):
     """
-    In an episode of its own; what the function returns is the result, and an exception stops no other.
+    Each runs in its own episode; an exception does not stop the others.
     """
     with mttp.evaluate("gsm", "1", tasks=FIVE, concurrency=concurrency) as run:
         results = asyncio.run(run.amap(coroutine_function)) if is_async else run.map(function)
@@ -422,7 +422,7 @@ def test_each_task_is_done_once(session: mttp.Session, *, is_async: bool, concur
 @pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
 def test_as_many_tasks_go_on_as_wanted(session: mttp.Session, *, is_async: bool):
     """
-    Three at once, and never a fourth.
+    Three run at once, and never four.
     """
     going, most, lock = 0, 0, threading.Lock()
     together = threading.Barrier(3, timeout=SECONDS)
@@ -454,7 +454,7 @@ def test_as_many_tasks_go_on_as_wanted(session: mttp.Session, *, is_async: bool)
 
 def test_a_thread_that_takes_too_long_is_left_alone(session: mttp.Session):
     """
-    Its task is timed out, the others go on, and what it still returns is not heard.
+    Its task is timed out, the others continue, and its return value is ignored.
     """
     go_on, returned = threading.Event(), threading.Event()
 
@@ -471,7 +471,7 @@ def test_a_thread_that_takes_too_long_is_left_alone(session: mttp.Session):
         assert returned.wait(SECONDS)
 
     assert {"a": "timed_out", "b": "scored", "c": "scored"} == outcomes(results)
-    assert "it took longer than 0.2 s" == results[0].error
+    assert "exceeded the time limit of 0.2 s" == results[0].error
     episode = next(episode for episode in mttp.read(session) if episode.task == "a")
     assert ("aborted", True, "timed_out") == (episode.status, episode.truncated, episode.stop_reason)
     assert {} == episode.metrics
@@ -479,7 +479,7 @@ def test_a_thread_that_takes_too_long_is_left_alone(session: mttp.Session):
 
 def test_a_coroutine_that_takes_too_long_is_cancelled(session: mttp.Session):
     """
-    Its task is timed out, and the others go on.
+    Its task is timed out, and the others continue.
     """
     cancelled = []
 
@@ -503,7 +503,7 @@ def test_a_coroutine_that_takes_too_long_is_cancelled(session: mttp.Session):
 
 def test_an_evaluation_that_is_cancelled_is_aborted(session: mttp.Session):
     """
-    What was done stays; what was going on has no result.
+    Finished tasks keep their results; running ones have none.
     """
 
     async def main() -> None:
@@ -535,7 +535,7 @@ def test_an_evaluation_that_is_cancelled_is_aborted(session: mttp.Session):
 
 def test_an_exception_of_the_block_ends_it(session: mttp.Session):
     """
-    The exception goes on, and the evaluation says which it was.
+    The exception propagates and is recorded.
     """
 
     def work(run: mttp.rewards.OpenEvaluation) -> None:
@@ -552,7 +552,7 @@ def test_an_exception_of_the_block_ends_it(session: mttp.Session):
 
 def test_a_session_that_closes_ends_it():
     """
-    That nobody ended it is a fault; what was stated stays.
+    An evaluation that was not ended is a fault; its results are kept.
     """
     with mttp.configure("file://runs/a.jsonl") as session:
         run = mttp.evaluate("gsm", tasks=FIVE)
@@ -565,7 +565,7 @@ def test_a_session_that_closes_ends_it():
 
 def test_a_foreign_result_is_understood(session: mttp.Session):
     """
-    Rewards that are none, mappings, and what is no result at all.
+    Invalid rewards, dicts and values of other types become outcomes.
     """
 
     class Odd:
@@ -590,7 +590,7 @@ def test_a_foreign_result_is_understood(session: mttp.Session):
 
 def test_episodes_are_left_to_the_function(session: mttp.Session):
     """
-    Where it starts its own, it says which.
+    A function that starts its own episode returns it.
     """
 
     def work(task: str) -> dict[str, object]:
@@ -610,7 +610,7 @@ def test_episodes_are_left_to_the_function(session: mttp.Session):
 
 def test_an_open_episode_says_its_result(session: mttp.Session):
     """
-    Its root carries it, with one link to the evaluation; nothing is stated apart.
+    Its root has the result and one link to the evaluation, and no annotation.
     """
     with mttp.evaluate("gsm", "1", tasks=["a"]) as run, mttp.episode(task="a") as episode:
         run.result("a", 0.5, passed=True, episode=episode)
@@ -627,7 +627,7 @@ def test_an_open_episode_says_its_result(session: mttp.Session):
 
 def test_an_episode_outside_the_block_is_linked_once(session: mttp.Session):
     """
-    Also where several results are stated of it.
+    Several results add one link.
     """
     run = mttp.evaluate("gsm", tasks=["a"])
     with mttp.episode(task="a") as episode:
@@ -641,7 +641,7 @@ def test_an_episode_outside_the_block_is_linked_once(session: mttp.Session):
 
 def test_an_episode_says_its_last_result(session: mttp.Session):
     """
-    Nothing of the one before is left.
+    Attributes of an earlier result are removed.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run, mttp.episode(task="a") as episode:
         run.result("a", 0.5, passed=True, episode=episode)
@@ -655,7 +655,7 @@ def test_an_episode_says_its_last_result(session: mttp.Session):
 @pytest.mark.parametrize("how", ["handle", "value", "trace id"])
 def test_an_ended_episode_is_scored_late(session: mttp.Session, how: str):
     """
-    Its root is what it is; the suite is the grader of a late score.
+    Its root is unchanged; the suite is the grader of a late score.
     """
     with mttp.episode(task="a") as episode:
         pass
@@ -681,7 +681,7 @@ def test_an_ended_episode_is_scored_late(session: mttp.Session, how: str):
 def before(
     path: str, suite: str = "gsm", version: str = "1", spec: Spec | None = None, **scores: float
 ) -> str:
-    """A recording of an earlier evaluation."""
+    """A recording of a previous evaluation."""
     with mttp.configure(f"file://{path}"), mttp.evaluate(suite, version, tasks=[*scores], spec=spec) as run:
         for task, score in scores.items():
             run.result(task, score)
@@ -691,7 +691,7 @@ def before(
 
 def test_scores_are_compared_with_a_recording():
     """
-    By a path, by what was read of it, or by one of its evaluations.
+    A baseline is a path, a recording, or one of its evaluations.
     """
     path = before("before.jsonl", a=0.5, b=1.0)
     recording = mttp.read(path)
@@ -718,7 +718,7 @@ def test_scores_are_compared_with_a_recording():
 )
 def test_what_can_not_be_compared_is_refused(session: mttp.Session, options: dict[str, Any], said: str):
     """
-    The message says what there is, and how to compare all the same.
+    The error lists the evaluations that there are, and how to compare with another.
     """
     session.close()
     path = before("before.jsonl", spec=Spec(name="exact", version="1"), a=0.5)
@@ -729,7 +729,7 @@ def test_what_can_not_be_compared_is_refused(session: mttp.Session, options: dic
 
 def test_the_last_that_ended_is_the_baseline():
     """
-    Not one that was cut off later.
+    An evaluation that was interrupted later is not chosen.
     """
     path = before("before.jsonl", a=0.5)
     before(path, a=0.25)
@@ -747,7 +747,7 @@ def test_the_last_that_ended_is_the_baseline():
 
 def test_what_was_scored_is_not_done_again():
     """
-    What failed, took too long or was never done is; the whole is one evaluation.
+    Errored, timed-out and missing tasks run again, as part of one evaluation.
     """
     with mttp.configure("file://runs/a.jsonl", run_id="r"):
         first = mttp.evaluate("gsm", "1", tasks=FIVE, resume=True)
@@ -781,7 +781,7 @@ def test_what_was_scored_is_not_done_again():
 )
 def test_only_the_same_evaluation_goes_on(session: mttp.Session, options: dict[str, Any], *, is_same: bool):
     """
-    Another version of suite, policy or spec begins anew.
+    Another version of suite, policy or spec starts a new one.
     """
     facts: dict[str, Any] = {"suite_version": "1", "policy_version": "1", "tasks": ["a", "b"]}
     with mttp.evaluate("gsm", **facts) as first:
@@ -805,7 +805,7 @@ def test_only_the_same_evaluation_goes_on(session: mttp.Session, options: dict[s
 )
 def test_it_is_of_the_same_run(names: tuple[str | None, str | None], resume: Any, *, is_same: bool):
     """
-    By its id or its name; where the run has none, a path that was given is trusted.
+    The run has the same id or name; for a run without a name, a path is trusted.
     """
     done = []
     for name, how in zip(names, (False, resume), strict=True):
@@ -818,7 +818,7 @@ def test_it_is_of_the_same_run(names: tuple[str | None, str | None], resume: Any
 
 def test_what_can_not_be_read_back_is_said(session: mttp.Session):
     """
-    A collector gives nothing back, and a path must exist.
+    A collector can't be read, and a path must exist.
     """
     session.close()
     with OtlpReceiver() as receiver, mttp.configure(receiver.http_address):
@@ -845,7 +845,7 @@ KILLED = """
 
 def test_a_killed_evaluation_goes_on():
     """
-    What was written by then is read, said to be unfinished, and not done again.
+    Written results are read as unfinished and not run again.
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED)], stderr=subprocess.PIPE)
     with process:
@@ -868,7 +868,7 @@ def test_a_killed_evaluation_goes_on():
 
 def test_a_collector_gets_the_same():
     """
-    The spans that it receives read as the evaluation that was stated.
+    Its spans read as the recorded evaluation.
     """
     with OtlpReceiver() as receiver:
         session = mttp.configure(receiver.http_address, content=True)
@@ -882,7 +882,7 @@ def test_a_collector_gets_the_same():
 
 def test_a_collector_gets_no_texts_of_errors_by_default():
     """
-    An error's message may quote a completion; what kind of error it was, and how many, stays.
+    Messages may quote completions; types and counts of errors are exported.
     """
     with OtlpReceiver() as receiver:
         with mttp.configure(receiver.http_address), mttp.evaluate("gsm", tasks=FIVE) as run:
@@ -898,7 +898,7 @@ def test_a_collector_gets_no_texts_of_errors_by_default():
 
 
 def by_sample(found: Evaluation) -> dict[tuple[str, int], float | None]:
-    """The scores that count by task and sample."""
+    """Return the latest scores by task and sample."""
     return {key: result.score for key, result in found.latest().items()}
 
 
@@ -906,7 +906,7 @@ def by_sample(found: Evaluation) -> dict[tuple[str, int], float | None]:
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_each_task_is_sampled(session: mttp.Session, *, is_async: bool, concurrency: int):
     """
-    Each sample in an episode of its own, which says which it is; the function can ask.
+    Each sample runs in its own episode, which has its index, as `run.sample` does.
     """
     run = mttp.evaluate("gsm", tasks=["a", "b"], samples=3, concurrency=concurrency)
 
@@ -932,7 +932,7 @@ def test_each_task_is_sampled(session: mttp.Session, *, is_async: bool, concurre
 
 def test_one_sample_says_nothing_of_samples(session: mttp.Session):
     """
-    Spans of an evaluation without samples are what they were.
+    Spans of an evaluation with one sample have no sample attributes.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.map(lambda _: 1.0)
@@ -943,7 +943,7 @@ def test_one_sample_says_nothing_of_samples(session: mttp.Session):
 
 def test_samples_are_stated_one_by_one(session: mttp.Session):
     """
-    By their index, or the next one without; a revision of a sample leaves the others alone.
+    By index, or the next without a result; a revision changes only its sample.
     """
     with mttp.evaluate("gsm", tasks=["a"], samples=3) as run:
         run.result("a", 0.25, sample=1)
@@ -958,7 +958,7 @@ def test_samples_are_stated_one_by_one(session: mttp.Session):
 
 def test_a_loop_comes_to_every_sample(session: mttp.Session):
     """
-    A sample that the loop's block says nothing about stays pending.
+    A sample without a result in the loop's body stays pending.
     """
     with mttp.evaluate("gsm", tasks=["a", "b"], samples=2) as run:
         for task in run:
@@ -984,7 +984,7 @@ def test_a_loop_comes_to_every_sample(session: mttp.Session):
 )
 def test_a_sample_that_is_none_is_a_fault(session: mttp.Session, sample: Any, kept: int, fault: str):
     """
-    The result is kept: of the next sample, or of one that was not to be taken.
+    The result is kept, for the next sample or an unexpected one.
     """
     with mttp.evaluate("gsm", tasks=["a"], samples=2) as run:
         result = run.result("a", 0.5, sample=sample)
@@ -997,15 +997,15 @@ def test_a_sample_that_is_none_is_a_fault(session: mttp.Session, sample: Any, ke
 @pytest.mark.parametrize("samples", [0, -1, True, 1.5, "2"], ids=repr)
 def test_samples_are_a_number(session: mttp.Session, samples: Any):
     """
-    Anything else is refused.
+    Other values raise.
     """
-    with pytest.raises(ConfigureError, match=r"samples=.* is no whole number from 1 on"):
+    with pytest.raises(ConfigureError, match=r"samples=.* is not a positive integer"):
         mttp.evaluate("gsm", tasks=["a"], samples=samples)
 
 
 def test_samples_of_many_threads_are_all_kept(session: mttp.Session):
     """
-    Those that don't say which they are get one each.
+    Results without an index get one each.
     """
     with mttp.evaluate("gsm", tasks=["a"], samples=20) as run:
         threads = [threading.Thread(target=run.result, args=("a", number)) for number in range(20)]
@@ -1032,7 +1032,7 @@ def test_a_sample_that_takes_too_long_is_timed_out_alone(session: mttp.Session):
 
 def test_samples_that_are_missing_are_taken_later():
     """
-    Those that failed are taken again, and more samples than before are added.
+    Failed samples run again, and further samples are added.
     """
     with mttp.configure("file://runs/a.jsonl", run_id="r"):
         first = mttp.evaluate("gsm", tasks=["a", "b"], samples=2)
@@ -1055,7 +1055,7 @@ def test_samples_that_are_missing_are_taken_later():
 
 def test_an_open_evaluation_shows_itself_on_one_line(session: mttp.Session):
     """
-    Without its delta, whose interval takes long to compute at first.
+    Its repr omits the delta, whose interval is slow to compute.
     """
     with mttp.evaluate("gsm", tasks=["a"], samples=2, baseline={"a": 0.5}) as run:
         run.result("a", 0.5)
@@ -1066,20 +1066,20 @@ def test_an_open_evaluation_shows_itself_on_one_line(session: mttp.Session):
 
 def test_fewer_samples_than_before_are_refused():
     """
-    What there is more of would not be counted.
+    Otherwise existing results would not count.
     """
     with mttp.configure("file://runs/a.jsonl", run_id="r"), mttp.evaluate("gsm", tasks=["a"], samples=2):
         pass
     with (
         mttp.configure("file://runs/a.jsonl", run_id="r"),
-        pytest.raises(ConfigureError, match=r"samples=1: .* takes 2 of each task; give samples=2 or more"),
+        pytest.raises(ConfigureError, match=r"samples=1 is lower than the 2 .*; pass samples=2 or more"),
     ):
         mttp.evaluate("gsm", tasks=["a"], resume=True)
 
 
 def test_samples_are_compared_by_task():
     """
-    With the mean of the baseline's samples, of which it is said how many failed.
+    The baseline is the mean of its samples, with the number of failed ones.
     """
     with mttp.configure("file://before.jsonl"), mttp.evaluate("gsm", tasks=["a", "b"], samples=2) as before:
         before.result("a", 1.0)
@@ -1113,7 +1113,7 @@ SAMPLED = """
 
 def test_samples_of_several_processes_are_one_evaluation():
     """
-    Each takes some, one after the other; a reader sees them all.
+    Processes run some samples each, and a reader returns all.
     """
     for samples in ("02", "13"):
         subprocess.run(
@@ -1127,7 +1127,7 @@ def test_samples_of_several_processes_are_one_evaluation():
 
 def test_samples_travel_any_way():
     """
-    As messages, converted and pushed, they are what was stated.
+    As messages, converted or pushed, they are unchanged.
     """
 
     def evaluated(transport: str) -> mttp.Session:
@@ -1171,7 +1171,7 @@ def test_samples_travel_any_way():
 
 
 def scoring(answer: object, **fields: Any) -> mttp.RewardSpec:
-    """A reward spec of one verifier that answers so, or raises."""
+    """Return a spec of one verifier that returns a value or raises."""
 
     def grade() -> object:
         if isinstance(answer, BaseException):
@@ -1211,7 +1211,7 @@ def test_a_result_is_whatever_a_function_may_return(
     session: mttp.Session, how: str, given: Any, expected: tuple[Any, ...]
 ):
     """
-    A grader that failed is an error: neither skipped nor a zero, whatever was paid.
+    A reward with an error is errored, neither skipped nor zero, whatever its value.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         if how == "map":
@@ -1228,20 +1228,23 @@ def test_a_result_is_whatever_a_function_may_return(
     [
         (
             Reward(value=-1.0, status="error", error="judge is down"),
-            "judge is down; -1 was paid, which is no score",
+            "judge is down; the reward -1 does not count as a score",
         ),
         (
             Reward(value=5.0, status="partial", component_statuses={"y": "error"}),
-            "no value of y; 5 was paid, which is no score",
+            "no value of y; the reward 5 does not count as a score",
         ),
-        (Reward(value=-1.0, status="abstained"), "the grader abstained; -1 was paid, which is no score"),
+        (
+            Reward(value=-1.0, status="abstained"),
+            "the grader abstained; the reward -1 does not count as a score",
+        ),
         (Reward(status="missing"), "the reward is missing"),
     ],
     ids=lambda value: f"{value!r:.40}",
 )
 def test_what_was_paid_without_a_score_is_named(session: mttp.Session, given: Reward, error: str):
     """
-    Beside why it is none.
+    The error has the reason and the value that is not a score.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         run.result("a", given)
@@ -1251,7 +1254,7 @@ def test_what_was_paid_without_a_score_is_named(session: mttp.Session, given: Re
 
 def test_what_is_stated_beside_a_scoring_wins(session: mttp.Session):
     """
-    The rest is the scoring's.
+    Arguments override those from a reward.
     """
     with mttp.evaluate("gsm", tasks=["a"]) as run:
         result = run.result("a", scoring(1.0).score(), passed=False, duration=2)
@@ -1262,7 +1265,7 @@ def test_what_is_stated_beside_a_scoring_wins(session: mttp.Session):
 
 def test_an_abstention_is_no_error_of_its_episode(session: mttp.Session):
     """
-    Its late score abstains, too; what abstained is not done again.
+    Its late score abstains, and it is not run again.
     """
     with mttp.episode(task="a") as episode:
         pass
@@ -1278,7 +1281,7 @@ def test_an_abstention_is_no_error_of_its_episode(session: mttp.Session):
 
 
 class Terminal:
-    """Standard error that says it is a terminal."""
+    """A standard error stream that is a terminal."""
 
     def __init__(self) -> None:
         self.written = ""
@@ -1295,14 +1298,14 @@ class Terminal:
 
 
 def types(path: str) -> Counter[str]:
-    """How many messages of each type a file has."""
+    """Return the number of messages by type in a file."""
     with mttp.mist.receive(f"mttp+file://{path}") as inbox:
         return Counter(message.type for message in inbox)
 
 
 def test_native_transports_carry_it_too():
     """
-    As spans and as messages of its own, which count once, and which stay as they are on any way around.
+    It is spans and messages, which count once and survive conversion.
     """
 
     def evaluated(transport: str) -> mttp.Session:
@@ -1344,7 +1347,7 @@ def test_native_transports_carry_it_too():
 
 def test_a_terminal_shows_a_bar(session: mttp.Session, monkeypatch: pytest.MonkeyPatch):
     """
-    With the suite's name; nothing is shown where nobody wants it, or nobody looks.
+    The bar has the suite's name; it needs a terminal and `progress`.
     """
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -1360,7 +1363,7 @@ def test_a_terminal_shows_a_bar(session: mttp.Session, monkeypatch: pytest.Monke
 
 def test_a_bar_does_without_rich(monkeypatch: pytest.MonkeyPatch):
     """
-    Then there is none.
+    Without rich no bar is shown.
     """
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -1,4 +1,4 @@
-"""Which specs are the same: their digest follows what changes scores, and nothing else."""
+"""Digests of specs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rewards.specimens import SPEC, changed, load, small
 
 import mttp
-from mttp.rewards.source import parse
+from mttp.rewards.parsing import parse
 from mttp.rewards.spec import RewardSpec
 
 KINDS = ["verifier", "rubric", "shaping", "penalty", "judge", "check"]
@@ -22,7 +22,7 @@ RANGES = st.tuples(NUMBERS, NUMBERS).map(lambda ends: sorted(ends))
 
 @st.composite
 def entries(draw: Any, name: str) -> dict[str, Any]:
-    """A component as a file says it."""
+    """A component as in a file."""
     optional = {
         "weight": NUMBERS,
         "range": RANGES,
@@ -60,7 +60,7 @@ def documents(draw: Any) -> dict[str, Any]:
 
 
 def shuffled(draw: Any, value: Any) -> Any:
-    """The same with its keys in another order."""
+    """The document with its keys in another order."""
     if isinstance(value, dict):
         return {key: shuffled(draw, value[key]) for key in draw(st.permutations(list(value)))}
     return [shuffled(draw, item) for item in value] if isinstance(value, list) else value
@@ -70,7 +70,7 @@ def shuffled(draw: Any, value: Any) -> Any:
 @given(documents(), st.data())
 def test_the_order_of_keys_and_components_changes_nothing(document, data):
     """
-    Nor does how it is written: YAML or JSON, indented or not.
+    YAML, JSON and indentation do not change the digest either.
     """
     other = shuffled(data.draw, document)
     other["components"] = data.draw(st.permutations(other["components"]))
@@ -87,7 +87,7 @@ def test_the_order_of_keys_and_components_changes_nothing(document, data):
 @given(documents())
 def test_a_spec_is_the_same_through_yaml_json_and_a_dictionary(document):
     """
-    Document and digest.
+    Document and digest are equal.
     """
     spec = RewardSpec.from_dict(document)
     others = [
@@ -104,7 +104,7 @@ def test_a_spec_is_the_same_through_yaml_json_and_a_dictionary(document):
 @given(documents())
 def test_stating_every_default_equals_leaving_them_out(document):
     """
-    A document with all that it leaves to defaults written out is the same spec.
+    A document with all defaults written out has the same digest.
     """
     spec = RewardSpec.from_dict(document)
     stated = spec.document.model_dump(mode="json", by_alias=True)
@@ -116,7 +116,7 @@ def test_stating_every_default_equals_leaving_them_out(document):
 @given(documents(), st.data())
 def test_any_change_that_matters_changes_the_digest(document, data):
     """
-    Of a weight, a range, a parameter, a name, a target, a kind; of the floor, or of what is invalid.
+    Weights, ranges, parameters, names, targets, kinds, floor and `on_invalid` change it.
     """
     entry = dict(data.draw(st.sampled_from(document["components"])))
     new = (
@@ -168,7 +168,7 @@ def test_any_change_that_matters_changes_the_digest(document, data):
 )
 def test_what_changes_no_score_changes_no_digest(old, new):
     """
-    Names, versions, descriptions, comments, cases, how a number is written, a default that is stated.
+    Names, versions, descriptions, comments, cases, number formats and stated defaults do not.
     """
     specs = [RewardSpec.from_text(text) for text in (SPEC, changed(old, new))]
 
@@ -177,7 +177,7 @@ def test_what_changes_no_score_changes_no_digest(old, new):
 
 def test_the_digest_is_this_one():
     """
-    So that it stays the same on every machine, on every Python, in every release.
+    It is equal on every machine, Python version and release.
     """
     assert EXPECTED == RewardSpec.from_text(SPEC).sha256
 
@@ -187,7 +187,7 @@ EXPECTED = "a0bdfacf774af737fb9571e2ca2a347bea41753893b3ba282962f3dda844867a"
 
 def test_the_order_of_inputs_counts_where_they_are_taken_by_position():
     """
-    `(output, truth)` swapped is another reward.
+    Swapped `(output, truth)` is another reward.
     """
     component = {"name": "right", "kind": "verifier", "use": "graders:f", "arity": "output-truth"}
     one, other = (
@@ -210,7 +210,7 @@ def test_numbers_that_json_can_not_hold_are_refused():
 
 def test_a_recorded_reward_has_all_three():
     """
-    Name, version, digests and coverage are on each reward as it is read back, the document once on the run.
+    Name, version, digests and coverage are on each reward, the document once on the run.
     """
     spec = load()
     with mttp.configure(transport="memory://") as session:

@@ -1,4 +1,4 @@
-"""Specs made of specs: from files, from directories, from installed packages."""
+"""Included specs: from files, directories and installed packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRADER = "def right(completion):\n    return {value}\n"
 
 
 def put(path: str, *, name: str = "", number: str = "1.0.0", include: Any = (), value: float = 1.0) -> Path:
-    """A spec's file with one component, its grader beside it."""
+    """Write a spec of one component with its grader."""
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     (place.parent / "graders.py").write_text(GRADER.format(value=value))
@@ -42,13 +42,13 @@ def put(path: str, *, name: str = "", number: str = "1.0.0", include: Any = (), 
 
 
 def part(spec: str, version: str | None = None, name: str = "inner", **fields: Any) -> dict[str, Any]:
-    """An include as a file says it."""
+    """Return an include as in a file."""
     return {"spec": spec, "as": name, **({"version": version} if version else {}), **fields}
 
 
 def test_an_included_spec_is_a_component():
     """
-    With its own graders, its name here, its weight here; its reward's range is that of the component.
+    It has its own graders, and a name, a weight and a range here.
     """
     put("shared/format.yaml", value=0.5)
     spec = RewardSpec.load(
@@ -63,7 +63,7 @@ def test_an_included_spec_is_a_component():
 
 def test_what_is_included_is_part_of_the_identity():
     """
-    A change of its rules changes the digest, a change of its code that of the code.
+    Its rules are in the digest, its code in that of the code.
     """
     main = put("main.yaml", include=[part("shared/format.yaml")])
     inner = put("shared/format.yaml")
@@ -79,7 +79,7 @@ def test_what_is_included_is_part_of_the_identity():
 
 def test_of_several_versions_in_a_directory_the_newest_that_fits_is_taken():
     """
-    `shared/format` is whichever file in `shared` says that it is called so.
+    `shared/format` is the spec named `format` in a file of `shared`.
     """
     for number in ("1.1.0", "1.10.0", "1.9.0", "2.0.0", "1.11.0-rc.1"):
         put(f"shared/format-{number}.yaml", name="format", number=number)
@@ -91,16 +91,16 @@ def test_of_several_versions_in_a_directory_the_newest_that_fits_is_taken():
 @pytest.mark.parametrize(
     ("include", "words"),
     [
-        (part("shared/nothing.yaml"), "there is no spec 'shared/nothing.yaml'"),
+        (part("shared/nothing.yaml"), "no spec 'shared/nothing.yaml' is found"),
         (part("mian.yaml"), "did you mean 'main.yaml'?"),
-        (part("shared/format.yaml", "^2.0"), "is there as 1.0.0, and ^2.0 is asked for"),
-        (part("shared/format.yaml", "newest"), "'newest' is no version"),
+        (part("shared/format.yaml", "^2.0"), "is 1.0.0, and the include requires ^2.0"),
+        (part("shared/format.yaml", "newest"), "'newest' is not a version constraint"),
     ],
     ids=["missing", "misspelled", "other version", "no version"],
 )
 def test_what_can_not_be_included_is_said_with_its_line(include, words):
     """
-    With the file that includes it.
+    The error has file and line of the include.
     """
     put("shared/format.yaml")
 
@@ -112,32 +112,32 @@ def test_what_can_not_be_included_is_said_with_its_line(include, words):
 
 def test_a_loop_of_includes_shows_the_chain():
     """
-    From the spec that was loaded to the one that closes it.
+    The error has the chain from the loaded spec to the repeated one.
     """
     put("c.yaml", include=[part("a.yaml")])
     put("b.yaml", include=[part("c.yaml")])
     put("a.yaml", include=[part("b.yaml")])
 
     with pytest.raises(
-        SpecError, match=r"a loop .a\.yaml includes b\.yaml includes c\.yaml includes a\.yaml."
+        SpecError, match=r"form a cycle .a\.yaml includes b\.yaml includes c\.yaml includes a\.yaml."
     ):
         RewardSpec.load("a.yaml")
 
 
 def test_a_fault_deep_down_shows_the_chain():
     """
-    It is in the file that has it, and says how that was included.
+    The error has the faulty file and the chain of includes.
     """
     put("b.yaml", include=[part("nothing.yaml")])
     put("a.yaml", include=[part("b.yaml")])
 
-    with pytest.raises(SpecError, match=r"^b\.yaml:.*there is no spec.*\(a\.yaml includes b\.yaml\)"):
+    with pytest.raises(SpecError, match=r"^b\.yaml:.*no spec.*\(a\.yaml includes b\.yaml\)"):
         RewardSpec.load("a.yaml")
 
 
 def test_one_name_at_two_versions_is_a_conflict():
     """
-    Both ways to it are shown.
+    The error has both chains of includes.
     """
     put("one/format.yaml", number="1.0.0")
     put("two/format.yaml", number="2.0.0")
@@ -149,7 +149,7 @@ def test_one_name_at_two_versions_is_a_conflict():
     with pytest.raises(SpecError) as caught:
         RewardSpec.load(main)
 
-    assert "format is included twice, as 1.0.0 (main includes format)" in str(caught.value)
+    assert "format is included as 1.0.0 (main includes format)" in str(caught.value)
     assert "as 2.0.0 (main includes style includes format)" in str(caught.value)
 
 
@@ -169,7 +169,7 @@ ENTRY_POINTS = "[mttp.reward_specs]\nacme = acme_rewards.specs\nform = acme_rewa
 
 
 def wheel() -> Path:
-    """A wheel that brings specs of two sorts of entry points."""
+    """A wheel with two kinds of entry points."""
     put("wheel/acme_rewards/specs/format.yaml", number="1.4.0", value=0.5)
     put("wheel/acme_rewards/specs/tone.yaml", number="0.1.0", value=0.5)
     Path("wheel/acme_rewards/__init__.py").write_text("raise SystemExit('imported')\n")
@@ -192,7 +192,7 @@ def wheel() -> Path:
 
 @pytest.fixture
 def installed(monkeypatch) -> None:
-    """That wheel, installed by pip into a directory of its own."""
+    """The wheel, installed by pip into its own directory."""
     command = [
         sys.executable,
         "-m",
@@ -214,7 +214,7 @@ def installed(monkeypatch) -> None:
 @pytest.mark.usefixtures("installed")
 def test_specs_of_installed_packages_are_included_by_name(spec, expected):
     """
-    By an entry point for one spec, or for a package of them; the package's own code is not imported for it.
+    An entry point names one spec or a package of specs; the package is not imported.
     """
     found = RewardSpec.load(put("main.yaml", include=[part(spec)]))
 
@@ -225,18 +225,18 @@ def test_specs_of_installed_packages_are_included_by_name(spec, expected):
 @pytest.mark.usefixtures("installed")
 def test_an_installed_spec_brings_its_code_where_its_package_is_trusted():
     """
-    What an entry point names is what the user trusts; reading the spec, and its digests, need no trust.
+    Trust covers the entry point's package; reading and digests need none.
     """
     place = put("mine/main.yaml", include=[part("form")])
     spec = RewardSpec.load(place)
     assert spec.code_sha256
 
-    with pytest.raises(SpecError, match=r"/specs are not imported: .* --trust-module acme_rewards\.specs, "):
+    with pytest.raises(SpecError, match=r"/specs are not trusted: .* --trust-module acme_rewards\.specs or "):
         spec.score(completion="")
 
     for trust in ("acme_rewards", ["acme_rewards.specs"], True):
         assert 1.5 == RewardSpec.load(place, trust=trust).score(completion="").value
-    with pytest.raises(SpecError, match="are not imported"):
+    with pytest.raises(SpecError, match="are not trusted"):
         RewardSpec.load(place, trust="graders").score(completion="")
 
 
@@ -245,8 +245,7 @@ def test_an_installed_spec_brings_its_code_where_its_package_is_trusted():
 )
 def test_an_included_spec_elsewhere_brings_no_code(spec):
     """
-    Only what lies in the directory of the spec that the user named does, or below it: links and `..` are
-    followed first, and what is installed in a virtual environment there does not.
+    Only code in or below the loaded spec's directory is trusted, with links and `..` resolved.
     """
     put("other/y.yaml")
     put("mine/venv/lib/site-packages/acme/y.yaml")
@@ -255,13 +254,13 @@ def test_an_included_spec_elsewhere_brings_no_code(spec):
         Path(folder, "graders.py").write_text("raise SystemExit('imported')\n")
     place = put("mine/main.yaml", include=[part(spec)])
 
-    with pytest.raises(SpecError, match=r"y\.yaml:\d+:\d+: the modules in .* are not imported: "):
+    with pytest.raises(SpecError, match=r"y\.yaml:\d+:\d+: the modules in .* are not trusted: "):
         RewardSpec.load(place).score(completion="")
 
 
 def test_all_trust_is_that_of_the_whole_spec():
     """
-    It holds for what is included from elsewhere, too.
+    `trust=True` covers included specs elsewhere.
     """
     put("other/y.yaml", value=0.5)
     place = put("mine/main.yaml", include=[part("../other/y.yaml")])
@@ -271,7 +270,7 @@ def test_all_trust_is_that_of_the_whole_spec():
 
 def test_includes_that_multiply_are_refused():
     """
-    Each of nine specs includes the next one ten times: a thousand million in all.
+    Nine specs that include the next ten times would be 10**9 specs.
     """
     for number in range(9):
         again = [part(f"s{number + 1}.yaml", name=f"i{index}") for index in range(10)]
@@ -286,16 +285,16 @@ def test_includes_that_multiply_are_refused():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pipe.yaml", "pipe.yaml: can't be read: it is a pipe, not a regular file"),
-        ("/dev/zero", "/dev/zero: can't be read: it is a device, not a regular file"),
-        ("a" * 5000, r"main\.yaml:\d+:\d+: a{60} can't be looked for: File name too long"),
-        ("a\0b", r"main\.yaml:\d+:\d+: there is no spec"),
+        ("pipe.yaml", "pipe.yaml: can't read the spec: it is a pipe, not a regular file"),
+        ("/dev/zero", "/dev/zero: can't read the spec: it is a device, not a regular file"),
+        ("a" * 5000, r"main\.yaml:\d+:\d+: can't look up the spec a{60}: File name too long"),
+        ("a\0b", r"main\.yaml:\d+:\d+: no spec"),
     ],
     ids=lambda part: part[:10],
 )
 def test_what_is_no_file_is_not_included(name, words):
     """
-    It is named with its kind, and never opened.
+    The error has its kind, and it is not opened.
     """
     os.mkfifo("pipe.yaml")
 
@@ -306,7 +305,7 @@ def test_what_is_no_file_is_not_included(name, words):
 @pytest.mark.usefixtures("installed")
 def test_an_installed_spec_that_is_misspelled_names_the_nearest():
     """
-    Among the entry points that there are.
+    The suggestion is a known entry point.
     """
     with pytest.raises(SpecError, match="did you mean 'form'"):
         RewardSpec.load(put("main.yaml", include=[part("fom")]))
@@ -336,7 +335,7 @@ def test_an_installed_spec_that_is_misspelled_names_the_nearest():
 )
 def test_constraints_take_the_versions_they_say(text, takes, refuses):
     """
-    As other package managers read them; early versions only where one is named.
+    As in other package managers; pre-releases only if one is named.
     """
     wanted = constraint(text)
 
@@ -349,10 +348,11 @@ def test_constraints_take_the_versions_they_say(text, takes, refuses):
 )
 def test_what_is_no_constraint_is_refused_with_examples(text):
     """
-    None of its parts is left out.
+    No part of an invalid constraint is ignored.
     """
     with pytest.raises(
-        ValueError, match=re.escape(f"{text!r} is no version, nor such as ^1.2, ~1.2 or >=1.2,<2")
+        ValueError,
+        match=re.escape(f"{text!r} is not a version constraint; write it as ^1.2, ~1.2, >=1.2,<2 or 1.2.0"),
     ):
         constraint(text)
 
@@ -360,15 +360,15 @@ def test_what_is_no_constraint_is_refused_with_examples(text):
 @pytest.mark.parametrize("text", ["1", "1.2.3.4", "v1.2.0", "1.2-rc", "1.2.0-a..b", "\uff11.2.0", "1.2.0\n"])
 def test_what_is_no_version_is_refused_with_an_example(text):
     """
-    The digits are ASCII, and no part behind the hyphen is empty.
+    Digits are ASCII, and no pre-release part is empty.
     """
-    with pytest.raises(ValueError, match=r"is no version of two or three numbers, such as 1\.2\.0"):
+    with pytest.raises(ValueError, match=r"is not a version; write two or three numbers, such as 1\.2\.0"):
         version(text)
 
 
 def test_versions_are_ordered_as_semantic_versions_are():
     """
-    By numbers, an early one before the one that it leads to.
+    By numbers, with a pre-release before its release.
     """
     ordered = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0", "1.2.0", "1.10.0"]
     mixed = ["1.10.0", "1.0.0-beta.11", "1.0.0", "1.0.0-alpha", "1.2.0", "1.0.0-beta.2", "1.0.0-alpha.1"]
@@ -378,7 +378,7 @@ def test_versions_are_ordered_as_semantic_versions_are():
 
 def test_a_version_of_two_numbers_ends_in_zero():
     """
-    It is that version everywhere: in the identity, in a comparison, for a constraint and in a lock.
+    1.2 is 1.2.0 in the identity, comparisons, constraints and locks.
     """
     short, full = (
         load(name, spec=changed("1.2.0", version)) for name, version in (("a", '"1.2"'), ("b", "1.2.0"))
@@ -394,7 +394,7 @@ def test_a_version_of_two_numbers_ends_in_zero():
 
 def test_an_included_version_of_two_numbers_fits_its_lock():
     """
-    The locked one is taken, however it is written.
+    The locked version is chosen in either spelling.
     """
     include = 'include: [{spec: "shared/style", version: "^1.0", as: style}]\ncombine:'
     main = write(spec=changed("combine:", include))

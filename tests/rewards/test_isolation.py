@@ -1,4 +1,4 @@
-"""Components in a process of their own, which can be ended."""
+"""Components in worker processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from polling import eventually
-from rewards.made import answering
+from rewards.factories import answering
 
 import mttp
 from mttp.rewards.locking import write_lock
@@ -71,7 +71,7 @@ components:
 
 @pytest.fixture
 def apart(tmp_path: Path):
-    """Makes a spec of one component in a process of its own."""
+    """Makes a spec of one isolated component."""
 
     def make(use: str, timeout: float | str = 60.0, more: str = "") -> mttp.RewardSpec:
         (tmp_path / "graders.py").write_text(GRADERS)
@@ -84,7 +84,7 @@ def apart(tmp_path: Path):
 
 def test_a_worker_answers_as_the_function_would(apart, capfd):
     """
-    Value and reasons come back, from the same process each time; what it prints is kept off the answers.
+    Values and reasons come back from one process; prints do not mix with replies.
     """
     made = apart("fine")
     grades = [made.score(completion="abc").components["it"] for _ in range(2)]
@@ -96,7 +96,7 @@ def test_a_worker_answers_as_the_function_would(apart, capfd):
 
 def test_a_worker_trusts_what_its_process_trusts(apart, tmp_path, caplog):
     """
-    A spec that changes as it scores can't have a worker import more.
+    A spec that changes while it scores can't extend a worker's trust.
     """
     made = apart("fine")
     assert made.plan
@@ -106,12 +106,12 @@ def test_a_worker_trusts_what_its_process_trusts(apart, tmp_path, caplog):
 
     result = made.score(completion="abc")
 
-    assert "the module this is not imported" in str(result.error)
+    assert "the module this is not trusted" in str(result.error)
 
 
 def test_a_worker_calls_what_the_user_trusts(tmp_path):
     """
-    Modules elsewhere, by name.
+    Trusted modules elsewhere work by name.
     """
     text = SPEC.format(use="mean", timeout=60.0, more="")
     text = text.replace("graders", "statistics").replace("completion: any", "data: any")
@@ -126,7 +126,7 @@ def test_a_worker_calls_what_the_user_trusts(tmp_path):
 
 def test_what_never_ends_is_ended(apart):
     """
-    At its limit the worker is killed; the sample is invalid and says why.
+    The worker is killed at the time limit, and the error names it.
     """
     result = apart("stuck", timeout=0.2).score(completion="abc")
 
@@ -135,7 +135,7 @@ def test_what_never_ends_is_ended(apart):
 
 def test_what_holds_the_interpreter_is_ended_too(apart):
     """
-    A regular expression that runs away gives no other thread a turn.
+    A runaway regular expression holds the GIL.
     """
     result = apart("hog", timeout=0.3).score(completion="a" * 60)
 
@@ -144,7 +144,7 @@ def test_what_holds_the_interpreter_is_ended_too(apart):
 
 def test_a_worker_that_dies_is_replaced(apart):
     """
-    Its sample is invalid, the next one has a new worker.
+    Its sample is invalid, and the next one gets a new worker.
     """
     made = apart("dying")
 
@@ -155,7 +155,7 @@ def test_a_worker_that_dies_is_replaced(apart):
 @pytest.mark.parametrize("timeout", [60.0, "null"])
 def test_a_worker_that_is_stopped_is_ended(apart, monkeypatch, timeout):
     """
-    Ahead of its time limit, and where it has none: it would never answer.
+    With and without a time limit, since it would never reply.
     """
     monkeypatch.setattr("mttp.rewards.isolation.STOPPED_SECONDS", 0.2)
     made = apart("stopped", timeout=timeout)
@@ -165,15 +165,15 @@ def test_a_worker_that_is_stopped_is_ended(apart, monkeypatch, timeout):
 
 def test_what_can_t_be_sent_is_said(apart):
     """
-    A sample that can't be sent is invalid; of evidence comes back what JSON can say.
+    A sample that can't be pickled is invalid; evidence comes back as JSON values.
     """
-    assert "it: the sample can't be sent to a worker" in apart("fine").score(completion=lambda: 1).error
+    assert "it: the sample can't be pickled for a worker" in apart("fine").score(completion=lambda: 1).error
     assert ["<my own>", [1, 2.5]] == apart("odd").score(completion="a").components["it"].evidence
 
 
 def test_asynchronous_and_batch_functions_work_apart(apart):
     """
-    Whatever the function is like, it is called as it would be here.
+    Every kind of function works in a worker.
     """
     assert 0.5 == apart("slowly").score(completion="a").value
     batch = apart("many", more=", arity: batch")
@@ -182,7 +182,7 @@ def test_asynchronous_and_batch_functions_work_apart(apart):
 
 def test_calls_at_once_have_workers_each(apart):
     """
-    As many workers as calls are made at once.
+    Concurrent calls use one worker each.
     """
     results = apart("fine").score_batch([{"completion": "a"}] * 8, concurrency=2)
 
@@ -192,13 +192,13 @@ def test_calls_at_once_have_workers_each(apart):
 
 def test_a_changed_spec_is_not_scored_by(apart, tmp_path):
     """
-    A worker that would score by other code than this process loaded refuses.
+    A worker refuses code that differs from this process's digest.
     """
     made = apart("fine")
     _ = made.plan
     (tmp_path / "graders.py").write_text(GRADERS.replace("len(completion)", "2 * len(completion)"))
 
-    assert "has changed since it was loaded; load it again" in made.score(completion="a").error
+    assert "changed after the spec was loaded; load the spec again" in made.score(completion="a").error
 
 
 def test_isolation_needs_a_file():
@@ -213,7 +213,7 @@ def test_isolation_needs_a_file():
 @pytest.mark.parametrize(("use", "last"), [("fine", "a"), ("hog", "a" * 60)])
 def test_a_worker_ends_with_its_parent(apart, use, last):
     """
-    However the training process ends, and even where a component holds the interpreter.
+    It does however the parent ends, even while a component holds the GIL.
     """
     made = apart(use, timeout=1.0)
     program = f"""
@@ -241,7 +241,7 @@ def _runs(pid: int) -> bool:
 
 def test_several_criteria_come_back_from_a_worker(apart):
     """
-    With what each says, as far as JSON can say it.
+    Reasons come back as JSON values.
     """
     grade = apart("criteria", more=", criteria: [a, b]").score(completion="a").components["it"]
 
@@ -251,7 +251,7 @@ def test_several_criteria_come_back_from_a_worker(apart):
 
 def test_pairs_are_compared_in_a_worker(apart):
     """
-    Two members at a time, as here.
+    Pairwise components work in a worker.
     """
     ranking = apart("longer", more=", relative: pairwise").rank([{"completion": one} for one in ("aa", "a")])
 
@@ -260,7 +260,7 @@ def test_pairs_are_compared_in_a_worker(apart):
 
 def test_a_recorded_episode_reaches_a_worker(apart, session):
     """
-    It is scored there as it was read.
+    The worker scores an equal episode.
     """
     with mttp.episode() as ep, ep.step():
         pass
@@ -270,14 +270,14 @@ def test_a_recorded_episode_reaches_a_worker(apart, session):
 
 def test_a_lock_that_does_not_fit_is_said_once(apart, capfd, caplog):
     """
-    By the process that scores, and not again by each of its workers.
+    The scoring process logs it, its workers do not.
     """
     write_lock(apart("fine"))
     made = apart("fine", more=", weight: 2")
     made.score_batch([{"completion": "a"}] * 4)
 
-    said = [record.getMessage() for record in caplog.records if "than in the lock" in record.getMessage()]
-    assert (1, False) == (len(said), "than in the lock" in capfd.readouterr().err)
+    said = [record.getMessage() for record in caplog.records if "in its lock" in record.getMessage()]
+    assert (1, False) == (len(said), "in its lock" in capfd.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_lock_that_does_not_fit_is_said_once(apart, capfd, caplog):
 )
 def test_a_component_that_answers_in_place_of_its_worker_is_invalid(tmp_path: Path, written: str) -> None:
     """
-    It may find the worker's socket; what it writes there is no answer, and the next sample is scored.
+    Bytes written to the worker's socket are no reply, and the next sample is scored.
     """
     (tmp_path / "graders.py").write_text(
         f"""

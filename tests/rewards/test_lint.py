@@ -1,4 +1,4 @@
-"""Rules of a good reward, each broken once."""
+"""Lint rules, each with specs that break it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rewards.made import component, spec
+from rewards.factories import component, spec
 from rewards.specimens import GRADERS, SPEC, changed, load
 
 from mttp.rewards.lint import RULES, lint
@@ -28,11 +28,11 @@ combine: weighted_sum
 """
 
 BROKEN = [
-    ("weights", "error", "weight: 0.3", "weight: -0.3", 7, "negative weight"),
+    ("weights", "error", "weight: 0.3", "weight: -0.3", 7, "the negative weight -0.3"),
     ("weights", "warning", "weight: 0.3", "weight: 0.4", 5, "add up to 1.1"),
-    ("weights", "warning", 'tool_abuse"', 'tool_abuse", weight: 2', 9, "its weight says nothing"),
+    ("weights", "warning", 'tool_abuse"', 'tool_abuse", weight: 2', 9, "has no effect"),
     ("unreachable", "error", "weight: 0.3", "weight: 0", 7, "has the weight 0"),
-    ("unreachable", "error", MATH, MATH.replace("[0, 1]", "[1, 1]"), 6, "can only be 1"),
+    ("unreachable", "error", MATH, MATH.replace("[0, 1]", "[1, 1]"), 6, "has one value, 1"),
     ("unreachable", "error", MATH, f"{MATH}, threshold: 2", 6, "never passes: its threshold is 2"),
     ("unreachable", "error", 'tool_abuse"', 'tool_abuse", threshold: 0', 9, "no-tool-abuse never fails"),
     ("unreachable", "error", 'tool_abuse"', 'tool_abuse", range: [1, 5], threshold: 1', 9, "never fails"),
@@ -43,7 +43,7 @@ BROKEN = [
         "combine: weighted_sum",
         "combine: gated\npartial_credit: 1.0",
         11,
-        "a failure is paid up to 1, and nothing more than 1: no verifier gates",
+        "`partial_credit` is 1 and the highest reward is 1, so a failed verifier lowers nothing",
     ),
     (
         "void-gate",
@@ -51,7 +51,7 @@ BROKEN = [
         "combine: weighted_sum",
         "combine: gated\npartial_credit: 0.75",
         11,
-        "nothing more than 0.5: where these only pass or fail",
+        "at most 0.5, so verifiers that only pass or fail lower nothing",
     ),
     (
         "heavy-judge",
@@ -59,7 +59,7 @@ BROKEN = [
         'format, kind: rubric, use: "graders:format_reward", weight: 0.3',
         'format, kind: judge, use: "graders:format_reward", weight: 0.75',
         7,
-        "judges can pay 0.75, and verifiers 0.5",
+        "judges can give 0.75, which is more than the 0.5 of the verifiers",
     ),
     (
         "large-penalty",
@@ -67,10 +67,10 @@ BROKEN = [
         'format, kind: rubric, use: "graders:format_reward", weight: 0.3',
         'format, kind: penalty, use: "graders:format_reward", weight: 0.75',
         7,
-        "penalties take off up to 0.75, and all else pays 0.7 at most",
+        "penalties can subtract 0.75, and the other components give at most 0.7",
     ),
-    ("large-shaping", "error", 'language_reward"', 'language_reward", scope: step', 8, "over 200 steps"),
-    ("large-shaping", "warning", 'tool_abuse"}', 'tool_abuse"}' + STEPS, 10, "state the `horizon`"),
+    ("large-shaping", "error", 'language_reward"', 'language_reward", scope: step', 8, "200 steps can give"),
+    ("large-shaping", "warning", 'tool_abuse"}', 'tool_abuse"}' + STEPS, 10, "set `horizon`"),
     ("misspelt-input", "warning", "graders:language_reward", "graders:misspelt", 8, "the input 'completion'"),
     (
         "misspelt-input",
@@ -78,20 +78,27 @@ BROKEN = [
         'graders:language_reward"',
         'graders:anyhow", params: {anwser: 8}',
         8,
-        "the parameter 'anwser', and the spec the input 'answer'",
+        "the parameter 'anwser', and the spec has the input 'answer'",
     ),
     ("unreachable", "warning", "weighted_sum", "lexicographic", 6, "no priority"),
-    ("nothing-gates", "warning", "kind: verifier", "kind: rubric", 10, "no verifier that could fail"),
-    ("large-shaping", "error", "kind: verifier", "kind: shaping", 6, "shaping can pay 0.5, and the goal 0.5"),
-    ("many-criteria", "warning", CHECK, f"{CHECK}{RUBRICS}", 13, "of 6 rubric criteria"),
-    ("bundled-criterion", "warning", "name: format", "name: short-and-sweet", 7, "two things at once"),
+    ("nothing-gates", "warning", "kind: verifier", "kind: rubric", 10, "the spec has no verifier"),
+    ("large-shaping", "error", "kind: verifier", "kind: shaping", 6, "shaping can give"),
+    ("many-criteria", "warning", CHECK, f"{CHECK}{RUBRICS}", 13, "has 6 rubric criteria"),
+    (
+        "bundled-criterion",
+        "warning",
+        "name: format",
+        "name: short-and-sweet",
+        7,
+        "the name of short-and-sweet has two criteria",
+    ),
     (
         "bundled-criterion",
         "warning",
         "weight: 0.3",
         'weight: 0.3, description: "short and sweet"',
         7,
-        "two things",
+        "the description of format has two criteria",
     ),
     (
         "unusual-policy",
@@ -99,7 +106,7 @@ BROKEN = [
         "combine: weighted_sum",
         "combine: product\non_invalid: skip",
         11,
-        "counts as if it were 1",
+        "counts as 1",
     ),
     (
         "unusual-policy",
@@ -109,14 +116,14 @@ BROKEN = [
         11,
         "nothing is skipped",
     ),
-    ("no-exploit", "warning", "kind: exploit", "kind: unusual", 11, "no case is an exploit"),
+    ("no-exploit", "warning", "kind: exploit", "kind: unusual", 11, "no case has the kind exploit"),
     (
         "no-range",
         "error",
         f"{MATH}",
         MATH.replace(", range: [0, 1]", ""),
         6,
-        "nor that a failed no-tool-abuse",
+        "the floor of a failed no-tool-abuse may not be the lowest reward",
     ),
     (
         "style-over-substance",
@@ -124,7 +131,7 @@ BROKEN = [
         "weight: 0.3",
         "weight: 0.4",
         7,
-        "style can pay 0.6, and being right 0.5",
+        "rubrics and shaping can give 0.6 and verifiers 0.5",
     ),
     (
         "high-floor",
@@ -132,7 +139,7 @@ BROKEN = [
         "combine: weighted_sum",
         "combine: weighted_sum\nfloor: 0.25",
         11,
-        "cheating pays",
+        "a sample that fails a gate gets 0.25",
     ),
     ("unread-code", "error", "graders:language_reward", "graders:anything", 8, "nested too deeply"),
     ("unread-code", "warning", "graders:language_reward", "graders:foreign", 8, "wrapt, which is not listed"),
@@ -144,10 +151,17 @@ BROKEN = [
         14,
         "quote it",
     ),
-    ("impossible-case", "error", "value: 1.0", "value: 1.5", 15, "rewards are within [0, 1]"),
-    ("impossible-case", "error", "max: 0.7", "max: -1", 19, "what can't be"),
-    ("impossible-case", "error", "value: 1.0", "failed_checks: [leak]", 15, "name one of: no-tool-abuse"),
-    ("impossible-case", "error", "value: 1.0", "components: {maths: 1}", 15, "which is no component"),
+    ("impossible-case", "error", "value: 1.0", "value: 1.5", 15, "outside of the spec's range [0, 1]"),
+    ("impossible-case", "error", "max: 0.7", "max: -1", 19, "outside of the spec's range"),
+    (
+        "impossible-case",
+        "error",
+        "value: 1.0",
+        "failed_checks: [leak]",
+        15,
+        "name one of its checks: no-tool-abuse",
+    ),
+    ("impossible-case", "error", "value: 1.0", "components: {maths: 1}", 15, "which is not a component"),
     ("other-kind", "warning", "graders:language_reward", "graders:decorated", 8, "decorated as a shaping"),
 ]
 MORE = (
@@ -184,7 +198,7 @@ def decorated(completion):
 
 def test_the_specimen_breaks_none():
     """
-    What the documentation shows as good is found good.
+    The spec in the documentation has no findings.
     """
     assert [] == lint(load())
 
@@ -196,16 +210,16 @@ def test_the_specimen_breaks_none():
 )
 def test_a_broken_rule_is_found_with_its_reason_and_line(rule, severity, old, new, line, words):
     """
-    And with what to do.
+    Each finding has severity, line, reason and fix.
     """
     spec = changed(old, new)
     if rule == "nothing-gates":
         spec = changed("combine: weighted_sum", "combine: gated", spec)
-    if words == "over 200 steps":
+    if words == "200 steps can give":
         spec = changed("combine:", "horizon: 200\ncombine:", spec)
     elif rule == "large-shaping" and severity == "error":
         spec = changed("weight: 0.5", "weight: 0.6", spec)
-        words = "shaping can pay 0.6"
+        words = "shaping can give 0.6"
     found = [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == rule]
 
     assert (severity, line) == (found[0].severity, found[0].line)
@@ -215,7 +229,7 @@ def test_a_broken_rule_is_found_with_its_reason_and_line(rule, severity, old, ne
 
 def test_a_judge_alone_is_found():
     """
-    Where nothing deterministic stands beside it.
+    A judge without a deterministic component is a finding.
     """
     found = {one.rule for one in lint(load(spec=JUDGE))}
 
@@ -224,7 +238,7 @@ def test_a_judge_alone_is_found():
 
 def test_an_include_without_a_version_is_found():
     """
-    The fix names the version that there is.
+    The fix has the present version.
     """
     inner = changed("gsm8k", "inner", SPEC)
     Path("specs").mkdir()
@@ -233,12 +247,12 @@ def test_an_include_without_a_version_is_found():
 
     (found,) = [one for one in lint(spec) if one.rule == "unpinned-include"]
 
-    assert (10, 'pin it: version: "^1.2.0"') == (found.line, found.fix)
+    assert (10, 'pin it with version: "^1.2.0"') == (found.line, found.fix)
 
 
 def test_an_include_whose_inputs_are_lacking_is_found():
     """
-    No sample of the whole could be scored by it.
+    A required input of the include is missing in the outer spec.
     """
     inner = changed("gsm8k", "inner", changed("answer: string}", "answer: string, hint: string, more: any?}"))
     Path("specs").mkdir()
@@ -253,7 +267,7 @@ def test_an_include_whose_inputs_are_lacking_is_found():
 
 def test_a_range_below_the_floor_would_pay_the_cheat():
     """
-    A stated range whose lowest value is above what a sample may get, or a floor above the lowest reward.
+    A floor above the lowest reward is an error.
     """
     spec = changed("range: [0, 1]}\n  - {name: format", "range: [-1, 1]}\n  - {name: format")
 
@@ -264,7 +278,7 @@ def test_a_range_below_the_floor_would_pay_the_cheat():
 
 def test_opaque_code_may_state_its_version():
     """
-    Then its author answers for it.
+    A `version` replaces the digest.
     """
     spec = changed('graders:language_reward"', 'graders:anything", version: "1"')
 
@@ -273,7 +287,7 @@ def test_opaque_code_may_state_its_version():
 
 def test_the_function_that_combines_is_read_too():
     """
-    As those of the components are.
+    Its code follows the rules of components.
     """
     spec = changed("combine: weighted_sum", 'combine: {use: "graders:anything"}')
 
@@ -282,7 +296,7 @@ def test_the_function_that_combines_is_read_too():
 
 def test_without_imports_nothing_is_imported():
     """
-    And everything that needs none is found all the same.
+    Rules that need no import still apply.
     """
     spec = load(
         spec=changed("weight: 0.3", "weight: 0.4"), graders=GRADERS + "\nraise SystemExit('imported')\n"
@@ -293,7 +307,7 @@ def test_without_imports_nothing_is_imported():
 
 def test_every_rule_is_tested():
     """
-    Here or with the locks.
+    Each rule is in this module or among the tests of locks.
     """
     tested = {case[0] for case in BROKEN} | {
         "lone-judge",
@@ -307,7 +321,7 @@ def test_every_rule_is_tested():
 
 def test_every_rule_is_documented():
     """
-    With its id, in the table of the page on reward specs.
+    Each id is in the table of the page on reward specs.
     """
     page = Path(__file__).parents[2] / "docs" / "reward-specs.md"
 
@@ -318,7 +332,7 @@ def test_every_rule_is_documented():
 
 def test_an_include_whose_floor_is_not_paid_is_said():
     """
-    Its policy is for where it stands alone.
+    An include's own `on_invalid` has no effect in the outer spec.
     """
     inner = spec(component("calm", "rubric", 1.0, range=(0, 1)), on_invalid="floor")
     outer = spec(
@@ -327,12 +341,12 @@ def test_an_include_whose_floor_is_not_paid_is_said():
     )
     found = [one.reason for one in lint(outer) if one.rule == "unusual-policy"]
 
-    assert ["the floor that style pays on its own is not paid here: on_invalid is invalid"] == found
+    assert ["style has on_invalid: floor, which has no effect here: on_invalid is invalid"] == found
 
 
 def test_skipping_with_ranges_that_differ_is_said():
     """
-    What is left may weigh more than the range allows.
+    Scaled weights may lead outside of the range.
     """
     parts = [component("one", "rubric", 1.0, range=(-1, 1)), component("other", "rubric", 1.0, range=(0, 1))]
     rules = [{one.rule for one in lint(spec(*parts, on_invalid="skip", clip=clip))} for clip in (False, True)]
@@ -342,7 +356,7 @@ def test_skipping_with_ranges_that_differ_is_said():
 
 def test_a_check_of_an_include_may_be_expected_to_fail():
     """
-    By its path.
+    Cases name it by its path.
     """
     inner = spec(component("no_leak", "check", False))
     outer = spec(

@@ -1,4 +1,4 @@
-"""Documents, and what is wrong with them in words and lines."""
+"""Validation of documents, with messages and lines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rewards.specimens import SPEC, changed, small
 import mttp
 from mttp.errors import SpecError
 from mttp.rewards.loading import document_of
-from mttp.rewards.source import SpecSource, parse
+from mttp.rewards.parsing import SpecSource, parse
 
 
 def test_the_specimen_is_a_document():
     """
-    What the contract shows is read as it says.
+    The spec in the documentation is valid.
     """
     document = document_of(parse(SPEC))
 
@@ -35,22 +35,22 @@ def test_the_specimen_is_a_document():
         ("weight: 0.5", "weight: .inf", 6, "finite number"),
         ("weight: 0.5", "weight: yes", 6, "`weight` is 'yes'"),
         ("weight: 0.5", "clip: yes", 6, "write true or false"),
-        ("version: 1.2.0", "version: 1.20", 3, 'a number in YAML; write 1.20.0 or "1.20"'),
+        ("version: 1.2.0", "version: 1.20", 3, 'which YAML reads as a number; write 1.20.0 or "1.20"'),
         ("version: 1.2.0", "version: newest", 3, "three numbers, such as 1.2.0"),
         ("version: 1.2.0\n", "", 1, "the spec lacks `version`"),
         (
             "range: [0, 1]}\n  - {name: format",
             "range: [1, 0]}\n  - {name: format",
             6,
-            "lowest value comes first",
+            "write the lowest value first",
         ),
         ("range: [0, 1]}\n  - {name: format", "range: [1]}\n  - {name: format", 6, "range"),
         ("answer: string", "answer: text", 4, "string, number, integer"),
         ('use: "graders:math_reward"', "use: graders.math_reward", 6, "`module:function`"),
-        ("name: format", "name: math", 7, "two components 'math'"),
-        ("name: format", "name: Math", 7, "'math' and 'Math' are recorded under one key, 'math'; rename one"),
+        ("name: format", "name: math", 7, "two components are named 'math'"),
+        ("name: format", "name: Math", 7, "'math' and 'Math' have the same attribute key 'math'; rename one"),
         ("than: number-soup", "than: number-soap", 20, "no case 'number-soap'; did you mean 'number-soup'?"),
-        ("name: number-soup", "name: right", 16, "two cases 'right'"),
+        ("name: number-soup", "name: right", 16, "two cases are named 'right'"),
         ("max: 0.7", "most: 0.7", 19, "unknown key 'most'"),
         (
             "  - {better: right, than: number-soup}",
@@ -65,13 +65,18 @@ def test_the_specimen_is_a_document():
             "`range` at position 2 is 'x'",
         ),
         ("{completion: string, answer: string}", "[completion]", 4, "it should be a mapping"),
-        ("mttp: reward-spec/1", "mttp: reward-spec/2", 1, "says 'reward-spec/2' under `mttp`"),
+        (
+            "mttp: reward-spec/1",
+            "mttp: reward-spec/2",
+            1,
+            "`mttp` is 'reward-spec/2'; write mttp: reward-spec/1",
+        ),
     ],
     ids=lambda part: str(part)[:24],
 )
 def test_what_is_wrong_is_said_with_its_line(old, new, line, words):
     """
-    An unknown word names the nearest that is known; a word that YAML turned into a number, how to keep it.
+    Unknown words have a suggestion, and text that YAML reads as a number has advice.
     """
     with pytest.raises(SpecError) as caught:
         document_of(parse(changed(old, new)))
@@ -82,7 +87,7 @@ def test_what_is_wrong_is_said_with_its_line(old, new, line, words):
 
 def test_all_faults_are_said_at_once():
     """
-    One line for each, by line; the error is at the first.
+    The message has a line for each fault; the error's place is the first.
     """
     text = changed("kind: check", "kind: chek", changed("weight: 0.5", "weight: x"))
 
@@ -95,15 +100,15 @@ def test_all_faults_are_said_at_once():
 @pytest.mark.parametrize("data", [None, [], "text", 3])
 def test_what_is_no_mapping_is_no_spec(data):
     """
-    And is said to be none.
+    The error says what a spec is.
     """
-    with pytest.raises(SpecError, match="no reward spec"):
+    with pytest.raises(SpecError, match="not a reward spec"):
         document_of(SpecSource(data=data))
 
 
 def test_a_document_from_python_has_no_lines():
     """
-    The fault is said all the same.
+    The error has the message without a place.
     """
     with pytest.raises(SpecError, match=r"^unknown key 'rnge'; did you mean 'range'") as caught:
         mttp.RewardSpec.from_dict(small(rnge=1))

@@ -1,4 +1,4 @@
-"""Locks: what changed under a version that did not."""
+"""Locks of specs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lock() -> None:
 
 def test_a_lock_reads_back(lock):
     """
-    Name, version and digests of the spec.
+    It has name, version and digests of the spec.
     """
     spec = load()
 
@@ -36,8 +36,8 @@ def test_a_lock_reads_back(lock):
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ({"helpers": OTHER_CODE}, ("error", "runs other code than in the lock, and is still 1.2.0")),
-        ({"spec": OTHER_RULES}, ("error", "scores by other rules than in the lock, and is still 1.2.0")),
+        ({"helpers": OTHER_CODE}, ("error", "the code of gsm8k 1.2.0 differs from that in its lock")),
+        ({"spec": OTHER_RULES}, ("error", "the rules of gsm8k 1.2.0 differ from those in its lock")),
         ({"spec": changed("1.2.0", "1.3.0", OTHER_RULES)}, ("warning", "is 1.3.0, and 1.2.0 in the lock")),
         ({"spec": changed("1.2.0", "1.3.0"), "helpers": OTHER_CODE}, ("warning", "is 1.3.0")),
     ],
@@ -45,7 +45,7 @@ def test_a_lock_reads_back(lock):
 )
 def test_a_change_under_an_unchanged_version_is_an_error(lock, texts, expected):
     """
-    Under another version it only waits for the lock.
+    Under another version it is a warning.
     """
     (found,) = [one for one in lint(load(**texts)) if one.rule == "changed-unversioned"]
 
@@ -55,19 +55,19 @@ def test_a_change_under_an_unchanged_version_is_an_error(lock, texts, expected):
 
 def test_a_run_warns_of_it_once(lock, caplog):
     """
-    However often it is loaded and scores.
+    The log has one line for many loads and scores.
     """
     for _ in range(3):
         assert load(helpers=OTHER_CODE).score(completion="", answer="").status == "ok"
 
     records = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert 1 == len(records)
-    assert "runs other code than in the lock" in records[0].getMessage()
+    assert "differs from that in its lock" in records[0].getMessage()
 
 
 def test_comments_need_no_other_version(lock):
     """
-    Nor do cases, descriptions and layout.
+    Cases, descriptions and layout do not either.
     """
     spec = load(spec=changed("max: 0.7", "max: 0.6"), helpers=f"# a comment\n{HELPERS}")
 
@@ -76,7 +76,7 @@ def test_comments_need_no_other_version(lock):
 
 def test_the_locked_version_of_an_include_is_taken():
     """
-    Though a newer one would do.
+    A newer version within the constraint is not used.
     """
     include = 'include: [{spec: "shared/style", version: "^1.0", as: style}]\ncombine:'
     inner = changed("gsm8k", "style", SPEC)
@@ -98,18 +98,18 @@ def test_the_locked_version_of_an_include_is_taken():
 )
 def test_a_broken_lock_is_an_error(text):
     """
-    Which says how to get another.
+    The error names the command that writes a new one.
     """
     path = write()
     lock_path(path).write_text(text)
 
-    with pytest.raises(SpecError, match=r"gsm8k\.yaml\.lock: is no lock .* `mttp spec lock` writes another"):
+    with pytest.raises(SpecError, match=r"gsm8k\.yaml\.lock: not a valid lock .* run `mttp spec lock`"):
         RewardSpec.load(path)
 
 
 def test_a_spec_without_a_file_has_no_lock():
     """
-    There is nowhere to put it.
+    Writing its lock raises.
     """
-    with pytest.raises(SpecError, match="only a spec in a file"):
+    with pytest.raises(SpecError, match="has no file to lock"):
         write_lock(RewardSpec.from_text(SPEC))

@@ -1,4 +1,4 @@
-"""Faults put into specs, and whether cases notice them."""
+"""Mutation testing of specs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rewards.made import component, spec
+from rewards.factories import component, spec
 
 import mttp
 from mttp.rewards.mutations import Mutation, mutate
@@ -20,13 +20,13 @@ CLEAN = {"name": "clean", "kind": "check", "use": lambda clean: clean}
 
 
 def mutated(*cases: dict[str, Any], **fields: Any) -> Mutation:
-    """What the cases of a spec of four components notice."""
+    """Run mutation testing for a spec of four components."""
     made = spec(MATH, STYLE, LONG, CLEAN, cases=list(cases), **fields)
     return mutate(made.plan, made.document.cases)
 
 
 def case(name: str, expect: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """A sample that is right, stylish, short and clean, but for what is said."""
+    """Return a case whose sample is best unless stated."""
     sample = {"right": True, "style": 1.0, "long": 0.0, "clean": True, **changes}
     return {"name": name, "kind": "valid", "input": sample, "expect": expect or {}}
 
@@ -43,7 +43,7 @@ STRONG = (
 @pytest.mark.parametrize("name", ["gsm8k", "spreadsheet", "taste"])
 def test_the_examples_notice_every_fault(name):
     """
-    Their cases are strong.
+    Cases of the examples leave no survivors.
     """
     made = mttp.RewardSpec.load(SPECS / f"{name}.yaml")
     found = mutate(made.plan, made.document.cases)
@@ -55,7 +55,7 @@ def test_the_examples_notice_every_fault(name):
 @pytest.mark.parametrize("how", ["gated", "weighted_sum"])
 def test_strong_cases_notice_every_fault(how):
     """
-    A value for each way in which a sample can differ is enough.
+    One expected value for each difference between samples is enough.
     """
     expect = {"value": -0.2} if how == "gated" else {"value": 0.3}
     found = mutated(STRONG[0], case("wrong", expect, right=False), *STRONG[2:], combine=how)
@@ -68,7 +68,7 @@ def test_strong_cases_notice_every_fault(how):
 
 def test_weak_cases_leave_survivors():
     """
-    A case that only says that the right answer is paid lets nearly everything through.
+    A single case for the right answer detects few faults.
     """
     found = mutated(case("right", {"value": {"min": 0.1}}))
 
@@ -85,17 +85,17 @@ def test_weak_cases_leave_survivors():
 
 def test_a_survivor_says_whom_it_changes():
     """
-    A reward that changes unnoticed asks for an expected value; one that does not, for another case.
+    A survivor names the cases whose reward it changes, if any.
     """
     found = {one.fault: one for one in mutated(case("right", {"value": {"min": 0.1}})).survivors}
 
-    assert ("right",) == found["style is gone"].changed
-    assert () == found["clean gates nothing"].changed
+    assert ("right",) == found["style is removed"].changed
+    assert () == found["clean does not gate"].changed
 
 
 def test_whoever_notices_is_named():
     """
-    Cases and orders among them.
+    Cases and orders that detect a fault are listed.
     """
     order = {"better": "right", "than": "dirty"}
     found = mutated(case("right"), case("dirty", clean=False), order)
@@ -106,16 +106,16 @@ def test_whoever_notices_is_named():
 
 def test_cases_that_fail_try_nothing():
     """
-    First the spec has to hold without any fault.
+    Mutation testing needs passing cases.
     """
     found = mutated(case("right", {"value": 0.0}))
 
-    assert ((), ["right: value is 0.8, expected 0"]) == (found.mutants, found.trial.failed)
+    assert ((), ["right: value is 0.8, expected 0"]) == (found.mutants, found.report.failed)
 
 
 def test_components_are_called_once_for_each_case():
     """
-    Faults are put into what they answered: a judge is not asked again for each.
+    Faults reuse the grades of one run.
     """
     calls = []
     judge = component("judge", "judge", lambda right: calls.append(right) or 1.0, range=(0, 1))
@@ -127,7 +127,7 @@ def test_components_are_called_once_for_each_case():
 
 def test_weights_that_do_not_count_are_not_swapped():
     """
-    Under a product or a minimum weights change nothing, so that no case could notice.
+    Under product and minimum weights have no effect.
     """
     kinds = {one.kind for one in mutated(case("right"), combine="minimum", floor=0.0).mutants}
 

@@ -1,11 +1,11 @@
-"""Groups whose members are compared."""
+"""Relative components and groups."""
 
 from __future__ import annotations
 
 import hashlib
 
 import pytest
-from rewards.made import component, raising, spec
+from rewards.factories import component, raising, spec
 
 import mttp
 from mttp.errors import NeedsGroup, SpecError
@@ -14,7 +14,7 @@ GROUP = [{"answer": answer} for answer in ("bb", "a", "ccc", "dddd")]
 
 
 def lengths(answers):
-    """The longest is best."""
+    """Return scores by length."""
     return {"scores": [float(len(answer)) for answer in answers], "model": "ruler-1", "prompt": "Measure."}
 
 
@@ -25,7 +25,7 @@ def ranked(*more, **fields):
 
 def test_a_relative_component_needs_a_group():
     """
-    One sample alone can't be compared; the error says what to do.
+    Scoring one sample raises with advice.
     """
     with pytest.raises(NeedsGroup, match=r"longest compares the samples of a group; .* rank\(group\)"):
         ranked().score(answer="a")
@@ -35,7 +35,7 @@ def test_a_relative_component_needs_a_group():
 
 def test_a_group_is_ranked():
     """
-    The judge is asked once for all; each member has its own result.
+    The judge is called once; each member has its own result.
     """
     ranking = ranked(component("clean", "check", lambda answer: "c" not in answer)).rank(GROUP)
 
@@ -47,7 +47,7 @@ def test_a_group_is_ranked():
 
 def test_where_values_come_from_is_kept():
     """
-    Whom the judge saw, in which order, by which model and prompt.
+    The provenance has members, order, model and prompt.
     """
     source = ranked().rank(GROUP).provenance["longest"]
 
@@ -64,7 +64,7 @@ def test_where_values_come_from_is_kept():
 
 def test_a_seed_shuffles_whom_the_judge_sees_first():
     """
-    The same seed gives the same order, and values go to whom they belong.
+    A seed determines the order, and values return to their members.
     """
     seen = []
 
@@ -83,7 +83,7 @@ def test_a_seed_shuffles_whom_the_judge_sees_first():
 
 def test_a_judge_may_give_reasons_for_each():
     """
-    Scores may come with explanations; provenance is the group's all the same.
+    Scores may have explanations.
     """
 
     def judge(answers):
@@ -97,7 +97,7 @@ def test_a_judge_may_give_reasons_for_each():
 
 def test_a_judge_that_fails_leaves_no_winner():
     """
-    Nobody is paid a zero for it.
+    No member gets a reward.
     """
     ranking = spec(component("it", "judge", raising(ValueError("no")), relative=True)).rank(GROUP)
 
@@ -106,15 +106,15 @@ def test_a_judge_that_fails_leaves_no_winner():
 
 def test_nobody_can_t_be_ranked():
     """
-    An empty group is a fault of the program.
+    An empty group raises.
     """
-    with pytest.raises(SpecError, match="a group of nobody can't be ranked"):
+    with pytest.raises(SpecError, match="the group is empty"):
         ranked().rank([])
 
 
 def test_a_ranking_is_recorded_with_its_provenance(session):
     """
-    Each member's reward says that it is relative, and what it was compared with.
+    Each reward is marked relative and has the provenance.
     """
     for result in ranked().rank(GROUP, seed=3).results:
         with mttp.episode(group="g") as ep:
@@ -130,7 +130,7 @@ def test_a_ranking_is_recorded_with_its_provenance(session):
 
 def test_relative_values_are_not_averaged_across_groups(session):
     """
-    A summary has the means of the other components only.
+    A summary has means of other components only.
     """
     made = ranked(component("short", "rubric", lambda answer: 1.0 / len(answer)))
     for group in (GROUP[:2], GROUP[2:]):
@@ -145,7 +145,7 @@ def test_relative_values_are_not_averaged_across_groups(session):
 
 def test_a_pairwise_judge_is_shown_two_at_a_time():
     """
-    A member's value is its mean over all its comparisons, a tie half a win.
+    A member's value is the mean of its comparisons, with 0.5 for a tie.
     """
     seen = []
 
@@ -169,14 +169,14 @@ def test_a_pairwise_judge_is_shown_two_at_a_time():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (raising(ValueError("no")), "1 of 2 comparisons: ValueError: no"),
-        (lambda: 2.0, "expected 0 to 1 for how far the first is better"),
+        (raising(ValueError("no")), "1 of 2 comparisons failed: ValueError: no"),
+        (lambda: 2.0, "expected 0 to 1 for how much the first is better"),
         (lambda: float("nan"), "returned nan"),
     ],
 )
 def test_a_comparison_that_fails_fails_both(answer, said):
     """
-    Nobody is ranked by fewer comparisons than the others.
+    No member is ranked by fewer comparisons than others.
     """
 
     def better(answers):
@@ -191,7 +191,7 @@ def test_a_comparison_that_fails_fails_both(answer, said):
 
 def test_comparisons_that_abstain_are_left_out():
     """
-    Whom nothing compares has no value, nor has one that is alone.
+    A member without comparisons has no value.
     """
     made = spec(
         component("it", "judge", lambda answers: None if "a" in answers else 1.0, relative="pairwise")
@@ -205,7 +205,7 @@ def test_comparisons_that_abstain_are_left_out():
 
 def test_each_repeat_shows_another_order():
     """
-    A judge that favours the first is averaged out; the order of each call is kept.
+    Orders differ between repeats and are in the provenance.
     """
     seen = []
 
@@ -228,7 +228,7 @@ def test_each_repeat_shows_another_order():
 
 def test_a_relative_judge_may_stand_in_an_included_spec(session):
     """
-    It is asked once for the group, and its values come from there by its path.
+    It is called once for the group, with provenance under its path.
     """
     seen = []
 

@@ -1,4 +1,4 @@
-"""Scorings by specs as they are recorded and read."""
+"""Recorded scorings of reward specs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from opentelemetry import trace
-from rewards.made import answering, component, raising, spec
+from rewards.factories import answering, component, raising, spec
 
 import mttp
 from mttp.testing import assert_same
@@ -22,18 +22,18 @@ RIGHT = {"completion": "<think>5+3</think><answer>8</answer>", "answer": "8"}
 
 @pytest.fixture
 def gsm8k() -> mttp.RewardSpec:
-    """The example of the documentation."""
+    """The example spec."""
     return mttp.RewardSpec.load(SPEC)
 
 
 def by_name(reward):
-    """The grades of a recorded reward by their names; they are read in the order of the calls."""
+    """Return the grades of a recorded reward by name."""
     return {grade.name: grade for grade in reward.grades}
 
 
 def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     """
-    What is scored inside an episode is recorded with it; paying it records no second scoring.
+    Scoring in an episode records it; passing the result to `reward` adds no span.
     """
     with mttp.episode() as ep:
         result = gsm8k.score(RIGHT)
@@ -48,14 +48,14 @@ def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
             "grade math",
             "grade format",
             "grade language",
-            "grade no-tool-abuse",
+            "grade no_tool_abuse",
         ]
     )
     assert (1.0, "episode", 1) == (found.return_, found.return_basis, len(found.rewards))
     assert result.span_id == found.reward.span_id
     assert dict(result.components) == by_name(found.reward)
     assert result.spec == found.reward.spec
-    assert {"math": 1.0, "format": 1.0, "language": 1.0, "no-tool-abuse": 1.0} == found.reward.components
+    assert {"math": 1.0, "format": 1.0, "language": 1.0, "no_tool_abuse": 1.0} == found.reward.components
     assert {"math": 0.5, "format": 0.3, "language": 0.2} == found.reward.weights
     assert ("pass", (0.0, 1.0), False) == (
         found.reward.verdict,
@@ -67,7 +67,7 @@ def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
 
 def test_a_result_from_elsewhere_is_recorded_when_it_is_paid(session, gsm8k):
     """
-    A batch is scored outside of its episodes; each result then says the same in its own.
+    Results of a batch are recorded in their own episodes.
     """
     results = gsm8k.score_batch([RIGHT, {**RIGHT, "answer": "9"}])
     for result in results:
@@ -82,7 +82,7 @@ def test_a_result_from_elsewhere_is_recorded_when_it_is_paid(session, gsm8k):
 
 def test_the_last_scoring_is_the_one_that_is_paid(session, gsm8k):
     """
-    A result that something else was scored after is recorded anew, so that the last is what counts.
+    A result from before another scoring is recorded again, so that the last span counts.
     """
     with mttp.episode() as ep:
         first = gsm8k.score(RIGHT)
@@ -96,7 +96,7 @@ def test_the_last_scoring_is_the_one_that_is_paid(session, gsm8k):
 
 def test_a_result_with_something_to_add_is_a_scoring_of_its_own(session, gsm8k):
     """
-    What was recorded does not say it.
+    Further arguments need a new span.
     """
     with mttp.episode() as ep:
         ep.reward(gsm8k.score(RIGHT), grader="me")
@@ -107,7 +107,7 @@ def test_a_result_with_something_to_add_is_a_scoring_of_its_own(session, gsm8k):
 
 def test_a_step_is_scored_and_paid(session):
     """
-    A scoring of a step is a child of the step that is open.
+    A step's scoring is a child of the open step.
     """
     made = spec(component("near", "shaping", 0.25, scope="step"), component("end", "verifier", 1.0))
     with mttp.episode() as ep:
@@ -123,7 +123,7 @@ def test_a_step_is_scored_and_paid(session):
 
 def test_a_step_may_be_paid_what_the_whole_was_scored(session, gsm8k):
     """
-    An episode of one step: the step has the scoring too, and packs no more.
+    The step of a one-step episode has the scoring as well.
     """
     with mttp.episode(steps="packed") as ep, ep.step() as step:
         step.reward(gsm8k.score(RIGHT))
@@ -134,7 +134,7 @@ def test_a_step_may_be_paid_what_the_whole_was_scored(session, gsm8k):
 
 def test_an_agent_is_scored_apart(session, gsm8k):
     """
-    Whose turn it is, is scored.
+    The scoring belongs to the current agent.
     """
     with mttp.episode() as ep, ep.agent("solver") as agent:
         agent.reward(gsm8k.score(RIGHT))
@@ -145,7 +145,7 @@ def test_an_agent_is_scored_apart(session, gsm8k):
 
 def test_what_a_judge_calls_is_a_child_of_its_grade(session):
     """
-    While a component runs its span is the current one, whatever is recorded there.
+    The component's span is current while it runs.
     """
     seen = []
 
@@ -168,7 +168,7 @@ def test_what_a_judge_calls_is_a_child_of_its_grade(session):
 
 def test_an_invalid_sample_is_recorded_as_one(session):
     """
-    Status and reasons are read back; there is no number to be found.
+    Status and errors are read back without a value.
     """
     made = spec(component("math", "verifier", raising(ValueError("no"))), component("style", "judge", None))
     with mttp.episode() as ep:
@@ -183,7 +183,7 @@ def test_an_invalid_sample_is_recorded_as_one(session):
 
 def test_parts_of_an_included_spec_are_grades_of_a_grade(session):
     """
-    The tree of specs is the tree of spans.
+    The spans have the tree of the specs.
     """
     inner = spec(component("words", "rubric", 0.5, range=(0, 1)))
     made = spec(
@@ -201,7 +201,7 @@ def test_parts_of_an_included_spec_are_grades_of_a_grade(session):
 
 def test_many_components_are_all_there(session):
     """
-    Beyond what one span should hold, grades are where scores are kept.
+    Grades beyond the limit of one span are in spans of their own.
     """
     made = spec(*[component(f"c-{number}", "rubric", number / 64) for number in range(50)])
     with mttp.episode() as ep:
@@ -214,7 +214,7 @@ def test_many_components_are_all_there(session):
 
 def test_the_spec_is_recorded_once_per_run(gsm8k, tmp_path):
     """
-    Its document is on the run, however many rewards there are; its digests are on each.
+    The run has the document, and each reward the digests.
     """
     with mttp.configure(tmp_path / "a.jsonl"):
         for _ in range(3):
@@ -231,7 +231,7 @@ def test_the_spec_is_recorded_once_per_run(gsm8k, tmp_path):
 
 def test_the_spec_survives_a_process_that_is_killed(tmp_path):
     """
-    The document is written with the run's marker, not at its end.
+    The document is written with the run's start marker.
     """
     program = f"""
 import mttp, os, signal
@@ -251,7 +251,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_an_unpaid_scoring_is_recorded_and_pays_nothing(session, gsm8k):
     """
-    Looking is not paying.
+    A scoring alone sets no reward.
     """
     with mttp.episode():
         gsm8k.score(RIGHT)
@@ -262,7 +262,7 @@ def test_an_unpaid_scoring_is_recorded_and_pays_nothing(session, gsm8k):
 
 def test_a_result_can_be_stated_late(session, gsm8k):
     """
-    What is scored after the end is an annotation with the same grades.
+    A result after the end is an annotation with grades.
     """
     with mttp.episode() as ep:
         pass
@@ -276,7 +276,7 @@ def test_a_result_can_be_stated_late(session, gsm8k):
 
 def test_a_reward_by_hand_is_recorded_as_a_whole(session):
     """
-    A scoring that was read, or made elsewhere, is paid as it is.
+    A reward that was read, or built by hand, is recorded with its grades.
     """
     made = mttp.Reward(value=0.5, components={"a": 1.0}, weights={"a": 0.5}, explanation="why")
     with mttp.episode() as ep:
@@ -293,7 +293,7 @@ def test_a_reward_by_hand_is_recorded_as_a_whole(session):
 
 def test_scoring_outside_of_an_episode_records_nothing(session, gsm8k):
     """
-    Where nothing is current there is nothing to record into, and that is no fault.
+    It is no fault.
     """
     result = gsm8k.score(RIGHT)
 
@@ -302,7 +302,7 @@ def test_scoring_outside_of_an_episode_records_nothing(session, gsm8k):
 
 def test_recording_changes_no_score(session, monkeypatch):
     """
-    Faults of the recording are counted; the result is what it would have been.
+    A fault of the recording is counted and does not change the result.
     """
     from mttp.codec import grades
 
@@ -321,7 +321,7 @@ def test_recording_changes_no_score(session, monkeypatch):
 
 def test_what_is_recorded_passes_the_check(tmp_path, gsm8k):
     """
-    Spans of scorings are as the convention says.
+    The spans follow the convention.
     """
     inner = spec(component("words", "rubric", 0.5, range=(0, 1)))
     made = spec(
@@ -339,7 +339,7 @@ def test_what_is_recorded_passes_the_check(tmp_path, gsm8k):
 
 def test_a_recording_of_rewards_can_be_recorded_again(session, gsm8k):
     """
-    What was read is a value like any other, grades and all.
+    A reward that was read can be recorded with its grades.
     """
     with mttp.episode() as ep:
         ep.reward(gsm8k.score(RIGHT))
@@ -351,7 +351,7 @@ def test_a_recording_of_rewards_can_be_recorded_again(session, gsm8k):
 
 def test_scoring_loads_no_recorder():
     """
-    Whoever only scores needs neither OpenTelemetry's SDK nor anything that records or reads.
+    Scoring loads neither the OpenTelemetry SDK nor recording or reading modules.
     """
     program = f"import mttp, sys\nmttp.RewardSpec.load({str(SPEC)!r}).score({RIGHT!r})\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -363,7 +363,7 @@ def test_scoring_loads_no_recorder():
 
 def test_recording_loads_no_rewards():
     """
-    Whoever only records pays nothing for specs.
+    Recording loads no reward modules.
     """
     program = "import mttp, sys\nwith mttp.configure('memory://'), mttp.episode() as e: e.reward(1.0)\n"
     program += "print(*sys.modules)"
@@ -375,7 +375,7 @@ def test_recording_loads_no_rewards():
 
 def test_answers_come_back_from_a_recording(session):
     """
-    Label, explanation, evidence and repeats are read as they were given.
+    Label, explanation, evidence and repeats are read back.
     """
     answer = mttp.rewards.Score(0.5, label="so-so", explanation="日本", evidence={"a": [1, 2.5, None]})
     with mttp.episode() as ep:
@@ -388,7 +388,7 @@ def test_answers_come_back_from_a_recording(session):
 
 @pytest.fixture
 def floored():
-    """A spec that pays its floor where its judge raises, beside a status that says so."""
+    """A spec that gives the floor when its judge raises."""
     return spec(
         component("taste", "judge", lambda answer: float(answer), range=(0, 1)),
         component("clean", "check", True),
@@ -400,7 +400,7 @@ def floored():
 @pytest.mark.parametrize("target", ["first.jsonl", "a.parquet", "a.mttp.jsonl"])
 def test_a_floor_is_read_back_beside_its_status(floored, target, tmp_path, monkeypatch):
     """
-    In every format, paid at once, late, for a step and for a whole; `mttp check` finds nothing wrong with it.
+    In every format, at once or late, for a step and an episode; `mttp check` has no findings.
     """
     monkeypatch.chdir(tmp_path)
     with mttp.configure("file://first.jsonl") as recording:
@@ -429,7 +429,7 @@ def test_a_floor_is_read_back_beside_its_status(floored, target, tmp_path, monke
 
 def test_a_group_counts_no_floor_as_a_score(session, floored):
     """
-    Mean, deviation, advantages and the number of valid members leave it out; what was paid stays.
+    Mean, deviation, advantages and the number of valid members leave it out.
     """
     members = []
     for result in floored.score_batch([{"answer": answer} for answer in ("1", "no", "0.5")]):
@@ -446,7 +446,7 @@ def test_a_group_counts_no_floor_as_a_score(session, floored):
 
 def test_a_group_counts_no_episode_whose_steps_were_paid_a_floor(session, floored):
     """
-    Their sum is no score either.
+    A sum of steps with a floor is not a valid score.
     """
     members = []
     for answers in (("1", "0.5"), ("1", "no")):
@@ -478,7 +478,7 @@ def test_an_evaluation_takes_a_floor_for_an_error(session, floored):
 
 def test_a_masked_value_is_missing(session):
     """
-    numpy says that there is none, although a number lies below the mask.
+    The number below numpy's mask is not used.
     """
     masked = [np.ma.masked, np.ma.array([0.75], mask=[True])]
     for value in masked:

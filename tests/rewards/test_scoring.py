@@ -1,4 +1,4 @@
-"""In which order components are called: gates before what costs."""
+"""The order of calls: gates before costly components."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import itertools
 from typing import Any
 
 import pytest
-from rewards.made import component, raising, spec
+from rewards.factories import component, raising, spec
 
 
 class Calls(list[str]):
-    """The names of components in the order in which they were called."""
+    """Records the names of components in call order."""
 
     def of(self, name: str, kind: str, answer: object, **fields: Any) -> dict[str, Any]:
-        """A component that says that it was called."""
+        """Return a component that records its call."""
 
         def called() -> object:
             self.append(name)
@@ -41,7 +41,7 @@ every_way = pytest.mark.parametrize("way", SCORED.values(), ids=SCORED)
 @every_way
 def test_what_costs_is_not_called_once_a_check_failed(way):
     """
-    The judge is written first, and is missing all the same; what costs nothing is graded.
+    The judge is missing, whatever its position; other components are graded.
     """
     calls = Calls()
     made = spec(
@@ -71,7 +71,7 @@ def test_what_costs_is_not_called_once_a_check_failed(way):
 @every_way
 def test_what_is_always_called_is_called(way):
     """
-    A judge whose opinion of a broken sample is wanted says so.
+    `always` calls a judge for a sample that failed a gate.
     """
     calls = Calls()
     made = spec(calls.of("taste", "judge", 1.0, always=True), calls.of("no_leak", "check", False))
@@ -83,7 +83,7 @@ def test_what_is_always_called_is_called(way):
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_a_failed_gate_and_a_judge_that_raises_come_to_one_result(way, order):
     """
-    Whichever is written first, and whether the judge is called at all.
+    The result does not depend on order or on the judge's call.
     """
     for always in (True, False):
         parts = [
@@ -107,7 +107,7 @@ def test_a_failed_gate_and_a_judge_that_raises_come_to_one_result(way, order):
 )
 def test_a_verifier_that_gates_decides_too(way, answer, said):
     """
-    Under `gated` without partial credit nothing a judge says changes the floor.
+    Under `gated` without partial credit no judge can change the floor.
     """
     calls = Calls()
     parts = [calls.of("taste", "judge", 1.0), calls.of("math", "verifier", answer, range=(0, 1))]
@@ -121,7 +121,7 @@ def test_a_verifier_that_gates_decides_too(way, answer, said):
 @every_way
 def test_a_failed_verifier_gates_whatever_else_raises(way):
     """
-    The floor is what is left in any case.
+    The reward is the floor.
     """
     made = spec(
         component("neat", "rubric", raising(ValueError("no"))),
@@ -135,7 +135,7 @@ def test_a_failed_verifier_gates_whatever_else_raises(way):
 @every_way
 def test_a_check_of_an_include_is_called_before_the_judges(way):
     """
-    Those of the spec that includes it, and those beside it.
+    Before those of both specs.
     """
     calls = Calls()
     inner = spec(calls.of("calm", "judge", 1.0), calls.of("no_leak", "check", False))
@@ -157,7 +157,7 @@ def test_a_check_of_an_include_is_called_before_the_judges(way):
 @every_way
 def test_a_failed_check_outside_spares_the_judges_of_an_include(way):
     """
-    They would be asked about what has its floor already.
+    They are not called for a sample with the floor.
     """
     calls = Calls()
     inner = spec(calls.of("calm", "judge", 1.0))
@@ -173,7 +173,7 @@ def test_a_failed_check_outside_spares_the_judges_of_an_include(way):
 @every_way
 def test_an_include_that_is_a_check_is_scored_before_what_costs(way):
     """
-    With its own judges, since its verdict hangs on them.
+    Its own judges are called first, since its verdict depends on them.
     """
     calls = Calls()
     inner = spec(calls.of("calm", "judge", 0.5, range=(0, 1)))
@@ -189,7 +189,7 @@ def test_an_include_that_is_a_check_is_scored_before_what_costs(way):
 
 def test_in_a_group_only_those_that_keep_the_checks_are_compared():
     """
-    The others have their floor; the judge's order says whom it saw.
+    The judge's order has only members that passed.
     """
     seen = []
 
@@ -209,7 +209,7 @@ def test_in_a_group_only_those_that_keep_the_checks_are_compared():
 
 def test_a_batch_is_asked_for_those_that_keep_the_checks():
     """
-    A judge that takes batches is called once, for them.
+    A batch judge is called once, for the samples that passed.
     """
     seen = []
 

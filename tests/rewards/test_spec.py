@@ -1,4 +1,4 @@
-"""Reward specs as objects: from files and from functions."""
+"""Reward specs from files and from functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plain(completion):
 
 
 def made(**fields):
-    """A spec of decorated functions."""
+    """Return a spec of decorated functions."""
     stated = {
         "name": "made",
         "version": "1.0.0",
@@ -41,7 +41,7 @@ def made(**fields):
 
 def test_the_contract_runs_as_it_stands():
     """
-    What the specification shows of a spec and its result.
+    The example of a spec gives the documented result.
     """
     write()
     spec = mttp.RewardSpec.load("specs/gsm8k.yaml")
@@ -58,7 +58,7 @@ def test_the_contract_runs_as_it_stands():
 
 def test_a_spec_is_made_of_decorated_functions():
     """
-    Each knows its kind, name, weight and range.
+    Decorators have kind, name, weight and range.
     """
     spec = made()
     result = spec.score(completion="8", answer="8")
@@ -71,7 +71,7 @@ def test_a_spec_is_made_of_decorated_functions():
 
 def test_a_spec_is_made_of_plain_functions_and_lambdas():
     """
-    As in a file, with the function under `use`.
+    A dict has the function under `use`.
     """
     components = [
         right,
@@ -89,7 +89,7 @@ def test_a_spec_is_made_of_plain_functions_and_lambdas():
 
 def test_a_component_may_be_called_combine():
     """
-    The function that combines is another one.
+    It does not collide with the combining function.
     """
     components = [{"name": "combine", "kind": "rubric", "use": plain}]
     spec = made(components=components, combine=lambda values, weights: values["combine"] / 4)
@@ -99,7 +99,7 @@ def test_a_component_may_be_called_combine():
 
 def test_a_spec_is_made_of_specs():
     """
-    Under the name that they have, unless another is said.
+    An included spec has its own name unless `as` is given.
     """
     spec = made(include=[{"spec": made(name="inner"), "weight": 0.5}])
 
@@ -109,15 +109,15 @@ def test_a_spec_is_made_of_specs():
 
 def test_a_spec_that_is_given_is_of_the_version_that_is_asked_for():
     """
-    As one from a file is.
+    The include's constraint applies to objects as well.
     """
-    with pytest.raises(SpecError, match=r"inner is there as 1\.0\.0, and \^2\.0 is asked for"):
+    with pytest.raises(SpecError, match=r"the version of inner is 1\.0\.0, and the include requires \^2\.0"):
         made(include=[{"spec": made(name="inner"), "version": "^2.0"}])
 
 
 def test_what_is_made_in_python_reads_back_from_its_file():
     """
-    Where its functions can be imported: the same document and the same digests.
+    With importable functions, document and digests are equal.
     """
     spec = made()
     others = [mttp.RewardSpec.from_text(text) for text in (spec.to_yaml(), spec.to_json())]
@@ -129,16 +129,16 @@ def test_what_is_made_in_python_reads_back_from_its_file():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"components": [3]}, "a component is a function or a mapping, not 3"),
+        ({"components": [3]}, "components has 3; expected a decorated function"),
         ({"components": [plain]}, "lacks `kind`"),
-        ({"components": [right, right]}, "two components 'right'"),
+        ({"components": [right, right]}, "two components are named 'right'"),
         ({"version": "1"}, "three numbers"),
         ({"weights": 1}, "unknown key 'weights'"),
     ],
 )
 def test_what_no_file_may_say_nobody_may_say(fields, words):
     """
-    The same faults, without lines.
+    Invalid keys raise without lines.
     """
     with pytest.raises(SpecError, match=words):
         made(**fields)
@@ -146,7 +146,7 @@ def test_what_no_file_may_say_nobody_may_say(fields, words):
 
 def test_a_component_without_a_function_can_be_read_but_not_scored():
     """
-    A recorded document of a spec made in Python has no code for a lambda.
+    A recorded document has no code for a lambda.
     """
     component = {"name": "right", "kind": "verifier"}
     spec = mttp.RewardSpec.from_dict(small(components=[component]))
@@ -158,7 +158,7 @@ def test_a_component_without_a_function_can_be_read_but_not_scored():
 
 def test_partials_are_named_by_what_they_fix_in_the_code():
     """
-    They have no target of their own, and two of them differ.
+    Two partials of one function have different digests.
     """
     specs = [
         made(components=[{"name": "a", "kind": "rubric", "use": functools.partial(plain, fixed)}])
@@ -171,7 +171,7 @@ def test_partials_are_named_by_what_they_fix_in_the_code():
 
 def test_json_files_are_specs_too():
     """
-    Whatever they are written with.
+    Any JSON formatting is accepted.
     """
     write()
     spec = mttp.RewardSpec.from_text(SPEC, folder="specs")
@@ -183,15 +183,15 @@ def test_json_files_are_specs_too():
 
 def test_a_spec_that_is_missing_says_so():
     """
-    With its path.
+    The error has its path.
     """
-    with pytest.raises(SpecError, match=r"^nowhere\.yaml: can't be read: No such file"):
+    with pytest.raises(SpecError, match=r"^nowhere\.yaml: can't read the spec: No such file"):
         mttp.RewardSpec.load("nowhere.yaml")
 
 
 def test_a_spec_says_what_it_is():
     """
-    In a line.
+    The repr is one line.
     """
     expected = "RewardSpec('gsm8k', '1.2.0', components=['math', 'format', 'language', 'no-tool-abuse'])"
 
@@ -200,7 +200,7 @@ def test_a_spec_says_what_it_is():
 
 def test_cases_may_hold_what_canonical_json_can_not():
     """
-    They change no score; the recorded document writes them as far as JSON goes.
+    The recorded document represents them in plain JSON.
     """
     cases = [{"name": "odd", "kind": "unusual", "input": {"completion": "", "n": 2**60, "x": float("nan")}}]
     write()
@@ -213,20 +213,20 @@ def test_cases_may_hold_what_canonical_json_can_not():
     ("given", "words"),
     [
         (object(), "of the type object"),
-        (float("nan"), "holds nan, which JSON lacks"),
+        (float("nan"), "holds nan, which JSON can't represent"),
         (2**60, "an integer beyond"),
         ({"a"}, "holds {'a'} of the type set"),
         ([{"b": {"a"}}], "holds {'a'} of the type set"),
         (lambda completion: 1.0, "of the type function"),
-        ({1: 2}, "holds a dict with the key 1, which is no text"),
-        ("\ud800", "which UTF-8 can't hold"),
+        ({1: 2}, "holds a dict with the key 1; write keys as text"),
+        ("\ud800", "which UTF-8 can't encode"),
         (Path("a"), "of the type PosixPath"),
     ],
     ids=lambda given: type(given).__name__,
 )
 def test_parameters_are_plain_data(given, words):
     """
-    What no file and no digest could hold is refused at once, with the component and the parameter.
+    Other values raise with component and parameter.
     """
     component = {"name": "a", "kind": "rubric", "use": plain, "params": {"given": given}}
 
@@ -237,7 +237,7 @@ def test_parameters_are_plain_data(given, words):
 
 def test_inputs_of_cases_are_plain_data():
     """
-    A set is none: it would come back as a list.
+    A set would read back as a list.
     """
     case = {"name": "right", "kind": "valid", "input": {"words": {"a"}}}
 
@@ -257,7 +257,7 @@ class Judge:
 
 def test_an_object_that_can_be_called_is_a_component():
     """
-    As in a file, with its state in the code's digest.
+    Its state is in the code's digest.
     """
     part = {"name": "it", "kind": "rubric", "range": [0, 1]}
     one, other = (made(components=[{**part, "use": Judge(word)}], combine="minimum") for word in "ab")
@@ -272,15 +272,15 @@ def test_an_object_that_can_be_called_is_a_component():
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda completion: 1.0, "the component 'it' is <lambda>"),
-        (Judge("a"), "the component 'it' is Judge"),
-        (functools.partial(plain), "the component 'it' is partial"),
+        (lambda completion: 1.0, "the component 'it' uses <lambda>"),
+        (Judge("a"), "the component 'it' uses Judge"),
+        (functools.partial(plain), "the component 'it' uses partial"),
     ],
     ids=["lambda", "object", "partial"],
 )
 def test_a_function_that_no_file_can_name_is_not_written(use, words):
     """
-    A file without its `use` could not be read again.
+    A component without `use` could not be loaded again.
     """
     spec = made(components=[{"name": "it", "kind": "rubric", "use": use}])
 
@@ -292,7 +292,7 @@ def test_a_function_that_no_file_can_name_is_not_written(use, words):
 
 def test_a_combination_that_no_file_can_name_is_not_written():
     """
-    As a component's function.
+    The rule applies to `combine` as well.
     """
-    with pytest.raises(SpecError, match=r"`combine` is .*<lambda>, which no file can name"):
+    with pytest.raises(SpecError, match=r"`combine` uses .*<lambda>, which a file can't name"):
         made(combine=lambda values, weights: 0.0).to_yaml()

@@ -1,4 +1,4 @@
-"""Specs as trainers' reward functions."""
+"""Reward functions for trainers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mttp.errors import MissingExtra, NeedsGroup, SpecError
 
 
 def starts(completion: str, answer: str) -> float:
-    """Whether the text begins with the answer; no text is no opinion."""
+    """Whether the text starts with the answer; None without text."""
     return float(completion.startswith(answer)) if completion else None  # type: ignore[return-value]
 
 
@@ -33,7 +33,7 @@ def spec(**entry: Any) -> mttp.RewardSpec:
 
 def test_a_batch_is_paid_as_trl_calls_it():
     """
-    Columns are lists, and what is beside them is left alone; None where there is no reward.
+    Lists are columns, other arguments are ignored; an invalid sample is None.
     """
     function = spec().for_trl(concurrency=2)
 
@@ -51,7 +51,7 @@ def test_a_batch_is_paid_as_trl_calls_it():
 
 def test_messages_are_read_by_their_last():
     """
-    Where the spec's input is a string.
+    An input of type `string` gets the content of the last message.
     """
     answers = [[{"role": "assistant", "content": "5"}, {"role": "assistant", "content": "4 it is"}]]
 
@@ -60,9 +60,9 @@ def test_messages_are_read_by_their_last():
 
 def test_what_a_spec_lacks_is_said_at_set_up(monkeypatch: pytest.MonkeyPatch):
     """
-    And not once a trainer has generated a batch: code that there is not, and a package that is not installed.
+    Missing code and packages raise before the first batch.
     """
-    with pytest.raises(SpecError, match="there is no module no_such_module"):
+    with pytest.raises(SpecError, match="no module no_such_module is"):
         spec(use="no_such_module:graders").for_trl()
 
     monkeypatch.setitem(sys.modules, "rfc8785", None)
@@ -72,7 +72,7 @@ def test_what_a_spec_lacks_is_said_at_set_up(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_relative_component_needs_the_groups_size():
     """
-    Said at set-up; then each group is ranked, and half a group is refused.
+    Set-up raises without it; a partial group raises as well.
     """
     ranked = spec(use=longest, kind="judge", relative=True, arity="batch")
     with pytest.raises(NeedsGroup, match=r"for_trl\(group_size=...\)"):
@@ -82,13 +82,13 @@ def test_a_relative_component_needs_the_groups_size():
     given = {"prompts": ["p"] * 4, "answer": ["4"] * 4}
 
     assert [0.0, 1.0, 1.0, 0.0] == function(completions=["a", "aa", "aa", "a"], **given)
-    with pytest.raises(ValueError, match="3 completions are no whole groups of 2"):
+    with pytest.raises(ValueError, match="3 completions are not a multiple of group_size=2"):
         function(completions=["a"] * 3, prompts=["p"] * 3, answer=["4"] * 3)
 
 
 def test_without_stated_inputs_a_sample_has_every_column():
     """
-    As TRL hands it over.
+    All columns of TRL are inputs.
     """
     seen: list[Any] = []
 

@@ -51,6 +51,7 @@ def test_the_plugin_costs_nothing_until_it_is_used() -> None:
         "mttp.model",
         "mttp.model.exports",
         "mttp.model.printable",
+        "mttp.model.version",
         "mttp.testing",
         "mttp.testing.plugin",
     ] == done.stdout.split()

@@ -48,8 +48,8 @@ def play(**facts: Any) -> None:
 
 def settle(session: mttp.Session) -> None:
     """Wait until the run has said all that it says of itself before its end."""
-    session._share.wake()
-    assert eventually(lambda: session._share._is_known)
+    session._recorder.wake()
+    assert eventually(lambda: session._recorder._is_known)
     session.flush()
 
 

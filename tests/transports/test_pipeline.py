@@ -116,7 +116,7 @@ def test_a_flush_while_spans_are_sorted_loses_none(
     asked: list[RecordingSpan] = []
     with mttp.configure(exporter) as session:
         play(5)
-        (pipeline,) = session._share.pipelines
+        (pipeline,) = session._recorder.pipelines
 
         def interrupted(step: RecordingSpan) -> int:
             if not asked:
@@ -816,7 +816,7 @@ def test_nothing_is_remembered_of_what_is_over(exporter: Exporter) -> None:
         exporter.trouble = lambda segment: None
         assert eventually(lambda: session.flush() and "gap" in exporter.names())
         part = session._pipeline
-        share = session._share
+        share = session._recorder
 
         assert ({}, {}, {}, {}) == (
             part._waited,

@@ -55,7 +55,7 @@ def play(steps: int = 2, **facts: Any) -> mttp.recording.OpenEpisode:
 
 def pipelines(session: mttp.Session) -> list[Pipeline]:
     """Those of the transports, in their order."""
-    return session._share.pipelines
+    return session._recorder.pipelines
 
 
 def counters(session: mttp.Session) -> list[TransportStats]:
@@ -244,7 +244,7 @@ def test_what_is_open_at_the_end_is_marked_in_each(exporter: Exporter, troubled:
     """
     for _ in range(20):
         with mttp.configure([exporter, troubled]) as session:
-            session._share.pipelines[0]._awake = session._share.pipelines[1]._awake = True
+            session._recorder.pipelines[0]._awake = session._recorder.pipelines[1]._awake = True
             mttp.episode(task="left open")
         assert {} == dict(session.stats.lost)
 

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from mttp import __version__
 from mttp.cli.files import writer
 from mttp.cli.output import Json, print_json, progress, say
 from mttp.cli.report.words import count, visible
@@ -19,6 +18,7 @@ from mttp.errors import ConfigureError
 from mttp.model import ids
 from mttp.model.episodes import Annotation
 from mttp.model.spans import Link, Scope, SpanRecord
+from mttp.model.version import __version__
 from mttp.otlp.recording_files import part, whole
 from mttp.reading import labels
 from mttp.reading.scanning import Scan

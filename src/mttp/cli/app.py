@@ -13,10 +13,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from mttp import __version__
 from mttp.cli.output import leave_quietly, say
 from mttp.errors import MttpError
 from mttp.model.printable import visible
+from mttp.model.version import __version__
 
 __all__ = ["COMMANDS", "app"]
 

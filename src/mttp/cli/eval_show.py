@@ -102,7 +102,7 @@ def _print_details(
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     """The evaluations against that recording; raises ReadError where it has something for none of them."""
-    from mttp.rewards.evaluating.earlier import chosen  # which also records, and so imports OpenTelemetry
+    from mttp.rewards.evaluating.previous import chosen  # which also records, and so imports OpenTelemetry
 
     there = evaluations(baseline).evals
     compared, errors = [], []

@@ -222,8 +222,12 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     apart |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
     if counts := counted(apart):
         out.print("", ", ".join(counts), sep="\n")
-    if summary.failed_gradings:
+    if any(one.failed for one in summary.graders):
         out.print("", graders.table(graders.documents(summary.graders, len(summary))), sep="\n")
+    if summary.invalid_step_rewards:
+        out.print(
+            "", printed(f"invalid step rewards: {summary.invalid_step_rewards:,}", style="red"), sep="\n"
+        )
     if summary.faults:
         out.print("", printed(f"faults: {shares(summary.faults)}", style="red"), sep="\n")
     if recording.problems:

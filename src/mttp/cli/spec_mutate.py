@@ -49,5 +49,5 @@ def spec_mutate(
         print_json(trials.mutation_document(spec, mutation))
     else:
         console().print(trials.render_mutation(spec, mutation))
-    if mutation.trial.failed or (strict and mutation.survivors):
+    if mutation.report.failed or (strict and mutation.survivors):
         raise typer.Exit(1)

@@ -25,8 +25,8 @@ from mttp.errors import SpecError
 from mttp.otlp import regular_files
 
 if TYPE_CHECKING:
+    from mttp.rewards.case_runs import Instability
     from mttp.rewards.spec import RewardSpec
-    from mttp.rewards.trials import Instability
 
 __all__ = ["spec_test"]
 
@@ -115,10 +115,10 @@ def _on_cases(
 ) -> tuple[bool, Instability | None]:
     """Score the cases and print what came of it: whether one failed, and how unstable they are."""
     from mttp.cli.report import trials
-    from mttp.rewards.trials import try_cases
+    from mttp.rewards.case_runs import run_cases
 
     with working(f"scoring {len(spec.document.cases):,} cases"):
-        trial = try_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
+        trial = run_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
     if junit is not None:
         junit.write_text(trials.junit(spec, trial), encoding="utf-8")
     if json:

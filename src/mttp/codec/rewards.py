@@ -59,7 +59,7 @@ class _Computed:
         return "<the weighted sum of the components>"
 
 
-COMPUTED = _Computed()
+COMPUTED: Any = _Computed()
 """Stands for a total that nobody gave: it is computed from the components."""
 MAX_INLINE = 32
 """Components kept on the scoring's own span; the rest become grade children."""

@@ -30,6 +30,7 @@ __all__ = [
     "gap",
     "grade",
     "indices",
+    "invalid_rewards",
     "is_own",
     "is_root",
     "kind",
@@ -144,6 +145,14 @@ def played(record: SpanRecord) -> StepFacts:
     reward = number(found, a.STEP_REWARD)
     is_known = reward is not None or found.get(a.STEP_REWARD_STATUS) != "error"
     return StepFacts(1, count(record.attributes, a.STEP_INDEX), whose, reward, is_known)
+
+
+def invalid_rewards(attributes: Mapping[str, Any]) -> int:
+    """How many steps, of a step's span or a packed block, have an error instead of a reward."""
+    if a.STEPS_REWARD_ERRORS in attributes:
+        return count(attributes, a.STEPS_REWARD_ERRORS)
+    is_error = attributes.get(a.STEP_REWARD_STATUS) == "error"
+    return int(is_error and number(attributes, a.STEP_REWARD) is None)
 
 
 def indices(record: SpanRecord) -> range:

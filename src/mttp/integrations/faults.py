@@ -22,7 +22,7 @@ def fault(kind: str, detail: str) -> None:
     """Count a fault in the session that records, if one does."""
     session = configuration.current_session()
     if session is not None:
-        session.fault(kind, detail)
+        session._fault(kind, detail)
 
 
 def failed(library: str, what: str, error: BaseException) -> None:
@@ -30,7 +30,7 @@ def failed(library: str, what: str, error: BaseException) -> None:
     with contextlib.suppress(Exception):
         session = configuration.current_session()
         if session is not None:
-            session.fault(INTEGRATION_ERROR, f"{library}: {what}: {scalar_text(error)}")
+            session._fault(INTEGRATION_ERROR, f"{library}: {what}: {scalar_text(error)}")
             session.stats.failed(library, qualified_name(error))
 
 

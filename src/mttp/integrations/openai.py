@@ -193,7 +193,7 @@ class _ModelCall:
         listen(_LIBRARY, stream, self, iterator="_iterator", is_async=is_async)
         self._gathered = gathered
         if self._call is not None:
-            self._call.at_end = partial(guard, _LIBRARY, self._tell)
+            self._call._before_end = partial(guard, _LIBRARY, self._tell)
 
     def heard(self, piece: Any) -> None:
         """A piece of a stream."""

@@ -41,7 +41,7 @@ class LoggedCall:
         self._call = replace(call, start_time=time.time_ns())
         self._is_logged = False
         log.begun.append(self)
-        self.at_end: Callable[[], object] | None = None
+        self._before_end: Callable[[], object] | None = None
         """Called ahead of the end: for an answer that is still coming in."""
 
     def __bool__(self) -> bool:
@@ -62,8 +62,8 @@ class LoggedCall:
         if self._is_logged:
             return
         self._is_logged = True
-        if self.at_end is not None:
-            self.at_end()
+        if self._before_end is not None:
+            self._before_end()
         failed: dict[str, Any] = {}
         if error is not None:
             failed = {"error_type": qualified_name(error), "error_message": error_message(error)}

@@ -38,63 +38,63 @@ OTHER_ERROR = "_OTHER"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TaskResult(Value):
-    """What became of one task of an evaluation, or of one sample of it."""
+    """The result of one sample of a task in an evaluation; `OpenEvaluation.result` and `map` return these."""
 
     task: str
     """The task's id."""
     sample: int = 0
-    """Which of the task's samples it is, from 0."""
+    """The index of the sample, from 0."""
     outcome: str = "scored"
     """scored, abstained, skipped, errored or timed_out."""
     score: float | None = None
-    """How well it was done; None unless the outcome is scored: an error is never a zero."""
+    """The score, a finite number; None unless the outcome is scored."""
     passed: bool | None = None
-    """Whether it passed, where that was decided."""
+    """The verdict; None without one."""
     baseline_score: float | None = None
-    """The score of the task in the evaluation that is compared with: the mean of its samples there."""
+    """The baseline's score of the task, the mean of its samples; None without one."""
     delta: float | None = None
-    """score less baseline_score."""
+    """`score` minus `baseline_score`; None without both."""
     duration: float | None = None
-    """Seconds that it took."""
+    """The duration in seconds; None if unknown."""
     error: str | None = None
-    """Why there is no score."""
+    """The reason for a missing score."""
     error_type: str | None = None
-    """Class of the exception, where one was the reason."""
+    """The class of the exception, or a word such as `invalid_value`."""
     slices: tuple[str, ...] = ()
-    """Named subsets that the task belongs to."""
+    """The names of the subsets that the task belongs to."""
     episode: str = ""
-    """Trace id of the episode in which it was done, where that is known."""
+    """The trace id of the task's episode, 32 hex digits; empty if unknown."""
     revision: int = 0
-    """Of the results of one sample of a task the highest counts; by default nanoseconds since 1970."""
+    """The result with the highest revision counts; by default nanoseconds since the Unix epoch."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was stated, `kind: detail` each."""
+    """Faults in the arguments of the result, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     trace_id: str = field(default="", compare=False)
-    """The evaluation's trace, 32 hex digits."""
+    """The trace id of the evaluation, 32 hex digits."""
     span_id: str = field(default="", compare=False)
-    """The result's span, 16 hex digits."""
+    """The span id of the result, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When the task was begun."""
+    """The start of the task, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When the result was stated."""
+    """The time of the result, in nanoseconds since the Unix epoch."""
     first_token_times: tuple[float, ...] = field(default=(), compare=False)
-    """Of each of the policy's calls in the episode that says it, seconds to the first piece of the answer."""
+    """Seconds to the first chunk of each model call of the policy in the episode, if recorded."""
     output_token_times: tuple[float, ...] = field(default=(), compare=False)
-    """Of each of these calls, seconds per output token after the first."""
+    """Seconds per output token after the first chunk of each of these calls."""
 
     @property
     def key(self) -> tuple[str, int]:
-        """The task and the sample: of several results with one key the last counts."""
+        """The task and the sample; the last result with a key counts."""
         return self.task, self.sample
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """By what the result that counts is found: revision, then end, then span id; the highest wins."""
+        """Revision, end time and span id; the result with the highest order counts."""
         return self.revision, self.end_time or 0, self.span_id
 
     def against(self, baseline_score: float | None) -> TaskResult:
-        """The same, compared with that score."""
+        """Return the result with a baseline's score and the delta to it."""
         if baseline_score is None or self.score is None:
             return replace(self, baseline_score=baseline_score, delta=None)
         delta = self.score - baseline_score

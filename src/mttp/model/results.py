@@ -1,4 +1,4 @@
-"""What scoring comes to: the reward of a sample, and the rewards of a group."""
+"""Results of scoring by a reward spec: of one sample, and of a group."""
 
 from __future__ import annotations
 
@@ -11,87 +11,91 @@ from mttp.model.episodes import Grade, Reward, Spec
 __all__ = ["RESULT", "Provenance", "Ranking", "RewardResult"]
 
 RESULT: Final = "mttp_result"
-"""The key of the info of an environment's step that holds the `RewardResult` of a reward spec."""
+"""The key in the `info` of an environment's step with the `RewardResult` of a reward spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """How the values of one relative component came about; they must not be compared beyond the group."""
+    """The origin of one relative component's values, which are comparable only within the group."""
 
     group: str
     """SHA-256 over the digests of all members, in the group's order."""
     members: tuple[str, ...]
-    """SHA-256 of each member's inputs as canonical JSON, in the group's order."""
+    """SHA-256 of each member's inputs as sorted JSON, in the group's order."""
     order: tuple[int, ...]
-    """The places in the group, in the order in which the component was shown the members."""
+    """The members' indices in the group, in the order of the component's first call."""
     repeats: tuple[tuple[int, ...], ...] = ()
-    """The orders of its further calls, where it is called several times."""
+    """The orders of further calls, for a component with `repeats`."""
     seed: int | None = None
-    """What that order was drawn with; None where it is the group's."""
+    """The seed of the orders; None if the first order is the group's."""
     model: str | None = None
-    """The judge's model, as its parameters or its answer say."""
+    """The judge's model, from its return value or its `params`."""
     prompt_sha256: str | None = None
-    """SHA-256 of the judge's prompt, likewise."""
+    """SHA-256 of the judge's prompt, from its return value or its `params`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardResult:
-    """One sample's reward, what it was made of, and whether it can be trusted."""
+    """
+    The result of scoring one sample by a reward spec; `spec.score` returns one.
+
+    Pass it to `episode.reward(result)`, `step.reward(result)` or `mttp.score(episode, result)` to record it.
+    """
 
     value: float | None = None
-    """The reward; beside a status that is not ok, the floor that `on_invalid: floor` pays."""
+    """The reward; None for an invalid sample, or the floor under `on_invalid: floor`."""
     status: str = "ok"
-    """ok, error or abstained; an error is never a zero."""
+    """ok, error, abstained or missing; only the value of a result that is ok is a valid score."""
     verdict: str | None = None
-    """pass or fail, where a verifier decided; fail where a check failed."""
+    """pass or fail, if a verifier decided; fail if a check failed."""
     failed_checks: tuple[str, ...] = ()
-    """Names of the checks that failed, sorted."""
+    """Names of the checks that failed, sorted; those of included specs are dotted paths."""
     components: Mapping[str, Grade] = field(default_factory=dict)
-    """The components by name, in the document's order."""
+    """The grades of all components by name, in the document's order."""
     error: str | None = None
-    """What went wrong, where anything did."""
+    """The errors of the components or of the sample; None without errors."""
     error_type: str | None = None
     """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     range: tuple[float, float] | None = None
-    """Lowest and highest reward, where they are known."""
+    """The lowest and highest reward; None if unknown."""
     clipped: bool = False
-    """Whether the reward was beyond the range and became its nearest end."""
+    """Whether the reward was outside of the range and was clipped."""
     spec: Spec
-    """Name, version and digests of the spec."""
+    """The name, version and digests of the spec."""
     start_time: int = 0
-    """When scoring began, in nanoseconds since the Unix epoch."""
+    """The start of scoring, in nanoseconds since the Unix epoch."""
     end_time: int = 0
-    """When it had ended, likewise."""
+    """The end of scoring, in nanoseconds since the Unix epoch."""
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
-    """Of each relative component, how its values came about."""
+    """The provenance of each relative component's values by name."""
     document: str = field(default="", repr=False, compare=False)
-    """The spec's document as canonical JSON, for whoever records the reward."""
+    """The spec's document as canonical JSON, which the recording of a run keeps once."""
     span_id: str = field(default="", compare=False)
-    """The span that was recorded of this scoring, 16 hex digits; empty where none was."""
+    """The span of this scoring, 16 hex digits; empty if it is not recorded."""
 
     @property
     def invalid(self) -> tuple[str, ...]:
-        """Names of the components that have no value."""
+        """The names of the components without a value."""
         return tuple(name for name, grade in self.components.items() if grade.status != "ok")
 
     @property
     def clips(self) -> int:
-        """How many values were clipped, the reward's included."""
+        """The number of clipped values, including the reward."""
         return self.clipped + sum(grade.clipped for grade in self.components.values())
 
     @property
     def duration(self) -> float:
-        """Seconds that scoring took."""
+        """The duration of scoring in seconds."""
         return (self.end_time - self.start_time) / 1e9
 
     @property
     def relative(self) -> bool:
-        """Whether the reward means something within its group only."""
+        """Whether the reward is comparable only within its group."""
         return any(grade.relative for grade in self.components.values())
 
     @property
     def reward(self) -> Reward:
-        """The same as the vocabulary says it, to be recorded."""
+        """The result as an `mttp.Reward`."""
         grades = self.components.values()
         return Reward(
             value=self.value,
@@ -121,21 +125,21 @@ class RewardResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """The rewards of one group, whose relative components mean nothing beyond it."""
+    """The results of one group; `spec.rank` returns one."""
 
     results: tuple[RewardResult, ...]
-    """The members' rewards, in the group's order."""
+    """The members' results, in the group's order."""
     provenance: Mapping[str, Provenance]
-    """Of each relative component, how its values came about."""
+    """The provenance of each relative component's values by name."""
 
     @property
     def values(self) -> tuple[float | None, ...]:
-        """The members' rewards as numbers, None where there is none."""
+        """The members' rewards, in the group's order; None for a member without one."""
         return tuple(result.value for result in self.results)
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The places in the group, the best first; those that are not ok are left out, and ties stay."""
+        """The indices of the members with the status ok, best first; ties keep the group's order."""
         valued = [
             (place, one.value)
             for place, one in enumerate(self.results)

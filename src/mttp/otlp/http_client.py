@@ -20,9 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
-from mttp import __version__
 from mttp.errors import TransportError
 from mttp.model.printable import one_line
+from mttp.model.version import __version__
 from mttp.otlp.deadlines import Deadline
 from mttp.otlp.replies import MESSAGE_CHARACTERS, printable, redacted
 from mttp.otlp.request_errors import RequestError, trouble

@@ -1,8 +1,4 @@
-"""
-From files, directories and sessions back to episodes, runs, tables and summaries.
-
-What only `read` needs is not imported for a summary, nor the other way round.
-"""
+"""Reads recordings: files, sessions and trace stores to episodes, runs, tables and summaries."""
 
 from __future__ import annotations
 

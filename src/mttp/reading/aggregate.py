@@ -1,4 +1,4 @@
-"""A recording's figures as they grow: a row for each episode, and what is counted for each run."""
+"""The figures of a recording while they are counted: one row per episode, and counts per run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mttp.codec import summary_fields
 from mttp.model.gradings import GraderTally, Grading
 from mttp.reading.episode_summary import Counts, EpisodeSummary
 
-__all__ = ["Aggregate", "Codes", "Course", "RunCounts"]
+__all__ = ["Aggregate", "Codes", "Trend", "RunCounts"]
 
 
 class Codes:
-    """A column of words as numbers: there are few different ones."""
+    """A column of strings, stored as codes into the distinct strings."""
 
     __slots__ = ("column", "words")
 
@@ -24,30 +24,30 @@ class Codes:
         self.words: dict[str, int] = {}
 
     def append(self, word: str) -> None:
-        """Add a row."""
+        """Append a row."""
         self.column.append(self.words.setdefault(word, len(self.words)))
 
     def replace(self, row: int, word: str) -> None:
-        """Change a row."""
+        """Replace the string of a row."""
         self.column[row] = self.words.setdefault(word, len(self.words))
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """How a number went over the updates of a run."""
+class Trend:
+    """First, last and mean of a number over the updates of a run, in order of start."""
 
     count: int
-    """How many updates state it as a finite number."""
+    """Number of updates with a finite value."""
     first: float
-    """The first of these numbers."""
+    """The first finite value."""
     last: float
-    """The last of them."""
+    """The last finite value."""
     mean: float
-    """Their mean."""
+    """Arithmetic mean of the finite values."""
 
 
-class _Course:
-    """Such a number so far; updates may come in any order."""
+class _TrendBuilder:
+    """A trend while it is counted; updates may be added in any order."""
 
     __slots__ = ("count", "first", "last", "mean")
 
@@ -62,7 +62,7 @@ class _Course:
             return
         self._take(1, value, (order, value), (order, value))
 
-    def merge(self, other: _Course) -> None:
+    def merge(self, other: _TrendBuilder) -> None:
         if other.first is not None and other.last is not None:
             self._take(other.count, other.mean, other.first, other.last)
 
@@ -79,60 +79,67 @@ class _Course:
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
 
-    def value(self) -> Course | None:
+    def value(self) -> Trend | None:
         if self.first is None or self.last is None:
             return None
-        return Course(self.count, self.first[1], self.last[1], self.mean)
+        return Trend(self.count, self.first[1], self.last[1], self.mean)
 
 
 class RunCounts:
-    """What is counted for one run, beside its episodes' rows."""
+    """The counts of one run."""
 
     def __init__(self) -> None:
         self.graders = GraderTally()
         self.counts = Counts()
         self.cost_usd = 0.0
         self.cost_count = 0
-        self.groups = self.updates = self.annotations = 0
-        self._courses = {name: _Course() for name in ("loss", "kl", "entropy")}
+        self.groups = self.updates = self.annotations = self.invalid_step_rewards = 0
+        self._trends = {name: _TrendBuilder() for name in ("loss", "kl", "entropy")}
 
-    def grade(self, gradings: Iterable[Grading]) -> None:
+    def add_gradings(self, gradings: Iterable[Grading]) -> None:
         """Count gradings."""
         for grading in gradings:
             self.graders.add(grading)
 
-    def update(self, updated: summary_fields.Updated) -> None:
+    def add_update(self, updated: summary_fields.Updated) -> None:
         """Count an update."""
         self.updates += 1
-        for name, course in self._courses.items():
-            course.add(updated.order, getattr(updated, name))
+        for name, trend in self._trends.items():
+            trend.add(updated.order, getattr(updated, name))
 
-    def pay(self, cost_usd: float | None) -> None:
-        """Count what an episode cost, if that is known."""
+    def add_cost(self, cost_usd: float | None) -> None:
+        """Add the cost of an episode, unless it is unknown or not finite."""
         if cost_usd is not None and math.isfinite(cost_usd):
             self.cost_usd += cost_usd
             self.cost_count += 1
 
     def merge(self, other: RunCounts) -> None:
-        """Count what another run counted."""
+        """Add the counts of another run."""
         self.graders.merge(other.graders)
         self.counts.merge(other.counts)
-        for name in ("cost_usd", "cost_count", "groups", "updates", "annotations"):
+        for name in (
+            "cost_usd",
+            "cost_count",
+            "groups",
+            "updates",
+            "annotations",
+            "invalid_step_rewards",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, course in self._courses.items():
-            course.merge(other._courses[name])
+        for name, trend in self._trends.items():
+            trend.merge(other._trends[name])
 
-    def courses(self) -> dict[str, Course | None]:
-        """Loss, KL and entropy of the updates, None where none states it."""
-        return {name: course.value() for name, course in self._courses.items()}
+    def trends(self) -> dict[str, Trend | None]:
+        """Loss, KL and entropy of the updates; None for one without a finite value."""
+        return {name: trend.value() for name, trend in self._trends.items()}
 
 
 class Aggregate:
-    """The columns of all episodes, and the counts of each run."""
+    """Columns of all episodes, and the counts of each run."""
 
     def __init__(self) -> None:
         self.traces = array("Q")
-        """The first 16 digits of the trace ids, which order episodes that started at one time."""
+        """The first 16 digits of the trace ids, which order episodes with equal start times."""
         self.start_times = array("q")
         self.durations = array("d")
         self.returns = array("d")
@@ -144,20 +151,20 @@ class Aggregate:
         return len(self.returns)
 
     def of(self, run: str) -> RunCounts:
-        """What is counted for a run."""
+        """The counts of a run, by its id."""
         found = self.runs.get(run)
         if found is None:
             found = self.runs[run] = RunCounts()
         return found
 
     def run_of(self, row: int) -> RunCounts:
-        """What is counted for the run of that row."""
+        """The counts of the run of a row."""
         codes = self.labels["runs"]
         return self.of(list(codes.words)[codes.column[row]])
 
-    def add(self, ended: EpisodeSummary) -> None:
+    def add(self, episode: EpisodeSummary) -> None:
         """Add an episode."""
-        row = ended.row
+        row = episode.row
         self.traces.append(int(row.trace_id[:16] or "0", 16))
         self.start_times.append(row.start_time)
         self.durations.append(row.duration)
@@ -167,6 +174,7 @@ class Aggregate:
         for codes, word in zip(self.labels.values(), words, strict=True):
             codes.append(word)
         run = self.of(row.run)
-        run.pay(ended.cost_usd)
-        run.grade(ended.gradings)
-        run.counts.merge(ended.counts)
+        run.add_cost(episode.cost_usd)
+        run.add_gradings(episode.gradings)
+        run.counts.merge(episode.counts)
+        run.invalid_step_rewards += episode.invalid_step_rewards

@@ -1,8 +1,4 @@
-"""
-Episodes put together of their spans as far as a summary wants to know them, in one pass and in any order.
-
-An open episode keeps the ids of its spans, and those spans that say something of the whole.
-"""
+"""Assembles episode summaries from spans, in one pass and in any order of spans."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any, NamedTuple
 from mttp.codec import segments, summary_fields
 from mttp.model.gradings import Grading, Scored, gradings, label
 from mttp.model.spans import Scope, SpanRecord
-from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, Undecided
+from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -24,11 +20,11 @@ _NOWHERE = Scope()
 
 
 class EpisodePlace(NamedTuple):
-    """What the root of an episode, its start marker or another of its spans says of the whole."""
+    """Facts of the whole episode, from its root, its start marker or another of its spans."""
 
     start_time: int
     root: str
-    """The id of the root's span."""
+    """Id of the root span."""
     run: str
     outcome: str
     env: str
@@ -36,7 +32,7 @@ class EpisodePlace(NamedTuple):
 
     @classmethod
     def of(cls, record: SpanRecord, root: str) -> EpisodePlace:
-        """What a span says."""
+        """The facts in the attributes of a span."""
         found = record.attributes
         outcome = str(found.get(a.EPISODE_OUTCOME, "unknown"))
         env, task = str(found.get(a.ENV_ID, "")), str(found.get(a.TASK_ID, ""))
@@ -44,26 +40,39 @@ class EpisodePlace(NamedTuple):
 
 
 class PartialEpisode:
-    """What was seen of the part of an episode that one process recorded, or of all other parts."""
+    """The spans read so far of the part that one process recorded, or of all other parts."""
 
-    __slots__ = ("counts", "duplicates", "first", "grades", "marker", "parts", "root", "scorings", "steps")
+    __slots__ = (
+        "_invalid_rewards",
+        "counts",
+        "duplicates",
+        "first",
+        "grades",
+        "marker",
+        "parts",
+        "root",
+        "scorings",
+        "steps",
+    )
 
     def __init__(self, counts: Counts | None = None) -> None:
         self.parts = segments.EpisodeParts()
         self.steps = segments.Totals()
         self.counts = counts or Counts()
         self.duplicates = 0
-        """How many spans came again."""
+        """Number of repeated spans."""
         self.root: SpanRecord | None = None
         self.marker: EpisodePlace | None = None
         self.first: EpisodePlace | None = None
-        """The span that began first."""
+        """The facts of the span with the earliest start."""
         self.scorings: dict[tuple[str, str, bool], tuple[str, Scored]] = {}
-        """The last scoring of each step and agent, and of the whole with a total and without; its part."""
+        """Part and last scoring by scope, target and, for the episode, whether it has a total."""
         self.grades: list[SpanRecord] = []
+        self._invalid_rewards: dict[str, int] = {}
+        """Number of steps with an invalid reward by span id."""
 
     def add(self, kind: str, record: SpanRecord) -> None:
-        """Take a span of that kind."""
+        """Add a span of that kind."""
         if not self.parts.add(kind, record):
             self.duplicates += 1
             return
@@ -75,6 +84,7 @@ class PartialEpisode:
             self.first = EpisodePlace.of(record, record.parent_id)
         if kind in (names.STEP, names.STEPS):
             self.steps.add(summary_fields.played(record))
+            self._note_reward(record.span_id, record.attributes)
         elif kind == names.REWARD:
             self._score(record)
         elif kind == names.GRADE:
@@ -83,11 +93,25 @@ class PartialEpisode:
             self.marker = EpisodePlace.of(record, record.parent_id)
 
     def add_step(self, span_id: str, attributes: Mapping[str, Any]) -> None:
-        """Take a step of an episode whose root is known to come."""
+        """Add a step of an episode whose root follows."""
         if self.parts.take(segments.OWNER, span_id):
             self.counts.add(names.STEP, attributes)
+            self._note_reward(span_id, attributes)
         else:
             self.duplicates += 1
+
+    def _note_reward(self, span_id: str, attributes: Mapping[str, Any]) -> None:
+        if invalid := summary_fields.invalid_rewards(attributes):
+            self._invalid_rewards[span_id] = invalid
+
+    @property
+    def invalid_step_rewards(self) -> int:
+        """Number of steps with an invalid reward and no scoring."""
+        return sum(
+            count
+            for span, count in self._invalid_rewards.items()
+            if ("step", span, False) not in self.scorings
+        )
 
     def _score(self, record: SpanRecord) -> None:
         scored = summary_fields.reward(record)
@@ -95,16 +119,16 @@ class PartialEpisode:
         key = scope, target, scope == "episode" and segments.states_total(scored)
         before = self.scorings.get(key)
         if before is None or when(scored) >= when(before[1]):
-            self.scorings.pop(key, None)  # of several at one time the last one counts, here and below
+            self.scorings.pop(key, None)  # moves the key to the end: of equal times the last one counts
             self.scorings[key] = segments.segment(record), scored
 
     @property
     def is_whole(self) -> bool:
-        """Whether the episode has ended, and all spans of the process that started it were seen."""
+        """Whether the episode has ended, and all spans of the process that started it were read."""
         return self.parts.is_whole(segments.OWNER)
 
     def scored(self) -> tuple[tuple[str, Scored] | None, tuple[Grading, ...]]:
-        """The scoring of the whole that stands, with its part, and the gradings of steps and agents."""
+        """The episode's effective scoring with its part, and the gradings of steps and agents."""
         if not self.scorings:
             return None, ()
         children = summary_fields.children(self.grades)
@@ -120,9 +144,9 @@ class PartialEpisode:
         return segments.paying(sorted(of_whole, key=lambda one: when(one[1]))), tuple(others)
 
     def ended(self, trace_id: str, scope: Scope = _NOWHERE) -> EpisodeSummary:
-        """All that was seen, as one value."""
-        paying, graded = self.scored()
-        scored = paying and paying[1]
+        """The summary of the spans read so far."""
+        effective, graded = self.scored()
+        scored = effective and effective[1]
         stated = () if scored is None else tuple(gradings(scored))
         is_scored = scored is not None and segments.states_total(scored)
         found = {} if self.root is None else self.root.attributes
@@ -130,23 +154,24 @@ class PartialEpisode:
             row=self._row(trace_id, found, scored),
             counts=self.counts,
             gradings=(*stated, *graded) if is_scored else graded,
-            undecided=None if scored is None or is_scored else Undecided(when(scored), stated),
+            undecided=None if scored is None or is_scored else UndecidedScoring(when(scored), stated),
             cost_usd=summary_fields.number(found, a.USAGE_COST_USD),
             is_scored=is_scored,
             basis=found.get(a.EPISODE_RETURN_BASIS),
             root=self.place.root,
             spans=self.parts.found,
             duplicates=self.duplicates,
+            invalid_step_rewards=self.invalid_step_rewards,
             scope=scope,
         )
 
     @property
     def place(self) -> EpisodePlace:
-        """What the root says; while it is missing the start marker, or the span that began first."""
+        """The facts of the root; without a root, of the start marker or of the span that started first."""
         if self.root is not None:
             return EpisodePlace.of(self.root, self.root.span_id)
         found = self.marker or self.first
-        assert found is not None, "asked of an episode of which no span was seen"
+        assert found is not None, "the episode has no spans"
         return found
 
     def _row(self, trace_id: str, found: Mapping[str, Any], scored: Scored | None) -> EpisodeRow:
@@ -168,28 +193,28 @@ class PartialEpisode:
 
 
 def spec(scored: Scored) -> str:
-    """Name and version of the reward spec that paid; empty where none did."""
+    """Name and version of the scoring's reward spec; empty if it has none."""
     return label(scored) if scored.spec is not None else ""
 
 
 def when(scored: Scored) -> tuple[int, int]:
-    """When a scoring began and ended."""
+    """Start and end time of a scoring."""
     return scored.start_time, scored.end_time
 
 
 class Assembler:
-    """Makes episodes of the spans of the processes that started them, each as soon as it is whole."""
+    """Assembles episodes from the spans of the process that started them."""
 
     def __init__(self) -> None:
         self.open: dict[str, PartialEpisode] = {}
-        """Those that are not whole, by trace id."""
+        """Incomplete episodes by trace id."""
 
     def has_open(self, trace_id: str) -> bool:
-        """Whether some spans of that episode were seen, and not all."""
+        """Whether some, but not all, spans of the episode were read."""
         return trace_id in self.open
 
     def add(self, kind: str, record: SpanRecord) -> EpisodeSummary | None:
-        """Take a span of that kind; the episode, if it is whole by it."""
+        """Add a span of that kind; return the episode if the span completes it."""
         episode = self.open.get(record.trace_id)
         if episode is None:
             episode = self.open[record.trace_id] = PartialEpisode()

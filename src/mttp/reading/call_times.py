@@ -1,4 +1,4 @@
-"""How fast the policy's model answered in the tasks of an evaluation, by the calls of their episodes."""
+"""Response times of the policy's model in the tasks of an evaluation, from the calls of their episodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StreamedCalls", "timed"]
 
 
 def timed(evals: Iterable[Evaluation], calls_of: Callable[[str], Iterable[Call]]) -> list[Evaluation]:
-    """The evaluations with the times of each result's calls; `calls_of` finds those of a trace."""
+    """The evaluations with the call times of each result; `calls_of` returns the calls of a trace."""
     return [
         replace(found, results=tuple(_timed(result, calls_of) for result in found.results)) for found in evals
     ]
@@ -32,18 +32,18 @@ def _timed(result: TaskResult, calls_of: Callable[[str], Iterable[Call]]) -> Tas
 
 class StreamedCalls:
     """
-    Of the spans of a recording the policy's calls whose first piece is timed, without their episodes.
+    Collects the policy's calls with a time to the first chunk, without building episodes.
 
-    Of an episode without such calls nothing is kept once its root is there, which is written last.
+    The spans of an episode without such calls are dropped when its root is read, which is written last.
     """
 
     def __init__(self) -> None:
         self._calls: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
         self._parents: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
-        """Of spans below which a call may stand: the next above, None where it is not the policy's."""
+        """Parent of each span that may have a call below it; None if calls below it are not the policy's."""
 
     def add(self, record: SpanRecord) -> None:
-        """Take note of a span."""
+        """Add a span."""
         if calls.is_call(record):
             self._parents[record.trace_id][record.span_id] = None
             if a.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK in record.attributes:
@@ -56,14 +56,14 @@ class StreamedCalls:
             self._parents.pop(record.trace_id, None)
 
     def of(self, trace_id: str) -> Sequence[Call]:
-        """The policy's calls within the steps of a trace, in order of start."""
+        """The policy's calls in the steps of a trace, in order of start."""
         found = [record for record in self._calls.get(trace_id, {}).values() if self._is_policys(record)]
         return [calls.decode(record) for record in sorted(found, key=lambda record: record.start_time)]
 
     def _is_policys(self, record: SpanRecord) -> bool:
         parents = self._parents.get(record.trace_id, {})
         above: str | None = record.parent_id
-        for _ in parents:  # a broken recording may have a circle of parents
+        for _ in parents:  # a broken recording may have a cycle of parents
             if above not in parents:
                 break
             above = parents[above]

@@ -1,8 +1,8 @@
 """
-Spans as columns and back: which attribute is a column of which type, and what becomes of the rest.
+Converts spans to columns and back.
 
-Known attributes are columns of their own names; one with a value of another type stays where the rest goes.
-The rest (other people's attributes, events, links, scope, resource) is OTLP JSON.
+An attribute of the convention is a column of its name and type. Everything else (other attributes, values of
+another type, events, links, scope, resource) is OTLP JSON.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ SPAN: dict[str, str] = {
     "trace_state": "string",
     "flags": "int",
 }
-"""Columns that every span fills, named as the fields of a span record, and their types."""
+"""Types of the columns that every span has, by name; the names are those of a span record's fields."""
 
 ATTRIBUTES: dict[str, str] = {
     key: "bytes" if type_ == "any" else type_ for key, type_ in ATTRIBUTE_TYPES.items()
 }
-"""Columns of known attributes, and their types; what may be anything has a column for packed arrays."""
+"""Types of the attribute columns; an attribute of any type has a column for packed arrays."""
 
 TEMPLATES: dict[str, str] = {prefix: type_ for prefix, type_ in TEMPLATE_TYPES.items() if type_ != "any"}
-"""Columns that map the user's own names to values, and the types of these."""
+"""Value types of the map columns, whose keys are the user's own names."""
 
 _OF_SPANS = ("attributes", "events", "links")
 _OF_SCOPES = ("scope", "resource")
 JSON = (*_OF_SPANS, *_OF_SCOPES)
-"""Columns of OTLP JSON for what has no column of its own."""
+"""Columns of OTLP JSON, for everything without a column of its own."""
 
 URLS = ("schema_url", "resource_schema_url")
-"""Columns that say which conventions scope and resource follow."""
+"""Columns of the schema URLs of scope and resource."""
 
 _INT64 = range(-(2**63), 2**63)
 
 
 def to_columns(records: Sequence[SpanRecord]) -> dict[str, list[Any]]:
-    """The spans as columns, those without a value left out."""
+    """The spans as columns, without columns that have no value."""
     columns = {name: [getattr(record, name) for record in records] for name in SPAN}
     scopes: dict[int, dict[str, str]] = {}
     for row, record in enumerate(records):
@@ -93,7 +93,7 @@ def _scope_cells(scope: Scope) -> dict[str, str]:
 
 
 def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -> Iterator[SpanRecord]:
-    """The spans that `to_columns` was given; without `arrays`, as `decode_line` leaves them out."""
+    """The spans from the result of `to_columns`; without `arrays`, arrays are left out."""
     count = len(columns["trace_id"])
     attributes: list[dict[str, Any]] = [{} for _ in range(count)]
     for key in filter(ATTRIBUTES.__contains__, columns):
@@ -108,7 +108,7 @@ def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -
     scopes = [columns.get(name) or [None] * count for name in (*_OF_SCOPES, *URLS)]
     for row in range(count):
         rest = tuple(column[row] for column in rests)
-        more = _parsed(*rest, arrays=arrays) if any(rest) else _NOTHING
+        more = _parsed(*rest, arrays=arrays) if any(rest) else _EMPTY_SPAN
         yield frozen(
             Draft(
                 **{name: column[row] for name, column in zip(SPAN, spans, strict=True)},
@@ -120,25 +120,25 @@ def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -
         )
 
 
-_NOTHING = SpanRecord(trace_id="", span_id="", name="")
-_SOME_SPAN = f'"traceId":"{"1" * 32}","spanId":"{"1" * 16}"'
+_EMPTY_SPAN = SpanRecord(trace_id="", span_id="", name="")
+_DUMMY_SPAN = f'"traceId":"{"1" * 32}","spanId":"{"1" * 16}"'
 
 
 def _parsed(attributes: str | None, events: str | None, links: str | None, *, arrays: bool) -> SpanRecord:
-    """A span of nothing but these parts, read as any line is."""
+    """A span that has only these parts, decoded from OTLP JSON."""
     if attributes is not None and events is None and links is None:
         found = decode_attributes(attributes, arrays=arrays)
         return frozen(Draft(trace_id="", span_id="", name="", attributes=found))
     parts = f'"attributes":{attributes or "[]"},"events":{events or "[]"},"links":{links or "[]"}'
-    return _read(f'"spans":[{{{_SOME_SPAN},{parts}}}]', arrays=arrays)
+    return _read(f'"spans":[{{{_DUMMY_SPAN},{parts}}}]', arrays=arrays)
 
 
 @lru_cache(maxsize=256)
 def _scope(
     scope: str | None, resource: str | None, schema_url: str | None, resource_url: str | None
 ) -> Scope:
-    """One object for all spans of one scope."""
-    span = f'"spans":[{{{_SOME_SPAN}}}]'
+    """The scope, as one object for all of its spans."""
+    span = f'"spans":[{{{_DUMMY_SPAN}}}]'
     found = _read(f'"scope":{scope or "{}"},{span}', before=f'"resource":{resource or "{}"},').scope
     return replace(found, schema_url=schema_url or "", resource_schema_url=resource_url or "")
 
@@ -186,7 +186,7 @@ class _LineColumns(msgspec.Struct, rename="camel"):
 
 
 def _parts(record: SpanRecord) -> dict[str, str]:
-    """The record's parts as they stand in a line of OTLP JSON, where they are not empty."""
+    """The non-empty parts of a record in OTLP JSON."""
     (line,) = encode_records([record])
     whole = msgspec.json.decode(line, type=_LineColumns).resource_spans[0]
     block = whole.scope_spans[0]

@@ -24,12 +24,12 @@ _Kind: TypeAlias = Literal["text", "texts", "number", "flag", "time", "any"]
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What a condition can be about."""
+    """A column that conditions can compare."""
 
     kind: _Kind
-    """Which values it has, and so what it can be compared with."""
+    """Type of its values, which determines the operators."""
     of: Callable[[Episode], Any]
-    """Its value of an episode; None where that is not known."""
+    """Returns the value of an episode; None if unknown."""
 
 
 def _field(name: str) -> Callable[[Episode], Any]:
@@ -67,19 +67,19 @@ COLUMNS: Final[Mapping[str, _Column]] = {
     "complete": _Column("flag", lambda episode: episode.complete),
     "start": _Column("time", lambda episode: episode.start_time),
 }
-"""What conditions can be about, by name; a reward that is not ok has a `reward_status` that says so."""
+"""Columns that conditions can compare, by name."""
 MAPS: Final[Mapping[str, Callable[[Episode], Mapping[str, Any]]]] = {
     "metrics": lambda episode: episode.metrics,
     "metadata": lambda episode: episode.metadata,
     "components": lambda episode: episode.reward.components,
 }
-"""The user's own names, which conditions write behind a dot: `metrics.kl`, `components.format`."""
+"""Maps with the user's own names, written after a dot: `metrics.kl`, `components.format`."""
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "status": (*sorted(ENUMS[a.EPISODE_STATUS]), "unfinished"),
     "reward_status": tuple(sorted(ENUMS[a.REWARD_STATUS])),
 }
-"""What columns can be that have a closed set of words."""
+"""Valid values of columns with a closed set of values."""
 _CONDITION = re.compile(r"\s*([\w.:/-]+?)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -93,15 +93,16 @@ _FLAGS: Final = {"true": True, "false": False}
 
 def condition(text: str) -> Condition:
     """
-    The condition that `text` is: a column, one of `= != < <= > >= ~`, and a value; raises ReadError.
+    Parse a condition: a column, one of `= != < <= > >= ~`, and a value.
 
-    `~` searches for a regular expression. `none` is what a column is where nothing is known;
-    such a value is neither less nor greater than another.
+    `~` searches for a regular expression. The value `none` matches unknown values, which are neither less
+    nor greater than any other value.
+    Raises ReadError if the text is not a condition.
     """
     found = _CONDITION.fullmatch(text)
     if found is None:
         raise ReadError(
-            f"{text!r} is no condition; write one such as status=error, return>0.5 or task~^train/"
+            f"{text!r} is not a condition; write one such as status=error, return>0.5 or task~^train/"
         )
     name, sign, value = found.groups()
     column = _column(name)
@@ -124,17 +125,17 @@ def _column(name: str) -> _Column:
         return _Column("any", lambda episode: own(episode).get(key))
     if name not in COLUMNS:
         maps = ", ".join(f"{prefix}.NAME" for prefix in MAPS)
-        raise ReadError(f"there is no column {name!r}; there are {', '.join(COLUMNS)}, {maps}")
+        raise ReadError(f"there is no column {name!r}; the columns are {', '.join(COLUMNS)}, {maps}")
     return COLUMNS[name]
 
 
 def _test(kind: _Kind, sign: str, text: str) -> Callable[[Any], bool]:
-    """Whether a value of that kind is as stated; raises ValueError where that can't be asked."""
+    """A test of values of that kind; raises ValueError if the operator does not apply to the kind."""
     if sign == "~":
         return _search(text)
     if sign in _ORDERS:
         if kind in ("text", "texts", "flag"):
-            raise ValueError(f"{sign} compares numbers and times; of text there are =, != and ~")
+            raise ValueError(f"{sign} compares numbers and times; text is compared by =, != and ~")
         return _compare(_ORDERS[sign], _value("number" if kind == "any" else kind, text))
     equal = _equal(kind, text)
     return equal if sign == "=" else lambda value: not equal(value)
@@ -144,8 +145,8 @@ def _search(text: str) -> Callable[[Any], bool]:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from error
-    return lambda value: any(pattern.search(_shown(one)) for one in _several(value))
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from error
+    return lambda value: any(pattern.search(_written(one)) for one in _several(value))
 
 
 def _several(value: Any) -> Iterable[Any]:
@@ -154,8 +155,8 @@ def _several(value: Any) -> Iterable[Any]:
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _shown(value: Any) -> str:
-    """A value as a condition writes it."""
+def _written(value: Any) -> str:
+    """A value in the notation of conditions."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -169,17 +170,17 @@ def _equal(kind: _Kind, text: str) -> Callable[[Any], bool]:
     if kind == "texts":
         return lambda value: text in value
     if kind == "any":
-        return lambda value: (_is_number(value) and value == _number_of(text)) or _shown(value) == text
+        return lambda value: (_is_number(value) and value == _number_of(text)) or _written(value) == text
     stated = _value(kind, text)
     return lambda value: bool(value == stated)
 
 
 def _value(kind: _Kind, text: str) -> Any:
-    """What `text` says, as a value of that kind."""
+    """`text` as a value of that kind; raises ValueError."""
     if kind == "number":
         found = _number_of(text)
         if found is None:
-            raise ValueError(f"{text!r} is no number")
+            raise ValueError(f"{text!r} is not a number")
         return found
     if kind == "flag":
         if text not in _FLAGS:
@@ -201,11 +202,11 @@ def _number_of(text: str) -> float | None:
 
 
 def _nanoseconds(text: str) -> int:
-    """A date, or date and time, which is UTC where it states no zone."""
+    """A date, or date and time, in nanoseconds since 1970; UTC unless it has a time zone."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time; write 2026-01-31 or 2026-01-31T12:30") from error
+        raise ValueError(f"{text!r} is not a time; write 2026-01-31 or 2026-01-31T12:30") from error
     if found.tzinfo is None:
         found = found.replace(tzinfo=timezone.utc)
     return int(found.timestamp() * 1e9)

@@ -1,7 +1,7 @@
 """
-Parquet copies beside the files that they were made of, read in their place while these stay as they were.
+Parquet copies beside recordings, which are read in their place.
 
-A copy says of what size and age its source was; of another it is no copy, and it is left alone.
+A copy stores the size and modification time of its source; if the source changes, the copy is ignored.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _NOTE = "mttp.copy"
 
 
 class Copy(NamedTuple):
-    """A copy that is as good as its source."""
+    """A valid copy."""
 
     path: Path
     faults: list[lines.LineFault]
-    """What is wrong with the source's lines."""
+    """Faults of the source's lines."""
 
 
 def find(source: Path) -> Copy | None:
-    """The source's copy, if there is one that says the same."""
+    """The valid copy of a source, if there is one."""
     path = copy_of(source)
     try:
         if not path.is_file() or path.stat().st_mtime_ns < source.stat().st_mtime_ns:
@@ -44,11 +44,11 @@ def find(source: Path) -> Copy | None:
             return None
         return Copy(path, [lines.LineFault(*fault) for fault in note["faults"]])
     except (OSError, MissingExtra, ReadError, LookupError, TypeError, ValueError):
-        return None  # whatever is wrong with it, there is the source
+        return None  # an invalid copy is ignored: the source is read
 
 
 def make(source: Path) -> Path:
-    """Make a copy beside a file of lines; raises ReadError where that is no recording."""
+    """Write a copy beside a file of lines; raises ReadError if the file is not a recording."""
     from mttp.reading import parquet
 
     path = copy_of(source)
@@ -64,7 +64,7 @@ def make(source: Path) -> Path:
 
 
 def _as_written(source: Path) -> Iterator[lines.Decoded]:
-    """The source's lines; types are looked at when the copy is read."""
+    """The source's lines; types are checked when the copy is read."""
     for spans, faults in lines.decode(source, arrays=True, as_written=True):
         yield lines.Decoded(spans, [fault for fault in faults if fault.kind != "wrong_type"])
 
@@ -74,14 +74,16 @@ def _spans(blocks: Iterable[list[SpanRecord]]) -> Iterator[SpanRecord]:
 
 
 def _state(source: Path) -> list[int]:
-    """What changes when a file does: its size, and when it was written."""
+    """Size and modification time of a file."""
     found = source.stat()
     return [found.st_size, found.st_mtime_ns]
 
 
 def _note(state: list[int], problems: list[Problem]) -> str:
     if len(problems) > Problems.LIMIT:
-        raise ReadError(f"{problems[0].file} has more than {Problems.LIMIT:,} problems; read it as it is")
+        raise ReadError(
+            f"{problems[0].file} has more than {Problems.LIMIT:,} problems; read it without a copy"
+        )
     return json.dumps(
         {"source": state, "faults": [(one.kind, one.message, one.line, one.trace_id) for one in problems]}
     )

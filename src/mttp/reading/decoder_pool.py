@@ -1,4 +1,4 @@
-"""Processes that decode large files ahead of their reader, who gets every line in its order."""
+"""A pool of processes that decode large files ahead of the reader, in the order of lines."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, decode
 from mttp.reading.worker import Wanted, unpack
 
-__all__ = ["DecoderPool", "hire"]
+__all__ = ["DecoderPool", "start"]
 
-_SHARE = 8 << 20
-_COMPRESSED = 32 << 20
-"""A compressed file can't be shared, and all that is decoded of it would wait in memory."""
-_MOST = 16
-"""One reader can't take what more of them decode."""
-_AHEAD = 2
-"""So many shares for each process are asked for before the reader has come to them."""
-_PATIENCE = 30.0
-"""Seconds after which a share is decoded here that a process has not decoded: it may have been stopped."""
+_PART_BYTES = 8 << 20
+"""Size of the parts into which a file is split."""
+_MAX_COMPRESSED_BYTES = 32 << 20
+"""Largest compressed file for the pool: it can't be split, so its decoded spans would fill memory."""
+_MAX_PROCESSES = 16
+"""More processes decode faster than one reader consumes."""
+_PARTS_AHEAD = 2
+"""Parts per process that are submitted ahead of the reader."""
+_TIMEOUT_SECONDS = 30.0
+"""Seconds after which the reader decodes a part itself, for example because the process is stopped."""
 
 
-def hire(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> DecoderPool | None:
-    """Who decodes these files, of so many bytes each; None where there is nobody but this process."""
-    workers = _started(min(_cores(), _MOST))
+def start(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> DecoderPool | None:
+    """A pool for these files, whose values are sizes in bytes; None if no processes can be started."""
+    workers = _started(min(_cores(), _MAX_PROCESSES))
     return DecoderPool(sizes, workers, wanted=wanted, is_open=is_open) if workers else None
 
 
 def _started(count: int) -> list[Process]:
-    """As many processes as can be had, where that is more than one."""
+    """Up to `count` started processes; none if `count` is 1 or processes can't be started."""
     workers: list[Process] = []
     with suppress(OSError):
         for _ in range(count if count > 1 and can_start() else 0):
@@ -50,26 +51,28 @@ def _started(count: int) -> list[Process]:
 
 
 def _cores() -> int:
-    """On how many this process may run."""
+    """Number of cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Task(NamedTuple):
     path: Path
-    share: FilePart
+    part: FilePart
     size: int
 
 
 def _tasks(path: Path, size: int) -> list[_Task]:
-    """The file's shares; none of one that has to be read here."""
-    with suppress(OSError):  # whoever reads it here will see
-        if not is_parquet(path) and (size <= _COMPRESSED or not is_compressed(path)):
-            return [_Task(path, found, min(found.end, size) - found.start) for found in shares(path, _SHARE)]
+    """The parts of a file; empty for a file that this process must read."""
+    with suppress(OSError):  # reading the file here raises it again
+        if not is_parquet(path) and (size <= _MAX_COMPRESSED_BYTES or not is_compressed(path)):
+            return [
+                _Task(path, found, min(found.end, size) - found.start) for found in shares(path, _PART_BYTES)
+            ]
     return []
 
 
 class DecoderPool:
-    """Processes at work on the shares of files."""
+    """Processes that decode the parts of files."""
 
     def __init__(
         self, sizes: dict[Path, int], workers: list[Process], *, wanted: Wanted, is_open: IsOpen
@@ -82,20 +85,20 @@ class DecoderPool:
             self._free.put(one)
         self._threads = ThreadPoolExecutor(len(workers), "mttp-reading")
         self._tasks = chain.from_iterable(_tasks(path, size) for path, size in sizes.items())
-        self._asked: deque[tuple[_Task, Future[bytes]]] = deque()
-        self._ask(len(workers) * _AHEAD)
+        self._pending: deque[tuple[_Task, Future[bytes]]] = deque()
+        self._submit(len(workers) * _PARTS_AHEAD)
 
     def decode(self, path: Path, *, progress: Progress | None = None) -> Iterator[Decoded]:
-        """The file's lines; files are asked for in the order in which they were given."""
+        """The decoded lines of a file; call it for the files in the order of `sizes`."""
         if not self._is_next(path):
             yield from decode(path, arrays=self._wanted == "arrays", progress=progress)
             return
-        numbers = _Numbers(path)
+        numbers = _LineNumbers(path)
         try:
             while self._is_next(path):
-                task, answer = self._next()
-                for line in self._answer(task, answer.result()):
-                    yield numbers.corrected(line, task.share)
+                task, reply = self._next()
+                for line in self._lines(task, reply.result()):
+                    yield numbers.corrected(line, task.part)
                     if any(fault.kind == "cut_stream" for fault in line.faults):
                         return
                 if progress is not None:
@@ -105,7 +108,7 @@ class DecoderPool:
                 self._next()[1].cancel()
 
     def stop(self) -> None:
-        """Let go of the processes, whatever they are doing."""
+        """Stop the processes, also while they decode."""
         for one in self.workers:
             one.hurry(0.0)
         self._threads.shutdown(cancel_futures=True)
@@ -113,60 +116,63 @@ class DecoderPool:
             one.close()
 
     def _is_next(self, path: Path) -> bool:
-        return bool(self._asked) and self._asked[0][0].path == path
+        return bool(self._pending) and self._pending[0][0].path == path
 
     def _next(self) -> tuple[_Task, Future[bytes]]:
-        found = self._asked.popleft()
-        self._ask(1)
+        found = self._pending.popleft()
+        self._submit(1)
         return found
 
-    def _ask(self, count: int) -> None:
+    def _submit(self, count: int) -> None:
         for task in islice(self._tasks, count):
-            self._asked.append((task, self._threads.submit(self._done, task)))
+            self._pending.append((task, self._threads.submit(self._reply, task)))
 
-    def _done(self, task: _Task) -> bytes:
-        one = self._free.get()
+    def _reply(self, task: _Task) -> bytes:
+        """The packed lines of a part, as one of the processes decodes them; empty if it fails."""
+        process = self._free.get()
+        request = marshal.dumps((str(task.path), *task.part, self._wanted))
         try:
-            status, answer = one.ask(marshal.dumps((str(task.path), *task.share, self._wanted)), _PATIENCE)
-            return answer if status == DONE else b""
-        except (ProcessLostError, OSError, ValueError):  # which is closed in the end
+            status, reply = process.ask(request, _TIMEOUT_SECONDS)
+            return reply if status == DONE else b""
+        except (ProcessLostError, OSError, ValueError):  # the process is closed by `stop`
             return b""
         finally:
-            self._free.put(one)
+            self._free.put(process)
 
-    def _answer(self, task: _Task, answer: bytes) -> Iterator[Decoded]:
+    def _lines(self, task: _Task, reply: bytes) -> Iterator[Decoded]:
         """
-        The share's lines; decoded here where that went wrong elsewhere.
+        The decoded lines of a part, decoded here if there is no reply.
 
-        And where an episode that is whole in the share has spans before it: then it must not be one value.
+        An episode that has spans before this part must not be one `EpisodeSummary`: then they are decoded
+        here, too.
         """
-        if answer:
-            found = list(unpack(marshal.loads(answer)))
-            if not any(map(self._is_divided, chain.from_iterable(line.spans or () for line in found))):
+        if reply:
+            found = list(unpack(marshal.loads(reply)))
+            if not any(map(self._is_split, chain.from_iterable(line.spans or () for line in found))):
                 return iter(found)
-        return decode(task.path, arrays=self._wanted == "arrays", share=task.share)
+        return decode(task.path, arrays=self._wanted == "arrays", part=task.part)
 
-    def _is_divided(self, item: SpanRecord | EpisodeSummary) -> bool:
+    def _is_split(self, item: SpanRecord | EpisodeSummary) -> bool:
         return isinstance(item, EpisodeSummary) and self._is_open(item.trace_id)
 
 
-class _Numbers:
-    """Lines' numbers in the whole file: few shares have a fault, and need to know."""
+class _LineNumbers:
+    """Line numbers in the whole file, counted only for parts with faults."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._place, self._before = 0, 0
 
-    def corrected(self, line: Decoded, share: FilePart) -> Decoded:
-        """The line with its place in the file where it has faults."""
-        if not line.faults or not share.start:
+    def corrected(self, line: Decoded, part: FilePart) -> Decoded:
+        """The line with its faults' line numbers in the file instead of in the part."""
+        if not line.faults or not part.start:
             return line
-        self._count(share.start)
+        self._count(part.start)
         return Decoded(line.spans, [fault._replace(line=fault.line + self._before) for fault in line.faults])
 
     def _count(self, end: int) -> None:
         with self._path.open("rb") as file:
             file.seek(self._place)
-            while self._place < end and (piece := file.read(min(_SHARE, end - self._place))):
+            while self._place < end and (piece := file.read(min(_PART_BYTES, end - self._place))):
                 self._before += piece.count(b"\n")
                 self._place += len(piece)

@@ -1,8 +1,4 @@
-"""
-What a summary needs of a share of a file: an episode that is whole in it as one value, all else span by span.
-
-The shares, counted in their order, come to what their spans come to.
-"""
+"""Reduces the decoded lines of a part of a file to what a summary needs."""
 
 from __future__ import annotations
 
@@ -21,20 +17,24 @@ __all__ = ["digested"]
 
 
 def digested(decode: Callable[[IsOpen], Iterable[Decoded]]) -> list[Decoded]:
-    """The lines with one `EpisodeSummary` for all spans of an episode that is whole in them."""
+    """
+    The lines with one `EpisodeSummary` in place of all spans of each episode that is whole in them.
+
+    Aggregating the results of all parts in order gives the same figures as aggregating all spans.
+    """
     assembler, position = Assembler(), 0
     whole: set[str] = set()
     lines: list[Decoded] = []
     rows: list[list[tuple[int, Any]]] = []
     kept: defaultdict[str, list[tuple[int, tuple[int, Any]]]] = defaultdict(list)
-    """Spans of episodes that may still become whole: in which line, and where among all spans."""
+    """Spans of incomplete episodes, with their line and their position among all spans."""
     for number, line in enumerate(decode(assembler.has_open)):
         lines.append(line)
         rows.append([])
         scopes: set[int] = set()
         for record in line.spans or ():
             position += 1
-            is_new = id(record.scope) not in scopes  # of a scope one span must stay: it may be a newer one
+            is_new = id(record.scope) not in scopes  # one span per scope is kept, for its version
             scopes.add(id(record.scope))
             if isinstance(record, EpisodeSummary):
                 whole.add(record.row.trace_id)

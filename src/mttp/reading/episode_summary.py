@@ -1,4 +1,4 @@
-"""An episode as far as a summary wants to know it: its figures, and what its spans and scorings count for."""
+"""The figures of one episode that a summary needs."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from mttp.model.spans import Scope
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["Counts", "EpisodeSummary", "IsOpen", "EpisodeRow", "Undecided"]
+__all__ = ["Counts", "EpisodeSummary", "IsOpen", "EpisodeRow", "UndecidedScoring"]
 
 IsOpen: TypeAlias = Callable[[str], bool]
-"""Whether some spans of an episode, by its trace id, were read already, and not all."""
+"""Whether some, but not all, spans of an episode (by trace id) were read."""
 
 _MAX_KINDS = 100
-"""Different kinds of faults that are listed; further ones are counted as `_OTHER`."""
-_CHANGED = 4
-"""The first fields of `EpisodeSummary`, which are no plain data."""
+"""Number of fault kinds that are listed; further ones are counted as `_OTHER`."""
+_STRUCTURED_FIELDS = 4
+"""Number of leading fields of `EpisodeSummary` that need conversion to plain data."""
 _TAKES_TOKENS = frozenset({summary_fields.CALL, names.STEP, names.STEPS})
-_STATES_FAULTS = frozenset(
+_FAULT_SPANS = frozenset(
     {names.EPISODE, names.SEGMENT, names.AGENT, names.STEP, names.STEPS, names.GROUP, names.UPDATE}
     | {names.ANNOTATE}
 )
 """
-Spans whose faults are counted one by one.
+Spans whose faults are counted.
 
-The faults of a scoring are also on the span of what was scored.
-Those of a run are counted once, at the end.
+Faults of a scoring are also on the span of its target; faults of a run are counted once, at the end.
 """
 
 
 class Counts:
-    """Tokens of policies and of called models, each given and sampled; faults by kind, omissions by name."""
+    """Input and output tokens of policies and of called models, faults by kind, omissions by attribute."""
 
     __slots__ = ("call_tokens", "faults", "omissions", "tokens")
 
@@ -51,13 +50,13 @@ class Counts:
         self.omissions = omissions or {}
 
     def add(self, kind: str, attributes: Mapping[str, Any]) -> None:
-        """Count those of a span of that kind."""
+        """Count tokens, faults and omissions of a span of that kind."""
         if kind in _TAKES_TOKENS:
             counts = self.call_tokens if kind == summary_fields.CALL else self.tokens
             given, sampled = summary_fields.counts(attributes)
             counts[0] += given
             counts[1] += sampled
-        if (a.FAULTS in attributes or kind == names.STEPS) and kind in _STATES_FAULTS:
+        if (a.FAULTS in attributes or kind == names.STEPS) and kind in _FAULT_SPANS:
             for fault in summary_fields.faults(attributes):
                 self.faults[fault] = self.faults.get(fault, 0) + 1
         if a.OMISSIONS in attributes or kind == names.STEPS:
@@ -65,7 +64,7 @@ class Counts:
                 self.omissions[name] = self.omissions.get(name, 0) + 1
 
     def merge(self, other: Counts) -> None:
-        """Count what others counted."""
+        """Add other counts."""
         for sums, (given, sampled) in ((self.tokens, other.tokens), (self.call_tokens, other.call_tokens)):
             sums[0] += given
             sums[1] += sampled
@@ -75,12 +74,12 @@ class Counts:
                 own[listed] = own.get(listed, 0) + count
 
     def plain(self) -> tuple[Any, ...]:
-        """As plain data, which a new one takes."""
+        """The arguments of the constructor as plain data."""
         return self.tokens, self.call_tokens, self.faults, self.omissions
 
 
 class EpisodeRow(NamedTuple):
-    """One episode's figures."""
+    """The row of one episode; times in nanoseconds, duration in seconds, NaN if unknown."""
 
     run: str
     trace_id: str
@@ -95,57 +94,59 @@ class EpisodeRow(NamedTuple):
     task: str
 
 
-class Undecided(NamedTuple):
-    """A scoring of the whole that states no total: one of another process stands instead if it does."""
+class UndecidedScoring(NamedTuple):
+    """A scoring of the episode without a total, which another process's scoring may replace."""
 
     when: tuple[int, int]
-    """When it began and ended."""
+    """Its start and end time."""
     gradings: tuple[Grading, ...]
 
 
 class EpisodeSummary(NamedTuple):
-    """An episode: it stands for all its spans, at the place of the last."""
+    """The figures of one episode; in a stream of spans it replaces all spans of the episode."""
 
     row: EpisodeRow
     counts: Counts
     gradings: tuple[Grading, ...]
-    """Those of the last scoring of each step and agent, and of the whole if that states a total."""
-    undecided: Undecided | None
-    """The scoring of the whole if it states none."""
+    """Gradings of the last scoring of each step and agent, and of the episode if it has a total."""
+    undecided: UndecidedScoring | None
+    """The scoring of the episode if it has no total."""
     cost_usd: float | None
     is_scored: bool = False
-    """Whether the scoring of the whole states a total."""
+    """Whether the scoring of the episode has a total."""
     basis: str | None = None
-    """What the return is the sum of; None where nothing was paid."""
+    """Source of the return: episode or steps; None if there is no return."""
     root: str = ""
-    """The id of the root's span."""
+    """Id of the root span."""
     spans: int = 0
-    """How many different spans it has."""
+    """Number of distinct spans."""
     duplicates: int = 0
-    """How many came again until its end."""
+    """Number of repeated spans."""
+    invalid_step_rewards: int = 0
+    """Number of steps with a reward that is not a finite number, and no scoring."""
     scope: Scope = Scope()
     name: str = ""
-    """Empty, so that it is not taken for a span of any kind."""
+    """Always empty: the summary is not a span of any kind."""
 
     @property
     def trace_id(self) -> str:
-        """The id of its trace."""
+        """Trace id of the episode."""
         return self.row.trace_id
 
     def plain(self) -> tuple[Any, ...]:
-        """Without its scope, as plain data."""
+        """The fields without `scope` and `name` as plain data."""
         undecided = self.undecided and (self.undecided.when, _plain(self.undecided.gradings))
-        changed = tuple(self.row), self.counts.plain(), _plain(self.gradings), undecided
-        return (*changed, *self[_CHANGED:-2])
+        structured = tuple(self.row), self.counts.plain(), _plain(self.gradings), undecided
+        return (*structured, *self[_STRUCTURED_FIELDS:-2])
 
     @classmethod
     def of_plain(cls, values: tuple[Any, ...], scope: Scope) -> EpisodeSummary:
-        """What `plain` was made of."""
-        row, counts, gradings, undecided = values[:_CHANGED]
+        """The summary from the result of `plain`."""
+        row, counts, gradings, undecided = values[:_STRUCTURED_FIELDS]
         if undecided is not None:
-            undecided = Undecided(undecided[0], _gradings(undecided[1]))
-        made = EpisodeRow(*row), Counts(*counts), _gradings(gradings), undecided
-        return cls._make((*made, *values[_CHANGED:], scope, ""))
+            undecided = UndecidedScoring(undecided[0], _gradings(undecided[1]))
+        structured = EpisodeRow(*row), Counts(*counts), _gradings(gradings), undecided
+        return cls._make((*structured, *values[_STRUCTURED_FIELDS:], scope, ""))
 
 
 def _plain(gradings: tuple[Grading, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Evaluations of a recording: put together from their traces, and read without anything else."""
+"""The evaluations of a recording, read without building its episodes."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ __all__ = ["Evaluations", "EvaluationPart", "evaluations", "merged", "part"]
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPart:
-    """What one trace holds of an evaluation."""
+    """The part of an evaluation in one trace."""
 
     evaluation: Evaluation
     lacking: int
-    """How many of its results were not found."""
+    """Number of results that are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """The evaluations of a recording, and what is wrong with it."""
+    """The evaluations of a recording, and its problems."""
 
     evals: list[Evaluation]
     """In order of start."""
     problems: list[Problem]
-    """What is wrong with the recording, but for what only whole episodes show."""
+    """Problems of the recording, without those that only `mttp.read` detects."""
     sources: list[Path]
-    """The files that it was read from."""
+    """Paths of the files that were read, in order."""
     graders: dict[str, tuple[GraderHealth, ...]]
     """The health of the graders of each evaluation's episodes, by the evaluation's id."""
 
 
 def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluations:
-    """The evaluations that `source` holds; arguments and errors are those of `read`, no episode is built."""
+    """The evaluations of `source`; the arguments and errors are those of `mttp.read`."""
     scan = Scan(source, arrays=True, progress=progress)
     traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
     calls, scorings = StreamedCalls(), EpisodeScorings()
@@ -64,12 +64,12 @@ def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluati
 
 
 def part(records: Sequence[SpanRecord]) -> EvaluationPart:
-    """What the distinct spans of one trace hold of an evaluation."""
+    """The part of an evaluation in the distinct spans of one trace."""
     return EvaluationPart(codec.decode(records), codec.lacking(records))
 
 
 def merged(parts: Iterable[EvaluationPart], scan: Scan) -> list[Evaluation]:
-    """The evaluations in order of start; what is missing of them is noted."""
+    """The evaluations in order of start; missing results and ends are added to the problems."""
     parts = list(parts)
     for found in parts:
         if found.lacking:

@@ -1,4 +1,4 @@
-"""Which episodes of a recording are asked for, by the words that they answer to."""
+"""Selects episodes by values of their fields."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from mttp.model.episodes import Episode
 __all__ = ["Words", "matches"]
 
 Words: TypeAlias = "str | Collection[str] | None"
-"""One word, several of which any may be, or None where it does not matter."""
+"""A value, several values of which any may match, or None to match every episode."""
 
 
-def matches(episode: Episode, asked: Mapping[str, Words], run_names: Mapping[str, str | None]) -> bool:
-    """Whether an episode answers to a word of each question; `run_names` has the names of runs by id."""
+def matches(episode: Episode, wanted: Mapping[str, Words], run_names: Mapping[str, str | None]) -> bool:
+    """Whether an episode matches every filter of `wanted`, by field; `run_names` maps run ids to names."""
     return all(
-        not _answers(episode, question, run_names).isdisjoint([words] if isinstance(words, str) else words)
-        for question, words in asked.items()
+        not _values(episode, field, run_names).isdisjoint([words] if isinstance(words, str) else words)
+        for field, words in wanted.items()
         if words is not None
     )
 
 
-def _answers(episode: Episode, question: str, run_names: Mapping[str, str | None]) -> set[str | None]:
-    if question == "run":
+def _values(episode: Episode, field: str, run_names: Mapping[str, str | None]) -> set[str | None]:
+    if field == "run":
         return {episode.run_id, run_names.get(episode.run_id)}
-    if question == "reward_status":
+    if field == "reward_status":
         return {episode.reward.status}
-    if question == "spec":
+    if field == "spec":
         spec = episode.reward.spec
         return set() if spec is None else {spec.name, f"{spec.name}@{spec.version}"}
-    return {getattr(episode, question)}
+    return {getattr(episode, field)}

@@ -1,8 +1,8 @@
 """
-What was learned of episodes later, folded into them: groups, updates, annotations and results.
+Merges later facts into episodes: groups, updates, annotations and evaluation results.
 
-What an episode was paid is never changed; of an outcome, an advantage or a fact of the user's own the latest
-statement wins, and what the episode itself says of it goes to `extra`, under the name of its attribute.
+Rewards of the trainer are never changed. The latest annotation replaces an outcome, an advantage or a
+metadata value; the episode's own value moves to `extra`, under the name of its attribute.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _T = TypeVar("_T", bound=_Timed)
 
 
 def in_order(found: Iterable[_T]) -> list[_T]:
-    """In order of start, then span id."""
+    """The items in order of start, then span id."""
     return sorted(found, key=lambda item: (item.start_time or 0, item.span_id))
 
 
@@ -54,22 +54,26 @@ def fold(
     *,
     add_problem: _AddProblem,
 ) -> list[Episode]:
-    """The episodes with what groups, updates, annotations and evaluations (each in order) say of them."""
+    """
+    The episodes with the facts of groups, updates, annotations and evaluations, each of them in order.
+
+    `add_problem` is called for missing group members, conflicting updates and unknown targets.
+    """
     known = {episode.trace_id: episode for episode in episodes}
     changes: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    _note(known, groups, updates, add_problem)
+    _add_problems(known, groups, updates, add_problem)
     for group in groups:
-        _compare(group, known, changes)
+        _apply_group(group, known, changes)
     if updates:
         members = _members(episodes, groups)
         for update in updates:
-            _learn(update, members, changes)
+            _apply_update(update, members, changes)
         for change in changes.values():
             change |= {
                 name: tuple(change[name]) for name in ("consumed_by", "discarded_by") if name in change
             }
-    for trace_id, about in _by_episode(annotations, known, add_problem).items():
-        changes[trace_id] |= _stated(known[trace_id], about, changes[trace_id], add_problem)
+    for trace_id, of_episode in _by_episode(annotations, known, add_problem).items():
+        changes[trace_id] |= _annotated(known[trace_id], of_episode, changes[trace_id], add_problem)
     for evaluation in evals:
         for result in evaluation.results:
             if result.episode in known:
@@ -83,13 +87,13 @@ def fold(
     ]
 
 
-def _note(
+def _add_problems(
     known: Mapping[str, Episode],
     groups: Sequence[Group],
     updates: Sequence[Update],
     add_problem: _AddProblem,
 ) -> None:
-    """Say which groups lack members, and which updates claim one place."""
+    """Add a problem for each group with missing members, and for updates with equal indices."""
     for group in groups:
         found = sum(trace_id in known for trace_id in group.episodes)
         if found < max(group.size, len(group.episodes)):
@@ -99,13 +103,13 @@ def _note(
     places = Counter((update.run_id, update.policy, update.index) for update in updates)
     for (run_id, policy, index), count in places.items():
         if count > 1:
-            whose = "" if policy is None else f" of policy {policy}"
-            message = f"{count} updates{whose} in run {run_id} have the index {index}; all were kept"
+            of_policy = "" if policy is None else f" of policy {policy}"
+            message = f"{count} updates{of_policy} in run {run_id} have the index {index}; all were kept"
             add_problem("conflicting_updates", message)
 
 
-def _compare(group: Group, known: Mapping[str, Episode], changes: Mapping[str, dict[str, Any]]) -> None:
-    """What a group says of its members, where they don't say it themselves."""
+def _apply_group(group: Group, known: Mapping[str, Episode], changes: Mapping[str, dict[str, Any]]) -> None:
+    """Set the group and the advantage of members that have none."""
     aligned = len(group.advantages) == len(group.episodes)
     for position, trace_id in enumerate(group.episodes):
         episode = known.get(trace_id)
@@ -118,7 +122,7 @@ def _compare(group: Group, known: Mapping[str, Episode], changes: Mapping[str, d
 
 
 def _members(episodes: Iterable[Episode], groups: Iterable[Group]) -> _Groups:
-    """Trace ids by run and group, as the episodes and the groups say."""
+    """Trace ids of members by run and group, from the episodes and the groups."""
     members: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for episode in episodes:
         if episode.group is not None:
@@ -128,8 +132,8 @@ def _members(episodes: Iterable[Episode], groups: Iterable[Group]) -> _Groups:
     return members
 
 
-def _learn(update: Update, members: _Groups, changes: Mapping[str, dict[str, Any]]) -> None:
-    """What an update says of the episodes that it learned from, and of those that it discarded, each once."""
+def _apply_update(update: Update, members: _Groups, changes: Mapping[str, dict[str, Any]]) -> None:
+    """Note the update on the episodes that it learned from, and on those that it discarded, each once."""
     discarded = {trace_id for found in update.discarded_episodes.values() for trace_id in found}
     consumed = {*update.episodes}.union(*(members.get((update.run_id, id), ()) for id in update.groups))
     if update.index is not None:
@@ -143,19 +147,19 @@ def _learn(update: Update, members: _Groups, changes: Mapping[str, dict[str, Any
 def _by_episode(
     annotations: Iterable[Annotation], known: Mapping[str, Episode], add_problem: _AddProblem
 ) -> dict[str, list[Annotation]]:
-    """Annotations by the episodes that they are about; a preference is about all that it names."""
-    about: defaultdict[str, list[Annotation]] = defaultdict(list)
+    """Annotations by target episode; the targets of a preference are the chosen and rejected episodes."""
+    by_episode: defaultdict[str, list[Annotation]] = defaultdict(list)
     for annotation in annotations:
         for trace_id in (annotation.episode, *annotation.rejected):
             if trace_id in known:
-                about[trace_id].append(_on_root(annotation, known[trace_id]))
+                by_episode[trace_id].append(_on_root(annotation, known[trace_id]))
             else:
                 _unknown(annotation, f"episode {trace_id or 'without an id'}", add_problem)
-    return about
+    return by_episode
 
 
 def _on_root(annotation: Annotation, episode: Episode) -> Annotation:
-    """The annotation; one of the root's span is about the whole episode."""
+    """The annotation; the target of one on the root span is the whole episode."""
     is_root = annotation.step_span_id and annotation.step_span_id == episode.span_id
     return replace(annotation, step_span_id="") if is_root else annotation
 
@@ -166,49 +170,49 @@ def _unknown(annotation: Annotation, what: str, add_problem: _AddProblem) -> Non
 
 def _unclear(annotation: Annotation, what: str, add_problem: _AddProblem) -> None:
     by = "" if annotation.by is None else f" by {annotation.by}"
-    message = f"the {annotation.key}{by} is about {what}"
+    message = f"the {annotation.key}{by} refers to {what}"
     add_problem("unknown_target", message, trace_id=annotation.trace_id)
 
 
-def _stated(
-    episode: Episode, about: Sequence[Annotation], change: Mapping[str, Any], add_problem: _AddProblem
+def _annotated(
+    episode: Episode, annotations: Sequence[Annotation], change: Mapping[str, Any], add_problem: _AddProblem
 ) -> dict[str, Any]:
-    """What annotations change of an episode, over what groups and updates do."""
-    columns = [annotation for annotation in about if annotation.kind == codec.OF_STEPS]
-    on_steps = _by_step(episode, [one for one in about if one.kind != codec.OF_STEPS], add_problem)
+    """The changed fields of an episode; annotations override groups and updates."""
+    columns = [annotation for annotation in annotations if annotation.kind == codec.OF_STEPS]
+    on_steps = _by_step(episode, [one for one in annotations if one.kind != codec.OF_STEPS], add_problem)
     stepped = {id(annotation) for found in on_steps.values() for annotation in found}
-    kept = tuple(annotation for annotation in about if id(annotation) not in stepped)
+    kept = tuple(annotation for annotation in annotations if id(annotation) not in stepped)
     whole = _latest(annotation for annotation in kept if not annotation.on_step)
-    said: dict[str, Any] = {"annotations": kept}
-    said |= _facts(episode, whole)
+    changed: dict[str, Any] = {"annotations": kept}
+    changed |= _facts(episode, whole)
     for kind, key, nothing in (("outcome", a.EPISODE_OUTCOME, "unknown"), ("advantage", a.ADVANTAGE, None)):
         found = whole.get((kind, kind))
         if found is None or not _is_valid(found):
             continue
-        said[kind] = found.value
+        changed[kind] = found.value
         if (before := getattr(episode, kind)) != nothing:
-            said["extra"] = {**said.get("extra", episode.extra), key: before}
+            changed["extra"] = {**changed.get("extra", episode.extra), key: before}
     score = whole.get(("score", "score"))
-    if score is not None and score.reward is not None and _is_unpaid(episode):
-        said["reward"] = score.reward
+    if score is not None and score.reward is not None and _has_no_reward(episode):
+        changed["reward"] = score.reward
     if on_steps or columns:
         numbers = _numbers(episode, columns, add_problem)
-        said["steps"] = tuple(
+        changed["steps"] = tuple(
             _step(step, on_steps.get(position, ()), numbers.get(position, {}))
             if position in on_steps or position in numbers
             else step
             for position, step in enumerate(episode.steps)
         )
-    return {**change, **said}
+    return {**change, **changed}
 
 
 def _numbers(
-    episode: Episode, about: Sequence[Annotation], add_problem: _AddProblem
+    episode: Episode, annotations: Sequence[Annotation], add_problem: _AddProblem
 ) -> dict[int, dict[str, float]]:
-    """Numbers that were stated of several steps at once, by the position of the step."""
+    """The numbers of annotations on several steps, by the position of the step."""
     indices = {step.index: position for position, step in enumerate(episode.steps) if step.agent is None}
     found: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    for annotation in sorted(about, key=lambda annotation: annotation.order):
+    for annotation in sorted(annotations, key=lambda annotation: annotation.order):
         first = annotation.step or 0
         for name, numbers in (annotation.value or {}).items():
             for index, number in enumerate(numbers.tolist(), first):
@@ -222,7 +226,7 @@ def _numbers(
 
 
 def _latest(annotations: Iterable[Annotation]) -> dict[tuple[str, str], Annotation]:
-    """The winning statement by kind and key."""
+    """The effective annotation by kind and key: the one with the highest revision."""
     return {
         (annotation.kind, annotation.key): annotation
         for annotation in sorted(annotations, key=lambda annotation: annotation.order)
@@ -230,7 +234,7 @@ def _latest(annotations: Iterable[Annotation]) -> dict[tuple[str, str], Annotati
 
 
 def _facts(value: Episode | Step, latest: Mapping[tuple[str, str], Annotation]) -> dict[str, Any]:
-    """The user's own facts, and what was said of them before."""
+    """The fields `metadata` and `extra` after metadata annotations."""
     stated = {key: found.value for (kind, key), found in latest.items() if kind == "fact"}
     if not stated:
         return {}
@@ -239,22 +243,22 @@ def _facts(value: Episode | Step, latest: Mapping[tuple[str, str], Annotation]) 
 
 
 def _is_valid(annotation: Annotation) -> bool:
-    """Whether it states something of the type that it should have."""
+    """Whether the value of an outcome or an advantage has a valid type."""
     if annotation.kind == "outcome":
         return annotation.value in OUTCOMES
     return isinstance(annotation.value, (int, float)) and not isinstance(annotation.value, bool)
 
 
-def _is_unpaid(episode: Episode) -> bool:
-    """Whether nothing at all is known of what the trainer paid."""
+def _has_no_reward(episode: Episode) -> bool:
+    """Whether the trainer recorded no reward."""
     return not episode.rewards and episode.return_basis is None and episode.step_reward_sum is None
 
 
 def _by_step(
-    episode: Episode, about: Iterable[Annotation], add_problem: _AddProblem
+    episode: Episode, annotations: Iterable[Annotation], add_problem: _AddProblem
 ) -> dict[int, list[Annotation]]:
-    """Annotations by the position of the step that they are about."""
-    on_steps = [annotation for annotation in about if annotation.on_step]
+    """Annotations by the position of their step."""
+    on_steps = [annotation for annotation in annotations if annotation.on_step]
     if not on_steps:
         return {}
     spans = {step.span_id: position for position, step in enumerate(episode.steps) if step.span_id}
@@ -263,24 +267,24 @@ def _by_step(
         indices[step.index].append(position)
     found: defaultdict[int, list[Annotation]] = defaultdict(list)
     for annotation in on_steps:
-        meant = [spans[annotation.step_span_id]] if annotation.step_span_id in spans else []
-        if not meant and annotation.step is not None:
-            meant = indices.get(annotation.step, [])
+        targets = [spans[annotation.step_span_id]] if annotation.step_span_id in spans else []
+        if not targets and annotation.step is not None:
+            targets = indices.get(annotation.step, [])
         which = annotation.step_span_id if annotation.step is None else annotation.step
         what = f"step {which} of episode {episode.trace_id}"
-        if len(meant) == 1:
-            found[meant[0]].append(annotation)
-        elif meant:
-            _unclear(annotation, f"{what}, and {len(meant)} steps have that index", add_problem)
+        if len(targets) == 1:
+            found[targets[0]].append(annotation)
+        elif targets:
+            _unclear(annotation, f"{what}, and {len(targets)} steps have that index", add_problem)
         else:
             _unknown(annotation, what, add_problem)
     return found
 
 
-def _step(step: Step, about: Sequence[Annotation], numbers: Mapping[str, float]) -> Step:
-    """The step with what was stated of it later, and in `extra` what it said of that itself."""
-    said = {**_facts(step, _latest(about)), **numbers}
+def _step(step: Step, annotations: Sequence[Annotation], numbers: Mapping[str, float]) -> Step:
+    """The step with its annotations merged; replaced values are in `extra`."""
+    changed = {**_facts(step, _latest(annotations)), **numbers}
     before = {steps.FACTS[name]: kept for name in numbers if (kept := getattr(step, name)) is not None}
     if before:
-        said["extra"] = {**said.get("extra", step.extra), **before}
-    return replace(step, annotations=tuple(about), **said)
+        changed["extra"] = {**changed.get("extra", step.extra), **before}
+    return replace(step, annotations=tuple(annotations), **changed)

@@ -1,4 +1,4 @@
-"""Arrow tables as pandas data frames."""
+"""Converts Arrow tables to pandas data frames."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["to_pandas"]
 
 def to_pandas(tables: Tables, name: str, expand: Sequence[str]) -> Any:
     """
-    One table as a data frame, with a column `map.key` for each key of the maps that `expand` names.
+    One table as a data frame, with a column `map.key` for each key of the map columns in `expand`.
 
-    Whole numbers and flags are of pandas' nullable types: as floats, large ones would not be exact.
-    Raises ReadError for a table or a map that there is not, and MissingExtra where pandas is not installed.
+    Integers and booleans have pandas' nullable types: large integers are not exact as floats.
+    Raises ReadError for an unknown table or map, and MissingExtra if pandas is not installed.
     """
     pandas = _pandas()
     if name not in tables.NAMES:
-        raise ReadError(f"there is no table {name!r}; there are {', '.join(tables.NAMES)}")
+        raise ReadError(f"there is no table {name!r}; the tables are {', '.join(tables.NAMES)}")
     table = getattr(tables, name)
     maps = [field.name for field in table.schema if str(field.type).startswith("map<")]
     unknown = [column for column in expand if column not in maps]

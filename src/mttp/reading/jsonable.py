@@ -1,4 +1,4 @@
-"""Values as strict JSON: what has no number there (NaN, the infinities) is null, bytes are base64."""
+"""Converts values to strict JSON: NaN and infinities become null, bytes become base64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["jsonable", "to_json"]
 
 
 def jsonable(value: object) -> Any:
-    """`value` in the types that JSON has; a value of the vocabulary as an object of its fields."""
+    """`value` as JSON types; a dataclass becomes an object with its fields."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):

@@ -1,8 +1,8 @@
 """
-Labels in a table, CSV or JSON lines: what each row states of which episode or step.
+Reads labels of episodes and steps from a table, CSV or JSON lines.
 
-A row has `trace_id` (the beginning is enough), maybe `step` (its index or span id), and what it states:
-either `key` and `value`, or a column per key. An empty cell states nothing.
+A row has `trace_id` (the first digits are enough), optionally `step` (its index or span id), and either `key`
+and `value`, or a column per key. Empty cells are ignored.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from mttp.semconv import spans as names
 __all__ = ["ABOUT", "MAX_BYTES", "KnownIds", "LabelRow", "known", "rows", "stated"]
 
 MAX_BYTES: Final = 256 << 20
-"""Largest table of labels."""
+"""Largest table of labels, in bytes."""
 
 ABOUT = ("trace_id", "step", "by", "grader", "grader_kind", "grader_version", "explanation")
-"""Columns that say what a row is about and who states it; every other one is a key."""
+"""Columns for the target and the author of a row; every other column is a key."""
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _HEX = re.compile(r"[0-9a-f]{1,32}")
@@ -49,21 +49,21 @@ class LabelRow:
     """One row of a table of labels."""
 
     place: str
-    """Where it stands, e.g. `labels.csv:3`."""
+    """File and line, e.g. `labels.csv:3`."""
     cells: Mapping[str, Any]
-    """Its cells by column, without the empty ones."""
+    """Non-empty cells by column."""
     fault: str = ""
-    """What is wrong with it, where it can't be understood at all."""
+    """What is wrong with the row, if it can't be parsed."""
 
 
 def rows(path: Path) -> list[LabelRow]:
-    """The rows of a table; raises ReadError where it can't be read or its columns make no sense."""
+    """The rows of a table; raises ReadError if it can't be read or its columns are invalid."""
     read = _json_rows if path.suffix in _JSON_SUFFIXES else _csv_rows
     try:
         text = regular_files.read(path, MAX_BYTES).decode("utf-8-sig")
         return list(read(path, StringIO(text, newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ReadError(f"{path} can't be read as text: {error}; save it as UTF-8") from error
+        raise ReadError(f"{path} is not UTF-8 text: {error}; save it as UTF-8") from error
 
 
 def _csv_rows(path: Path, file: Iterable[str]) -> Iterator[LabelRow]:
@@ -71,11 +71,13 @@ def _csv_rows(path: Path, file: Iterable[str]) -> Iterator[LabelRow]:
     header = [name.strip() for name in next(reader, [])]
     _check_columns(f"{path}:1", header)
     if header.count("trace_id") != 1:
-        raise ReadError(f"{path}:1: there is no column trace_id; name the episode of each row in one")
+        raise ReadError(
+            f"{path}:1: there is no column trace_id; add one with the trace id of each row's episode"
+        )
     for cells in reader:
         place = f"{path}:{reader.line_num}"
         if len(cells) > len(header):
-            yield LabelRow(place, {}, f"it has {len(cells)} cells, and there are {len(header)} columns")
+            yield LabelRow(place, {}, f"it has {len(cells)} cells, but there are {len(header)} columns")
         elif any(cell.strip() for cell in cells):
             named = {name: cell.strip() for name, cell in zip(header, cells, strict=False)}
             yield LabelRow(place, {name: cell for name, cell in named.items() if cell})
@@ -92,14 +94,14 @@ def _json_rows(path: Path, file: Iterable[str]) -> Iterator[LabelRow]:
             yield LabelRow(place, {}, f"it is not JSON: {error}")
             continue
         if not isinstance(cells, dict):
-            yield LabelRow(place, {}, "it is no JSON object; write one object per line")
+            yield LabelRow(place, {}, "it is not a JSON object; write one object per line")
             continue
         _check_columns(place, [*cells])
         yield LabelRow(place, {name: cell for name, cell in cells.items() if cell is not None and cell != ""})
 
 
 def _check_columns(place: str, columns: Sequence[str]) -> None:
-    """Refuse columns whose meaning is not clear."""
+    """Raise ReadError for unnamed, duplicate or conflicting columns."""
     keys = {name: name if name in ABOUT else name_key(name) for name in columns}
     if not all(keys.values()):
         raise ReadError(f"{place}: a column has no name; name it, or leave it out")
@@ -115,49 +117,49 @@ def _check_columns(place: str, columns: Sequence[str]) -> None:
 
 def stated(row: LabelRow, *, by: str | None = None) -> list[Annotation]:
     """
-    What a row states, about the episode whose trace id begins as the row says.
+    The annotations of a row; their `episode` is the prefix of the trace id in the row.
 
-    Raises ValueError, with what is wrong, where it makes no sense.
+    Raises ValueError if the row is invalid.
     """
     if row.fault:
         raise ValueError(row.fault)
     cells = row.cells
-    whose = {name: _text(cells.get(name)) for name in ("grader", "grader_kind", "grader_version")}
+    grader = {name: _text(cells.get(name)) for name in ("grader", "grader_kind", "grader_version")}
     by = _text(cells.get("by")) or by
-    said = {name: cell for name, cell in cells.items() if name not in ABOUT}
-    if "key" in said or "value" in said:
-        if len(said) < 2:
-            raise ValueError("it has a key without a value, or the other way round")
-        said = {str(said["key"]): said["value"]}
-    about = Annotation(
+    values = {name: cell for name, cell in cells.items() if name not in ABOUT}
+    if "key" in values or "value" in values:
+        if len(values) < 2:
+            raise ValueError("it has a key without a value, or a value without a key")
+        values = {str(values["key"]): values["value"]}
+    target = Annotation(
         episode=_trace_id(cells.get("trace_id")),
-        by=by or whose["grader"],
+        by=by or grader["grader"],
         explanation=_text(cells.get("explanation")),
         **_step(cells.get("step")),
     )
-    return [_statement(about, key, value, whose) for key, value in said.items()]
+    return [_annotation(target, key, value, grader) for key, value in values.items()]
 
 
-def _statement(about: Annotation, key: str, value: Any, whose: Mapping[str, str | None]) -> Annotation:
+def _annotation(target: Annotation, key: str, value: Any, grader: Mapping[str, str | None]) -> Annotation:
     kind = codec.kind(key)
     name = name_key(key) if kind == "fact" else key
     if kind == codec.PREFERENCE or not name:
-        raise ValueError(f"{key!r} is no name of a fact")
+        raise ValueError(f"{key!r} is not a valid key")
     found = _value(kind, value)
     if kind != "score":
-        return replace(about, kind=kind, key=name, value=found)
+        return replace(target, kind=kind, key=name, value=found)
     scoring = Reward(
         value=found,
-        grader=whose["grader"] or about.by,
-        grader_kind=whose["grader_kind"],
-        grader_version=whose["grader_version"],
-        explanation=about.explanation,
+        grader=grader["grader"] or target.by,
+        grader_kind=grader["grader_kind"],
+        grader_version=grader["grader_version"],
+        explanation=target.explanation,
     )
-    return replace(about, kind=kind, key=name, value=found, reward=scoring)
+    return replace(target, kind=kind, key=name, value=found, reward=scoring)
 
 
 def _value(kind: str, value: Any) -> Any:
-    """A cell as the value that statements of this kind have."""
+    """The value of a cell, for an annotation of this kind."""
     if kind in ("score", "advantage"):
         found = _scalar(value)
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
@@ -171,7 +173,7 @@ def _value(kind: str, value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """A cell's text as a number or truth value where it is written as one."""
+    """The text of a cell as a number or boolean, if it is written as one."""
     if not isinstance(value, str):
         return value
     if value in ("true", "false"):
@@ -208,42 +210,42 @@ def _step(given: Any) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class KnownIds:
-    """The episodes and steps of a recording, by their ids."""
+    """The ids of a recording's episodes and steps."""
 
     runs: dict[str, str] = field(default_factory=dict)
-    """Run by trace id."""
+    """Run id by trace id."""
     roots: dict[str, str] = field(default_factory=dict)
-    """Root span by trace id, where the episode has ended."""
+    """Root span id by trace id, for ended episodes."""
     steps: dict[str, dict[tuple[str, int], str]] = field(default_factory=dict)
     """
-    Each step's span by trace id, then by the span that it was found in and its index; empty for a packed one.
+    Span id of each step by trace id, then by containing span and index; empty for a packed step.
 
-    Of the episodes whose steps were asked for.
+    Only episodes with annotated steps are included.
     """
     _sorted: list[str] = field(default_factory=list)
 
     def resolve(self, annotation: Annotation) -> Annotation:
-        """The annotation with the whole ids of its target; raises ValueError where there is none."""
-        trace_id = self._whole(annotation.episode)
+        """The annotation with the full ids of its target; raises ValueError if there is no such target."""
+        trace_id = self._full_id(annotation.episode)
         found = replace(annotation, episode=trace_id, run_id=self.runs[trace_id])
         if not annotation.on_step:
             return found
         steps = self.steps.get(trace_id, {})
         named = annotation.step_span_id
-        meant = [
+        targets = [
             (index, span_id)
             for (_, index), span_id in steps.items()
             if (named and named == span_id) or annotation.step == index
         ]
-        if len(meant) == 1:
-            return replace(found, step=meant[0][0], step_span_id=meant[0][1])
+        if len(targets) == 1:
+            return replace(found, step=targets[0][0], step_span_id=targets[0][1])
         which = annotation.step_span_id or annotation.step
-        if meant:
-            raise ValueError(f"episode {trace_id} has {len(meant)} steps {which}; give the span id of one")
+        if targets:
+            raise ValueError(f"episode {trace_id} has {len(targets)} steps {which}; give the span id of one")
         raise ValueError(f"episode {trace_id} has no step {which}; it has {len(steps)} steps")
 
-    def _whole(self, prefix: str) -> str:
-        """The trace id that begins so."""
+    def _full_id(self, prefix: str) -> str:
+        """The one trace id with that prefix."""
         self._sorted = self._sorted or sorted(self.runs)
         at = bisect_left(self._sorted, prefix)
         found = [trace_id for trace_id in self._sorted[at : at + 2] if trace_id.startswith(prefix)]
@@ -253,11 +255,11 @@ class KnownIds:
             raise ValueError(
                 f"no episode's trace id begins with {prefix!r}; there are {len(self.runs)} episodes"
             )
-        raise ValueError(f"several episodes' trace ids begin with {prefix!r}; give more of it")
+        raise ValueError(f"several episodes' trace ids begin with {prefix!r}; give more digits")
 
 
 def known(scan: Scan, annotations: Sequence[Annotation]) -> KnownIds:
-    """What a recording holds that the annotations may be about, found in one pass."""
+    """The ids of a recording that the annotations may refer to, found in one pass."""
     found = KnownIds()
     stepped = tuple({annotation.episode for annotation in annotations if annotation.on_step})
     for record in scan:

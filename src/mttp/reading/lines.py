@@ -1,4 +1,4 @@
-"""The spans of one file of lines, OTLP JSON or messages, and what is wrong with its lines."""
+"""Decodes the lines of a file, OTLP JSON or messages, to spans and faults."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from mttp.reading.problems import Kind, Problem, Problems
 
 __all__ = ["Decoded", "LineFault", "decode", "note", "read_blocks"]
 
-_PATIENCE = 1000
-"""After so many lines without a good one, a file is not a recording."""
-_BARREN = 100_000
-"""After so many broken lines in a row the rest of a file is not read."""
-_BEGINNING = b'{"resourceSpans"'
-_MESSAGE = b'{"version":'
-"""How nearly everybody begins a message; others' are found to be no traces first."""
+_MAX_LEADING_FAULTS = 1000
+"""Number of faults before the first valid line after which a file is not a recording."""
+_MAX_BROKEN_LINES = 100_000
+"""Number of consecutive broken lines after which the rest of a file is not read."""
+_TRACES_PREFIX = b'{"resourceSpans"'
+_MESSAGE_PREFIX = b'{"version":'
+"""The usual start of a message; messages with another order of keys are first tried as traces."""
 _EXPECTED = (
     "expected OTLP JSON lines or messages (plain, .gz or .zst), or a .parquet file from `mttp convert`"
 )
 
-_LEFT = "the rest of the file was not read"
+_REST_SKIPPED = "the rest of the file was not read"
 _TRUNCATED: tuple[Kind, str] = (
     "truncated_line",
-    "the last line is cut short; what stands before it was read",
+    "the last line is cut short; the lines before it were read",
 )
 
 
 class LineFault(NamedTuple):
-    """One thing that is wrong with a line."""
+    """One fault of a line."""
 
     kind: Kind
     message: str
     line: int
-    """The line, from 1."""
+    """Line number, from 1."""
     trace_id: str | None = None
-    """The trace, where it is about a span that could be read."""
+    """Trace id of the span with the fault, if it could be read."""
 
 
 class Decoded(NamedTuple):
-    """What one line holds."""
+    """The decoded content of one line."""
 
     spans: list[Any] | None
-    """Span records, or `EpisodeSummary`s of whole episodes where asked; None if the line is no recording."""
+    """Span records and `EpisodeSummary`s; None if the line is not part of a recording."""
     faults: list[LineFault]
 
 
@@ -61,23 +61,24 @@ def decode(
     path: Path,
     *,
     arrays: bool,
-    share: FilePart | None = None,
+    part: FilePart | None = None,
     progress: Progress | None = None,
     is_open: IsOpen | None = None,
     as_written: bool = False,
 ) -> Iterator[Decoded]:
     """
-    The file's lines, or those of a share of it, decoded one by one.
+    Decode the lines of a file, or of a part of it, one by one.
 
-    Values that don't conform to the registry are left out, unless they are wanted as they were written.
-    With `is_open`, which is asked line by line, episodes that are whole in a line are one `EpisodeSummary`.
+    Values that do not conform to the registry are left out, unless `as_written` is set.
+    With `is_open`, which is called for each line, an episode that is whole in a line becomes one
+    `EpisodeSummary`.
     """
     shorten: Shorten | None = None
     if is_open is not None:
-        from mttp.reading.whole import shortened  # which only a summary has a use for
+        from mttp.reading.whole import shortened  # only summaries need it
 
         shorten = partial(shortened, is_open=is_open)
-    items = read_lines(path, share=share, progress=progress)
+    items = read_lines(path, share=part, progress=progress)
     conformity = Conformity(as_written=as_written)
     return (_conforming(item, conformity, arrays=arrays, shorten=shorten) for item in items)
 
@@ -86,21 +87,20 @@ def read_blocks(
     file: File, lines: Iterable[Decoded], problems: Problems
 ) -> Generator[list[SpanRecord], None, bool]:
     """
-    The spans line by line; whether the file is a recording at all.
+    Yield the spans line by line; return whether the file is a recording.
 
-    Raises ReadError where it isn't one although the caller named it.
+    Raises ReadError if it is not a recording and the caller named it.
     """
     held: list[Problem] = []
     others = _Others()
     is_recording = False
-    barren = 0
+    broken_lines = 0
     for spans, faults in lines:
         wrong = [fault for fault in faults if not others.take(fault)]
-        barren = barren + 1 if wrong and not spans else 0
-        if barren == _BARREN:
-            wrong.append(
-                LineFault("cut_stream", f"{_BARREN:,} lines in a row are broken; {_LEFT}", wrong[0].line)
-            )
+        broken_lines = broken_lines + 1 if wrong and not spans else 0
+        if broken_lines == _MAX_BROKEN_LINES:
+            message = f"{_MAX_BROKEN_LINES:,} lines in a row are broken; {_REST_SKIPPED}"
+            wrong.append(LineFault("cut_stream", message, wrong[0].line))
         held += [_problem(file.path, fault) for fault in wrong]
         is_recording = is_recording or spans is not None
         if is_recording:
@@ -109,7 +109,7 @@ def read_blocks(
             held.clear()
         if spans:
             yield spans
-        if len(held) >= _PATIENCE or barren == _BARREN:
+        if len(held) >= _MAX_LEADING_FAULTS or broken_lines == _MAX_BROKEN_LINES:
             break
     note(file, others.faults(), problems)
     if not is_recording:
@@ -118,30 +118,30 @@ def read_blocks(
 
 
 def note(file: File, faults: Iterable[LineFault], problems: Problems) -> None:
-    """Take note of what is wrong with a file's lines."""
+    """Add the faults of a file's lines to the problems."""
     for fault in faults:
         problems.add(_problem(file.path, fault))
 
 
 class _Others:
-    """Messages that are no spans, by type: a file may hold any number of them."""
+    """Counts messages that are not spans, by type: a file may have any number of them."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, int] = {}
 
     def take(self, fault: LineFault) -> bool:
-        """Take note of a message, if that is what the fault is about."""
+        """Count the fault if it is such a message; return whether it is."""
         if fault.kind == "other_message":
             self._counts[fault.message] += 1
             self._first.setdefault(fault.message, fault.line)
         return fault.kind == "other_message"
 
     def faults(self) -> Iterator[LineFault]:
-        """One for each type."""
+        """One fault per type."""
         for kind, count in self._counts.items():
-            are = "messages are no spans" if count > 1 else "message is no span"
-            yield LineFault("other_message", f"{count:,} {kind} {are}, and left out", self._first[kind])
+            nouns = "messages are not spans and were" if count > 1 else "message is not a span and was"
+            yield LineFault("other_message", f"{count:,} {kind} {nouns} left out", self._first[kind])
 
 
 def _problem(path: Path, fault: LineFault) -> Problem:
@@ -152,7 +152,7 @@ def _problem(path: Path, fault: LineFault) -> Problem:
 def _conforming(
     item: StreamLine | Skipped | Cut, conformity: Conformity, *, arrays: bool, shorten: Shorten | None
 ) -> Decoded:
-    """The line's spans without what does not conform, and what that was."""
+    """The decoded line without values that do not conform, which become faults."""
     line = _decoded(item, arrays=arrays, shorten=shorten)
     if not line.spans:
         return line
@@ -173,23 +173,23 @@ def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten
     found: list[tuple[Kind, str]] = []
     spans: list[Any] | None = None
     try:
-        if item.content.startswith(_MESSAGE) and isinstance(item, StreamLine):
+        if item.content.startswith(_MESSAGE_PREFIX) and isinstance(item, StreamLine):
             spans, found = _message(item, arrays=arrays)
         else:
             spans = decode_line(item.content, arrays=arrays, shorten=shorten)
     except LineError as error:
         spans, found = _salvaged(item, error, arrays=arrays)
     if isinstance(item, Cut):
-        found = [("cut_stream", f"{item.reason}; what stands before it was read")]
+        found = [("cut_stream", f"{item.reason}; the lines before it were read")]
     return Decoded(spans, [LineFault(kind, message, item.number) for kind, message in found])
 
 
 def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
-    """What a line that begins as messages do holds."""
-    from mttp.reading.message_spans import carried  # pydantic, which other lines do without
+    """The spans and faults of a line that starts like a message."""
+    from mttp.reading.message_spans import message_spans  # imports pydantic
 
     try:
-        return carried(item.content, arrays=arrays)
+        return message_spans(item.content, arrays=arrays)
     except EnvelopeError as error:
         return [], [("broken_message", str(error)) if item.ended else _TRUNCATED]
 
@@ -197,18 +197,18 @@ def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord], list[
 def _salvaged(
     item: StreamLine | Cut, error: LineError, *, arrays: bool
 ) -> tuple[list[SpanRecord] | None, list[tuple[Kind, str]]]:
-    """What can be read of a line that is not as it should be."""
+    """The spans and faults of an invalid line."""
     if error.kind == "broken_line":
         with suppress(LineError):
             block, reasons = decode_spans(item.content, arrays=arrays)
             if block or reasons:
                 return block, [("broken_span", reason) for reason in reasons]
-    begins_as_traces = item.content.startswith(_BEGINNING)
+    begins_as_traces = item.content.startswith(_TRACES_PREFIX)
     with suppress(EnvelopeError):
-        from mttp.reading.message_spans import carried
+        from mttp.reading.message_spans import message_spans
 
         if not begins_as_traces:
-            return carried(item.content, arrays=arrays)
+            return message_spans(item.content, arrays=arrays)
     rest: list[SpanRecord] | None = [] if begins_as_traces else None
     if error.kind == "broken_line" and isinstance(item, StreamLine) and not item.ended:
         return rest, [_TRUNCATED]
@@ -219,9 +219,7 @@ def _refuse(file: File, held: list[Problem], problems: Problems) -> None:
     if not held:
         problems.add(Problem(kind="empty_file", message="the file is empty", file=str(file.path)))
         return
-    if all(
-        problem.kind == "cut_stream" for problem in held
-    ):  # a compressed file that a crash left at its start
+    if all(problem.kind == "cut_stream" for problem in held):  # a crash cut a compressed file at its start
         for problem in held:
             problems.add(problem)
         return

@@ -1,4 +1,4 @@
-"""The spans that a line's message carries."""
+"""The spans in a message."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mttp.mist.messages import received
 from mttp.model.spans import SpanRecord, without_arrays
 from mttp.reading.problems import Kind
 
-__all__ = ["carried"]
+__all__ = ["message_spans"]
 
 
-def carried(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
+def message_spans(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
     """
-    The spans of a line that is a message, and what is wrong with it.
+    The spans and faults of a line that is a message.
 
-    Raises EnvelopeError where it is none.
+    Raises EnvelopeError if the line is not a message.
     """
     try:
         message = received(line)

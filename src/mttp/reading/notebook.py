@@ -1,4 +1,4 @@
-"""A recording as HTML, as notebooks show it."""
+"""Recordings as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mttp.model.episodes import Episode
 __all__ = ["table"]
 
 MAX_ROWS = 50
-"""Episodes that are shown."""
+"""Largest number of episodes in the table."""
 _COLUMNS = ("episode", "env", "task", "status", "outcome", "return", "reward status", "steps", "seconds")
 
 
 def table(title: str, episodes: Sequence[Episode]) -> str:
-    """An HTML table of the first episodes, under a title that is text."""
+    """An HTML table of the first episodes; `title` is plain text."""
     shown = episodes[:MAX_ROWS]
     more = f"<p>{len(shown)} of {len(episodes)} episodes are shown.</p>" if len(shown) < len(episodes) else ""
     body = "".join(_row("td", _cells(episode)) for episode in shown)

@@ -1,8 +1,7 @@
 """
-Spans as Parquet and back, losing nothing: a row is a span, a known attribute a column.
+Writes and reads spans as Parquet, without loss: a row is a span, a known attribute a column.
 
-A file begins with its checksum, which stands where readers of Parquet do not look: between the first bytes of
-the format and the first row group.
+A file has a checksum between the magic bytes and the first row group, which Parquet readers skip.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _GROUP_ROWS = 20_000
 _GROUP_BYTES = 1 << 26
 _BATCH_ROWS = 2_000
 _START = b"PAR1mttp sha256 "
-"""What a file of ours begins with; then come the digest of all that follows it, in hex, and a newline."""
+"""The first bytes of a file; the SHA-256 digest of the bytes after it, in hex, and a newline follow."""
 _DIGEST_SIZE = 64
 _PIECE = 1 << 20
 _ID_PATTERNS = {
@@ -36,14 +35,14 @@ _ID_PATTERNS = {
 
 
 class FileError(ReadError):
-    """A Parquet file can't be read as a recording; the message begins with its path."""
+    """A Parquet file can't be read as a recording; the message starts with its path."""
 
     def __init__(self, kind: Literal["damaged_file", "not_traces"], path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.kind: Literal["damaged_file", "not_traces"] = kind
-        """damaged_file, or not_traces where it is something else."""
+        """`damaged_file`, or `not_traces` if the file is not a recording."""
         self.reason = reason
-        """What is wrong, in words."""
+        """What is wrong, for people."""
 
 
 def write(
@@ -53,9 +52,9 @@ def write(
     notes: Callable[[], Mapping[str, str]] = dict,
 ) -> int:
     """
-    Write the spans, some thousands at a time, compressed by zstd; how many there were.
+    Write the spans in row groups, compressed by zstd; return their number.
 
-    `notes` is asked afterwards for what the file should say of itself.
+    `notes` is called after the last span; its result becomes the metadata of the file.
     """
     arrow = _schema()
     import pyarrow
@@ -76,7 +75,7 @@ def write(
 
 
 def _seal(path: Path) -> None:
-    """Put the checksum where its place was left."""
+    """Write the checksum into the space reserved for it."""
     with path.open("r+b") as file:
         file.seek(len(_START) + _DIGEST_SIZE)
         digest = _digest(file)
@@ -86,9 +85,9 @@ def _seal(path: Path) -> None:
 
 def has_checksum(path: Path) -> bool:
     """
-    Whether the file begins with a checksum; one that another program wrote does not.
+    Whether the file has a checksum; files of other programs have none.
 
-    Raises FileError where the file is not the one that the checksum was computed of.
+    Raises FileError if the checksum does not match.
     """
     with path.open("rb") as file:
         if file.read(len(_START)) != _START:
@@ -99,7 +98,7 @@ def has_checksum(path: Path) -> bool:
 
 
 def _digest(file: IO[bytes]) -> bytes:
-    """The digest of what is left of a file, as hex."""
+    """The digest of the rest of a file, in hex."""
     digest = hashlib.sha256()
     while piece := file.read(_PIECE):
         digest.update(piece)
@@ -107,13 +106,13 @@ def _digest(file: IO[bytes]) -> bytes:
 
 
 def _damaged(path: Path, reason: object) -> FileError:
-    advice = "copy it again, or make it anew by `mttp convert`"
+    advice = "copy it again, or write it again with `mttp convert`"
     return FileError("damaged_file", path, f"this Parquet file is damaged or cut short: {reason}; {advice}")
 
 
 @contextmanager
 def _pyarrow_reads(path: Path) -> Iterator[None]:
-    """Raise FileError for whatever fails: of a damaged file pyarrow may raise nearly anything."""
+    """Raise FileError for any exception: pyarrow raises many types for damaged files."""
     try:
         yield
     except FileError:
@@ -123,7 +122,7 @@ def _pyarrow_reads(path: Path) -> Iterator[None]:
 
 
 def notes(path: Path) -> dict[str, str]:
-    """What the file says of itself."""
+    """The metadata of the file."""
     pyarrow_file = _open(path)
     with _pyarrow_reads(path):
         found = pyarrow_file.metadata.metadata or {}
@@ -131,7 +130,7 @@ def notes(path: Path) -> dict[str, str]:
 
 
 def read_blocks(path: Path, *, arrays: bool, progress: Progress | None = None) -> Iterator[list[SpanRecord]]:
-    """The spans of a file, batch by batch; raises FileError where it is damaged or no recording."""
+    """The spans of a file, batch by batch; raises FileError if it is damaged or not a recording."""
     file, schema = _open(path), _schema()
     with _pyarrow_reads(path):
         names = [
@@ -141,19 +140,19 @@ def read_blocks(path: Path, *, arrays: bool, progress: Progress | None = None) -
             and (arrays or field.name in COUNTED_LISTS or not _is_array(field.type))
         ]
         if not SPAN.keys() <= set(names):
-            reason = "this Parquet file is not a recording; `mttp convert` makes those that are"
+            reason = "this Parquet file is not a recording; `mttp convert` writes recordings as Parquet"
             raise FileError("not_traces", path, reason)
-        share = path.stat().st_size / max(file.metadata.num_rows, 1)
+        row_bytes = path.stat().st_size / max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_BATCH_ROWS, columns=names):
             if progress is not None:
-                progress(round(share * len(batch)))
+                progress(round(row_bytes * len(batch)))
             columns = {name: batch.column(name).cast(schema.field(name).type) for name in names}
             _check(columns)
             yield list(from_columns(_lists(columns), arrays=arrays))
 
 
 def _check(columns: Mapping[str, Any]) -> None:
-    """Raise ValueError unless every span has its fields, with ids and times as they should be."""
+    """Raise ValueError unless every span has all fields, with valid ids and times."""
     from pyarrow import compute
 
     for name in SPAN:
@@ -176,7 +175,7 @@ def _open(path: Path) -> Any:
 
 
 def _lists(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The columns that have any value."""
+    """The columns with a value, as lists."""
     return {
         name: (column.cast("int64") if SPAN.get(name) == "time" else column).to_pylist()
         for name, column in columns.items()
@@ -191,20 +190,20 @@ def _is_array(arrow_type: Any) -> bool:
 
 
 def _groups(records: Iterable[SpanRecord]) -> Iterator[list[SpanRecord]]:
-    """Spans by row group: so many, or as many as weigh so much."""
+    """Groups of at most `_GROUP_ROWS` spans and about `_GROUP_BYTES` bytes."""
     group: list[SpanRecord] = []
-    weight = 0
+    size = 0
     for record in records:
         group.append(record)
-        weight += sum(map(_weight, record.attributes.values()))
-        if len(group) >= _GROUP_ROWS or weight >= _GROUP_BYTES:
+        size += sum(map(_size_estimate, record.attributes.values()))
+        if len(group) >= _GROUP_ROWS or size >= _GROUP_BYTES:
             yield group
-            group, weight = [], 0
+            group, size = [], 0
     if group:
         yield group
 
 
-def _weight(value: object) -> int:
+def _size_estimate(value: object) -> int:
     if isinstance(value, list):
         return 32 * len(value)
     return len(value) if isinstance(value, (str, bytes)) else 8

@@ -1,4 +1,4 @@
-"""What is wrong with a recording, as values."""
+"""Problems of a recording as values."""
 
 from __future__ import annotations
 
@@ -37,27 +37,31 @@ Kind: TypeAlias = Literal[
     "store_loss",
     "newer_convention",
 ]
-"""What a problem is, in one word; `docs/reading.md` explains each."""
+"""Kinds of problems; `docs/reading.md` explains each."""
 
 
-_SHOWN = 200
-"""Characters of an error's message."""
+_MAX_MESSAGE = 200
+"""Characters of an error message that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with a recording; whatever it does not touch was read."""
+    """
+    One problem of a recording; everything that it does not concern was read.
+
+    `str(problem)` is `file:line: message`, without the parts that are None.
+    """
 
     kind: Kind
-    """What it is."""
+    """Kind of the problem, such as `truncated_line`; `docs/reading.md` lists all kinds."""
     message: str
-    """What happened, in a sentence."""
+    """Description of the problem, for people."""
     file: str | None = None
-    """The file that it is in, or the trace store."""
+    """Path of the file, or address of the trace store; None if the problem concerns no single file."""
     line: int | None = None
-    """The line of that file, from 1."""
+    """Line number in the file, from 1; None if unknown."""
     trace_id: str | None = None
-    """The episode's trace, where it is about one."""
+    """Trace id, 32 hex digits; None if the problem concerns no single trace."""
 
     def __str__(self) -> str:
         where = [self.file] if self.file is not None else []
@@ -67,17 +71,17 @@ class Problem:
 
 
 def undecodable(trace_id: str, error: Exception) -> str:
-    """The message for a trace that can't be decoded; an error that quotes a whole array is shortened."""
-    said = str(error)
-    shortened = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
+    """The message for a trace that can't be decoded; a long error message is shortened."""
+    text = str(error)
+    shortened = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
     return f"trace {trace_id} can't be decoded: {type(error).__name__}: {shortened}"
 
 
 class Problems:
     """
-    The problems found so far: at most `LIMIT` of a kind per file, the rest only counted.
+    The problems found so far: at most `LIMIT` per kind and file, further ones are only counted.
 
-    When reading strictly the first one raises ReadError.
+    With `strict`, the first problem raises ReadError.
     """
 
     LIMIT = 1000
@@ -88,7 +92,7 @@ class Problems:
         self._counts: Counter[tuple[Kind, str | None]] = Counter()
 
     def add(self, problem: Problem) -> None:
-        """Take note of a problem."""
+        """Add a problem."""
         if self._strict:
             raise ReadError(str(problem))
         key = (problem.kind, problem.file)
@@ -97,7 +101,7 @@ class Problems:
             self._kept.append(problem)
 
     def all(self) -> list[Problem]:
-        """The problems in the order in which they were found; then how many more there are."""
+        """The problems in order of discovery; then, per kind and file, the number of further ones."""
         more = [
             Problem(kind=kind, message=f"{count - self.LIMIT:,} more problems of the kind {kind}", file=file)
             for (kind, file), count in self._counts.items()

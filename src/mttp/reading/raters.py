@@ -1,4 +1,4 @@
-"""How far two raters of the same episodes agree, beyond chance and beyond ties."""
+"""Measures of agreement between raters of the same episodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXTRA = {"extra": "agreement", "purpose": "measures of agreement"}
 
 
 def kappa(one: Sequence[str], other: Sequence[str]) -> float | None:
-    """Cohen's kappa of categories, by scikit-learn; None where both raters know one category only."""
+    """Cohen's kappa of two raters' categories, by scikit-learn; None if all ratings are the same category."""
     try:
         from sklearn.metrics import cohen_kappa_score
     except ImportError as error:
@@ -27,9 +27,10 @@ def alpha(
     raters: Sequence[Sequence[float | str | None]], level: Literal["nominal", "interval"]
 ) -> float | None:
     """
-    Krippendorff's alpha of what each rater gave each episode, None where nothing, by krippendorff.
+    Krippendorff's alpha, by the package krippendorff.
 
-    None where no two raters rated one episode, or all ratings are the same.
+    `raters` has a sequence of ratings per rater, one per episode, None for an episode without a rating.
+    None if no episode has two ratings, or all ratings are equal.
     """
     try:
         import krippendorff
@@ -46,7 +47,7 @@ def alpha(
 
 
 def tau_b(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Kendall's tau-b, by scipy; None where one rater gave the same to all."""
+    """Kendall's tau-b of two raters' scores, by scipy; None if all scores of a rater are equal."""
     try:
         from scipy.stats import kendalltau
     except ImportError as error:
@@ -55,11 +56,11 @@ def tau_b(one: Sequence[float], other: Sequence[float]) -> float | None:
 
 
 def _known(measure: Any, *args: Any, **options: Any) -> float | None:
-    """A measure as a number; None where there is none for these ratings."""
+    """The result of a measure; None if it is undefined for these ratings."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a division by zero, of which NaN comes
+        warnings.simplefilter("ignore")  # a division by zero results in NaN
         try:
             found = float(measure(*args, **options))
-        except ValueError:  # krippendorff's word for ratings that no two raters share
+        except ValueError:  # raised by krippendorff if no episode has two ratings
             return None
     return found if math.isfinite(found) else None

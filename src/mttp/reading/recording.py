@@ -1,4 +1,4 @@
-"""Recordings as values: every episode and run that files, directories or sessions hold."""
+"""Recordings as values: all episodes and runs of files, directories, sessions or trace stores."""
 
 from __future__ import annotations
 
@@ -43,28 +43,33 @@ _Traces: TypeAlias = dict[str, dict[str, SpanRecord]]
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """What was recorded: iterate over it for its episodes."""
+    """
+    The episodes and runs of one or several sources, with what was learned about them later.
+
+    A recording is a sequence of its episodes: iteration, `len` and indexing are those of `episodes`.
+    Missing values are None; a value that is invalid in the source is left out and listed in `problems`.
+    """
 
     episodes: list[Episode]
-    """In order of start, then trace id."""
+    """Episodes in order of start, then trace id, with later annotations, groups and updates merged in."""
     runs: list[Run] = field(default_factory=list)
-    """In order of start; one per process of a run."""
+    """Runs in order of start, one per process; processes of one run have the same `id`."""
     groups: list[Group] = field(default_factory=list)
-    """In order of start; what they say is on the episodes too."""
+    """Groups in order of start; their ids and advantages are also on the episodes."""
     updates: list[Update] = field(default_factory=list)
-    """Likewise."""
+    """Updates in order of start; their indices are also in the episodes' `consumed_by`."""
     annotations: list[Annotation] = field(default_factory=list)
-    """Likewise; those whose target is not in the recording are only here."""
+    """Annotations in order of start; those whose target is not in the recording are only here."""
     evals: list[Evaluation] = field(default_factory=list)
-    """Evaluations in order of start; their results are on the episodes too."""
+    """Evaluations in order of start; their results are also on the episodes."""
     problems: list[Problem] = field(default_factory=list)
-    """What is wrong with the recording; whatever a problem does not touch was read."""
+    """Problems in the order in which they were found; everything else was read."""
     sources: list[Path] = field(default_factory=list)
-    """The files that it was read from, in order."""
+    """Paths of the files that were read, in order."""
     stores: list[str] = field(default_factory=list)
-    """The trace stores that it was read from, in order."""
+    """Trace stores that were read, as `scheme:url`, in order."""
     duplicates: int = 0
-    """Spans that were there more than once, as after a send that was tried again; each counts once."""
+    """Number of repeated spans that were dropped, for example after a retried export."""
 
     def __len__(self) -> int:
         return len(self.episodes)
@@ -73,8 +78,8 @@ class Recording:
         return iter(self.episodes)
 
     def __contains__(self, item: object) -> bool:
-        """Whether there is an episode, or one whose id it is, or whose trace id begins with it."""
-        return bool(item and self._called(item)) if isinstance(item, str) else item in self.episodes
+        """Whether the episode is in the recording; a string is an episode id or the start of a trace id."""
+        return bool(item and self._matching(item)) if isinstance(item, str) else item in self.episodes
 
     def __repr__(self) -> str:
         known = {"group": len(self.groups), "update": len(self.updates), "annotation": len(self.annotations)}
@@ -86,7 +91,7 @@ class Recording:
         return f"<Recording of {counts}, from {_named([*map(str, self.sources), *self.stores])}>"
 
     def _repr_html_(self) -> str:
-        """The recording as notebooks show it: a table of its first episodes."""
+        """HTML for notebooks: a table of the first episodes."""
         return notebook.table(repr(self)[1:-1], self.episodes)
 
     @overload
@@ -96,16 +101,16 @@ class Recording:
     def __getitem__(self, place: slice) -> list[Episode]: ...
 
     def __getitem__(self, place: str | int | slice) -> Episode | list[Episode]:
-        """An episode by its id, or by the beginning of its trace id, or by its place, as in a list."""
+        """An episode by its id, by the start of its trace id, or by its position; a slice is a list."""
         return self.episode(place) if isinstance(place, str) else self.episodes[place]
 
     def episode(self, id_prefix: str) -> Episode:
         """
-        The episode whose own id is `id_prefix`, or whose trace id begins with it.
+        The one episode with the id `id_prefix`, else the one whose trace id starts with it.
 
-        Raises ReadError unless there is just one.
+        Raises ReadError if no episode or several episodes match.
         """
-        found = self._called(id_prefix)
+        found = self._matching(id_prefix)
         if len(found) == 1:
             return found[0]
         shown = ", ".join(episode.trace_id for episode in (found or self.episodes)[:3])
@@ -114,29 +119,29 @@ class Recording:
             known = f"there are {len(self)} episodes: {shown}" if shown else "there are no episodes"
             raise ReadError(f"no episode's trace id begins with {id_prefix!r}; {known}")
         raise ReadError(
-            f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more of it: {shown}"
+            f"{len(found)} episodes' trace ids begin with {id_prefix!r}; give more digits: {shown}"
         )
 
-    def _called(self, id_prefix: str) -> list[Episode]:
-        """Episodes whose own id it is; where there are none, those whose trace ids begin with it."""
+    def _matching(self, id_prefix: str) -> list[Episode]:
+        """Episodes with that id; if there are none, episodes whose trace id starts with it."""
         found = [episode for episode in self.episodes if episode.id == id_prefix and id_prefix]
         return found or [one for one in self.episodes if one.trace_id.startswith(id_prefix.lower())]
 
     @property
     def grading_usage(self) -> GradingUsage:
-        """What graders' own calls of models came to, over all episodes; none of it is the policies'."""
+        """Totals of the graders' model calls over all episodes, without the policies' calls."""
         return GradingUsage.total(episode.grading_usage for episode in self.episodes)
 
     def summary(self) -> Summary:
         """
-        The figures of these episodes, as `summarize` has them of files.
+        The figures of these episodes, equal to those of `mttp.summarize` on their files.
 
-        It counts what values hold: a call outside of steps is known to `summarize` alone.
+        Model calls outside of steps are not part of the values: only `mttp.summarize` counts them.
         """
-        from mttp.reading.counting import counted
         from mttp.reading.summary import summed
+        from mttp.reading.value_aggregation import aggregate_values
 
-        aggregate = counted(
+        aggregate = aggregate_values(
             self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations
         )
         return summed(
@@ -164,18 +169,21 @@ class Recording:
         reward_status: Words = None,
     ) -> Recording:
         """
-        The recording of those episodes alone that are all that is asked: one word, or any of several.
+        A recording of the episodes that match every argument.
 
-        `run` is a run's id or name, and `spec` the name of the reward spec that paid, or name@version.
-        `predicate` is called with each episode that is left.
-        Runs, groups, updates, annotations, evaluations and problems are those of these episodes.
+        Each keyword argument is a string, or a collection of strings of which any may match.
+        `run` is a run's id or name, `spec` a reward spec's name or `name@version`.
+        `predicate` is called with each episode that matches the keyword arguments; a true result keeps it.
+        Groups, annotations, evaluations and problems are those of the kept episodes, runs and updates those
+        of the episodes' runs.
+        Raises ConfigureError if `predicate` is not callable.
         """
         if predicate is not None and not callable(predicate):
             raise ConfigureError(
                 f"filter({predicate!r}): the first argument is a function of an episode; "
-                "words go by name, as in filter(status='error')"
+                "give values by name, for example filter(status='error')"
             )
-        asked = {
+        filters = {
             "env": env,
             "task": task,
             "split": split,
@@ -188,11 +196,11 @@ class Recording:
             "reward_status": reward_status,
         }
         names = {run.id: run.name for run in self.runs}
-        kept = [episode for episode in self.episodes if matches(episode, asked, names)]
+        kept = [episode for episode in self.episodes if matches(episode, filters, names)]
         return self._of([episode for episode in kept if predicate is None or predicate(episode)])
 
     def _of(self, episodes: list[Episode]) -> Recording:
-        """The part of the recording that is about these episodes; problems of no episode stay."""
+        """The recording reduced to these episodes; problems without a trace id are kept."""
         traces = {episode.trace_id for episode in episodes}
         runs = {episode.run_id for episode in episodes}
         return replace(
@@ -208,10 +216,12 @@ class Recording:
 
     def to_pandas(self, table: str = "episodes", *, expand: Sequence[str] = ()) -> Any:
         """
-        One of the tables as a pandas data frame; needs pandas and `mttp[study]`.
+        One of `tables` as a pandas data frame; needs pandas and `mttp[study]`.
 
-        A map that `expand` names, such as `reward_components`, becomes a column for each of its keys, as
-        `reward_components.correct`; other maps are dicts.
+        A map column named in `expand`, such as `reward_components`, becomes one column per key, such as
+        `reward_components.correct`; the cells of other map columns are dicts.
+        Integers and booleans have pandas' nullable types; missing values are NA, NaN or None by type.
+        Raises ReadError for an unknown table or map, and MissingExtra if pandas or pyarrow is not installed.
         """
         from mttp.reading.framing import to_pandas
 
@@ -219,7 +229,11 @@ class Recording:
 
     @cached_property
     def tables(self) -> Tables:
-        """The same as Arrow tables, such as episodes, steps and rewards; needs `mttp[study]`."""
+        """
+        The recording as Arrow tables, such as `tables.episodes`, `tables.steps` and `tables.rewards`.
+
+        Raises MissingExtra if pyarrow is not installed: `pip install 'mttp[study]'`.
+        """
         from mttp.reading.tables import Tables
 
         return Tables(
@@ -233,16 +247,16 @@ class Recording:
 
 def read(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Recording:
     """
-    Everything that `source` holds.
+    Read `source` and return it as a Recording.
 
     `source` is a file (with its rotated parts), a glob, a directory, a session, the address of a trace store
     such as `tempo://localhost:3200?run=ID`, or a list of these.
-    Broken lines, unfinished episodes and the like are in the result's `problems`.
-    Raises ReadError where a source does not exist or is no recording, and with `strict` at the first problem.
-    `progress` is called with the number of bytes of each piece that was read.
+    Broken lines, unfinished episodes and similar are listed in the result's `problems`.
+    `progress` is called with the number of bytes of each chunk that was read.
+    Raises ReadError if a source does not exist or is not a recording, and with `strict` at the first problem.
     """
     scan = Scan(source, arrays=True, strict=strict, progress=progress)
-    with _uncollected():
+    with _gc_disabled():
         traces, duplicates = _traces(scan)
         found = _decoded(scan, traces)
         groups, updates = in_order(found.groups), in_order(found.updates)
@@ -266,8 +280,8 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Nothing made meanwhile is garbage: looking for it again and again would take a third of the time."""
+def _gc_disabled() -> Iterator[None]:
+    """Disable the garbage collector: reading creates no garbage, and collections take a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -278,7 +292,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _traces(scan: Scan) -> tuple[_Traces, int]:
-    """Spans by trace and span id, of several copies the fullest; how many came again."""
+    """Spans by trace id and span id, the fullest of several copies; and the number of repeated spans."""
     traces: _Traces = {}
     duplicates = 0
     for record in scan:
@@ -291,7 +305,7 @@ def _traces(scan: Scan) -> tuple[_Traces, int]:
 
 
 def _chosen(first: SpanRecord, again: SpanRecord, scan: Scan) -> SpanRecord:
-    """Of two spans with one id the one that counts; what is lost by that is a problem."""
+    """The one of two spans with the same id that is kept; add a problem if something is lost."""
     kept = fuller(first, again) if is_same(first, again) else first
     where = f"of trace {first.trace_id} have the id {first.span_id}"
     if not is_same(first, again):
@@ -304,8 +318,8 @@ def _chosen(first: SpanRecord, again: SpanRecord, scan: Scan) -> SpanRecord:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What the traces of a recording hold, in the order in which they were found."""
+class _Contents:
+    """The decoded values of a recording, in the order in which they were found."""
 
     episodes: list[Episode] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
@@ -314,8 +328,8 @@ class _Found:
     annotations: list[Annotation] = field(default_factory=list)
     evals: list[EvaluationPart] = field(default_factory=list)
 
-    def take(self, records: Sequence[SpanRecord]) -> None:
-        """Take what the spans of a trace, which is no episode's, hold; other people's hold nothing."""
+    def add(self, records: Sequence[SpanRecord]) -> None:
+        """Decode the spans of a trace that is not an episode; ignore spans of other instrumentations."""
         if of_run := [record for record in records if kinds.is_run(record)]:
             self.runs.append(run_codec.decode(of_run))
             return
@@ -331,16 +345,16 @@ class _Found:
                 self.annotations.append(annotation_codec.decode(record, records))
 
 
-def _decoded(scan: Scan, traces: _Traces) -> _Found:
-    """What the traces hold, other people's left out; one that can't be made sense of is a problem."""
-    found = _Found()
+def _decoded(scan: Scan, traces: _Traces) -> _Contents:
+    """The values of all traces; a trace that can't be decoded becomes a problem."""
+    found = _Contents()
     for trace_id in list(traces):
         records = list(traces.pop(trace_id).values())
         try:
             if episode_codec.is_episode(records):
                 found.episodes.append(_episode(scan, records))
             else:
-                found.take(records)
+                found.add(records)
         except ReadError:
             raise
         except Exception as error:
@@ -349,7 +363,7 @@ def _decoded(scan: Scan, traces: _Traces) -> _Found:
 
 
 def _calls(episodes: Sequence[Episode]) -> Callable[[str], Iterator[Call]]:
-    """A function from a trace id to the calls within the steps of that episode."""
+    """A function that yields the calls in the steps of the episode with a trace id."""
     by_trace = {episode.trace_id: episode for episode in episodes}
 
     def calls(trace_id: str) -> Iterator[Call]:

@@ -1,4 +1,4 @@
-"""The spans of files and sessions, one after another, in constant memory."""
+"""Iteration over the spans of files, sessions and trace stores in constant memory."""
 
 from __future__ import annotations
 
@@ -31,23 +31,29 @@ __all__ = ["Scan", "scan"]
 _Decode = Callable[..., Iterator[lines.Decoded]]
 
 _LARGE = 256 << 20
-"""Fewer bytes are read by one process as fast as by several."""
-_SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
+"""Total size in bytes from which several processes decode faster than one."""
+_SCHEMA_PREFIX = SCHEMA_URL.removesuffix(VERSION)
 
 
 def scan(source: Source, *, arrays: bool = False) -> Scan:
     """
-    Every span of `source` in the order in which it was written, other people's and duplicates included.
+    Iterate over all spans of `source` in the order in which they were written.
 
-    Memory stays constant however large the files are.
-    Without `arrays`, attributes that are arrays, maps or bytes are skipped, and so are events and links;
-    that is several times faster.
+    Spans of other instrumentations and repeated spans are included; `source` is that of `mttp.read`.
+    Memory is constant however large the files are.
+    Without `arrays`, attributes that are arrays, maps or bytes, events and links are skipped, which is
+    several times faster.
+    Raises ReadError if a source does not exist or is not a recording, the latter during iteration.
     """
     return Scan(source, arrays=arrays)
 
 
 class Scan:
-    """An iterator over spans that also knows what it read and what was wrong with it."""
+    """
+    An iterator over the spans of a source, as `mttp.model.spans.SpanRecord`s.
+
+    It can be iterated over once. Values of a wrong type are left out and listed in `problems`.
+    """
 
     def __init__(
         self,
@@ -66,27 +72,27 @@ class Scan:
         self._wanted: Wanted = "arrays" if arrays else "scalars" if is_open is None else "episodes"
         self._problems = Problems(strict=strict)
         self._as_written = as_written
-        self._decode: _Decode = self._here
+        self._decode: _Decode = self._decode_here
         self._copies: dict[Path, copies.Copy] = {}
         self._records = self._read()
 
     @property
     def sources(self) -> list[Path]:
-        """The files that are read, in order."""
+        """Paths of the files, in order."""
         return [item.path for item in self._items if isinstance(item, File)]
 
     @property
     def stores(self) -> list[str]:
-        """The trace stores that are read, in order."""
+        """Trace stores, as `scheme:url`, in order."""
         return [repr(item) for item in self._items if isinstance(item, Store)]
 
     @property
     def problems(self) -> list[Problem]:
-        """What was wrong with what has been read so far."""
+        """Problems of the spans that were read so far."""
         return self._problems.all()
 
     def add_problem(self, kind: Kind, message: str, *, trace_id: str | None = None) -> None:
-        """Take note of something that is wrong with the spans."""
+        """Add a problem of the spans."""
         self._problems.add(Problem(kind=kind, message=message, trace_id=trace_id))
 
     def __iter__(self) -> Iterator[SpanRecord]:
@@ -98,44 +104,42 @@ class Scan:
     def _read(self) -> Iterator[SpanRecord]:
         readable = 0
         self._copies = {path: copy for path in self.sources if (copy := copies.find(path)) is not None}
-        with self._crew() as self._decode:
+        with self._decoder() as self._decode:
             for item in self._items:
                 try:
-                    readable += yield from self._of_one_convention(item)
+                    readable += yield from self._spans(item)
                 except OSError as error:
                     where = error.filename or (item.path if isinstance(item, File) else item)
                     raise ReadError(f"{where}: {error.strerror or error}") from error
         if not readable:
-            raise ReadError("; ".join(map(str, self.problems[:3])) + ": nothing was recorded there")
+            raise ReadError("; ".join(map(str, self.problems[:3])) + ": no recording was found")
 
     @contextmanager
-    def _crew(self) -> Iterator[_Decode]:
-        """What decodes a file of lines: other processes where there is much to read, else this one."""
+    def _decoder(self) -> Iterator[_Decode]:
+        """The function that decodes a file of lines: by a pool of processes if there is much to read."""
         paths = [path for path in self.sources if path not in self._copies and path.is_file()]
         sizes = {path: path.stat().st_size for path in paths}
         is_large = sum(sizes.values()) >= _LARGE and not self._as_written
-        crew = self._hired(sizes) if is_large else None
-        if crew is None:
-            yield self._here
+        pool = self._pool(sizes) if is_large else None
+        if pool is None:
+            yield self._decode_here
             return
         try:
-            yield crew.decode
+            yield pool.decode
         finally:
-            crew.stop()
+            pool.stop()
 
     @property
-    def _here(self) -> _Decode:
+    def _decode_here(self) -> _Decode:
         return partial(lines.decode, arrays=self._arrays, is_open=self._is_open, as_written=self._as_written)
 
-    def _hired(self, sizes: dict[Path, int]) -> DecoderPool | None:
-        from mttp.reading.decoder_pool import (
-            hire,  # with all that starts processes: most recordings are small
-        )
+    def _pool(self, sizes: dict[Path, int]) -> DecoderPool | None:
+        from mttp.reading.decoder_pool import start  # most recordings are small and need no processes
 
-        return hire(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
+        return start(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
 
-    def _of_one_convention(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
-        """The item's spans; that some of them follow a newer convention is said once."""
+    def _spans(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
+        """The item's spans; a newer version of the convention becomes one problem per item."""
         scope: Scope | None = None
         newer: str | None = None
         blocks = self._blocks(item)
@@ -153,7 +157,7 @@ class Scan:
                 yield record
 
     def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[SpanRecord], None, bool]:
-        """The item's spans block by block; whether it is a recording at all."""
+        """Yield the item's spans block by block; return whether the item is a recording."""
         if isinstance(item, RecordedSpans):
             records = item.records() if self._arrays else map(without_arrays, item.records())
             yield self._conforming(records, repr(item) if isinstance(item, Store) else None)
@@ -175,7 +179,7 @@ class Scan:
         return (yield from lines.read_blocks(item, decoded, self._problems))
 
     def _conforming(self, records: Iterable[SpanRecord], source: str | None) -> Iterator[SpanRecord]:
-        """The spans without what does not conform; those of lines are looked at as they are decoded."""
+        """The spans without invalid values; spans of lines are checked when they are decoded."""
         conformity = Conformity(as_written=self._as_written)
         for record in records:
             kept, misfits = conformity.examine(record)
@@ -184,7 +188,7 @@ class Scan:
             yield kept
 
     def _parquet(self, item: File) -> Generator[Iterable[SpanRecord], None, bool]:
-        """Likewise, of a Parquet file: only one that the caller named must be a recording, and undamaged."""
+        """The blocks of a Parquet file; only a file that the caller named raises if it is damaged."""
         from mttp.reading import parquet
 
         try:
@@ -197,7 +201,7 @@ class Scan:
             self._problems.add(Problem(kind=error.kind, message=error.reason, file=str(item.path)))
             return False
         if not has_checksum:
-            message = "the file has no checksum, as where another program wrote it: damage would go unnoticed"
+            message = "the file has no checksum, since another program wrote it: damage would not be detected"
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
 
@@ -208,9 +212,9 @@ class Scan:
             self._problems.add(Problem(kind="lost_spans", message=message, file=_file(item)))
 
     def _note_newer(self, schema_url: str, item: File | RecordedSpans) -> str | None:
-        if not schema_url.startswith(_SCHEMAS):
+        if not schema_url.startswith(_SCHEMA_PREFIX):
             return None
-        version = schema_url.removeprefix(_SCHEMAS)
+        version = schema_url.removeprefix(_SCHEMA_PREFIX)
         major = version.partition(".")[0]
         if not major.isdecimal() or int(major) <= int(VERSION.partition(".")[0]):
             return None

@@ -1,4 +1,4 @@
-"""What a source names: a file with its rotated parts, a glob, a directory, or a trace store."""
+"""Resolves sources: files with their rotated parts, globs, directories, sessions and trace stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RecordedSpans", "Source", "find", "size"]
 
 @runtime_checkable
 class RecordedSpans(Protocol):
-    """Something that holds spans in memory, such as a session."""
+    """An object that holds spans in memory, such as a session."""
 
     def records(self) -> Iterable[SpanRecord]:
         """The spans recorded so far."""
@@ -27,11 +27,11 @@ class RecordedSpans(Protocol):
 Source: TypeAlias = (
     "str | os.PathLike[str] | RecordedSpans | Sequence[str | os.PathLike[str] | RecordedSpans]"
 )
-"""A file, a glob, a directory, a trace store's address, something with `records()`, or a list of these."""
+"""A file, a glob, a directory, the address of a trace store, a session, or a list of these."""
 
 
 def find(source: Source) -> list[File | RecordedSpans]:
-    """What to read, each file once; raises ReadError where there is nothing."""
+    """The files, sessions and stores of a source, each once; raises ReadError if there are none."""
     found: dict[object, File | RecordedSpans] = {}
     for item in _items(source):
         for part in [item] if isinstance(item, RecordedSpans) else files(os.fspath(item)):
@@ -40,7 +40,7 @@ def find(source: Source) -> list[File | RecordedSpans]:
 
 
 def size(source: Source) -> int:
-    """How many bytes on disk there are to read."""
+    """Total size of a source's files in bytes."""
     return sum(item.path.stat().st_size for item in find(source) if isinstance(item, File))
 
 
@@ -52,18 +52,16 @@ def _items(source: Source) -> Sequence[str | os.PathLike[str] | RecordedSpans]:
     if isinstance(source, os.PathLike):
         return [source]
     if isinstance(source, (bytes, bytearray)):
-        raise ReadError(f"{source[:20]!r} is bytes; give a path as text")
+        raise ReadError(f"{source[:20]!r} is bytes; give a path as a string")
     if not isinstance(source, Sequence):
-        raise ReadError(
-            f"{type(source).__name__} can't be read; give a path, a glob, a directory or a session"
-        )
+        raise ReadError(f"can't read {type(source).__name__}; give a path, a glob, a directory or a session")
     if not source:
         raise ReadError("there is nothing to read: the list of sources is empty")
     return [item for member in source for item in _items(member)]
 
 
 def _path_of(given: str) -> str:
-    """A path, also where it is written as the address of a file transport."""
+    """The path, also of the address of a file transport (`file://...`)."""
     if not given:
         raise ReadError("the path is empty; give a recording, a glob or a directory of recordings")
     if given.startswith("file://"):
@@ -72,7 +70,7 @@ def _path_of(given: str) -> str:
 
 
 def _written(session: RecordedSpans) -> Path | None:
-    """The files of a session that writes files, all that has ended in them."""
-    written = getattr(session, "written", None)
+    """The path of a session that writes files, after it has written all ended spans; else None."""
+    written = getattr(session, "_written", None)
     location = written() if callable(written) else None
     return location if isinstance(location, Path) else None

@@ -1,4 +1,4 @@
-"""What a recording amounts to, read in one pass and in little memory."""
+"""The figures of a recording, read in one pass with little memory per episode."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from mttp.codec import summary_fields
 from mttp.model.gradings import GraderHealth
 from mttp.otlp.streams import Progress
-from mttp.reading.aggregate import Aggregate, Course, RunCounts
+from mttp.reading.aggregate import Aggregate, RunCounts, Trend
 from mttp.reading.episode_summary import Counts
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.reading.tally import MissingEpisode, RecordingCounter
+from mttp.reading.span_aggregation import MissingEpisode, SpanAggregator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ __all__ = ["Labels", "Returns", "Summary", "summarize", "summed"]
 
 
 class _Columns:
-    """Figures of the episodes as they were counted, and in order of start for those who ask for arrays."""
+    """Columns of episode figures in the order of counting, and as arrays in order of start."""
 
     def __init__(self, counted: Mapping[str, array[Any]]) -> None:
         self.counted = counted
@@ -38,7 +38,7 @@ class _Columns:
 
     def ordered(self, name: str) -> NDArray[Any]:
         """A column in order of start, then trace id."""
-        import numpy as np  # which takes as long as a summary of fifty megabytes
+        import numpy as np  # takes as long as summarizing fifty megabytes
 
         if name not in self._ordered:
             order = np.lexsort([np.asarray(self.counted[key]) for key in ("traces", "start_times")])
@@ -58,48 +58,53 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """What those episodes were paid that have one word in common."""
+    """Returns of the episodes with one label."""
 
     episodes: int
-    """How many they are."""
+    """Number of episodes with the label."""
     count: int
-    """How many of their returns are finite numbers."""
+    """Number of their returns that are finite numbers."""
     mean: float | None
-    """The mean of those returns that are finite numbers; None where there are none."""
+    """Arithmetic mean of these `count` returns; None if there are none."""
 
 
 class Labels:
-    """One word per episode, as numbers: there are few different ones."""
+    """
+    One string per episode, stored as a code into the distinct strings, `words`.
+
+    Iterating yields the strings in order of the episodes' start.
+    """
 
     def __init__(self, name: str, words: tuple[str, ...], columns: _Columns) -> None:
         self._name = name
         self._columns = columns
         self.words = words
-        """The different words."""
+        """The distinct strings."""
 
     @property
     def codes(self) -> NDArray[np.uint32]:
-        """Position in `words`, one per episode."""
+        """Index into `words` for each episode, shape [episodes], in order of start."""
         return self._columns.ordered(self._name)
 
     def __iter__(self) -> Iterator[str]:
         return (self.words[code] for code in self.codes)
 
     def counts(self) -> dict[str, int]:
-        """How many episodes have each word, most first."""
+        """Number of episodes per string, most frequent first."""
         counted = Counter(self._columns.counted[self._name])
         by_count = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
         return {self.words[code]: count for code, count in by_count}
 
     def returns(self) -> dict[str, Returns]:
-        """What the episodes with each word were paid, the most frequent word first."""
-        paid: defaultdict[str, list[float]] = defaultdict(list)
+        """Returns of the episodes per string, most frequent first."""
+        finite: defaultdict[str, list[float]] = defaultdict(list)
         columns = self._columns.counted
         for code, return_ in zip(columns[self._name], columns["returns"], strict=True):
             if math.isfinite(return_):
-                paid[self.words[code]].append(return_)
+                finite[self.words[code]].append(return_)
         return {
-            word: Returns(count, len(paid[word]), _mean(paid[word])) for word, count in self.counts().items()
+            word: Returns(count, len(finite[word]), _mean(finite[word]))
+            for word, count in self.counts().items()
         }
 
 
@@ -110,95 +115,100 @@ def _mean(values: list[float]) -> float | None:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Summary:
     """
-    A recording's figures; arrays have one entry per episode, in order of start.
+    The figures of a recording.
 
-    `by_run` has the figures of each run; of several runs, those of the whole are totals.
+    Arrays (`start_times`, `durations`, `returns`, `lengths`) and labels (`statuses`, `outcomes`, `envs`,
+    `specs`, `tasks`) have one entry per episode, in order of start, then trace id.
+    `by_run` has a summary of each run; with several runs, the figures of the summary itself are totals.
+    `len(summary)` is the number of episodes.
     """
 
     columns: _Columns
-    """What the arrays are made of once they are asked for."""
+    """The columns from which the arrays are built on first access."""
     statuses: Labels
-    """completed, aborted, error or unfinished."""
+    """Status: completed, aborted, error or unfinished."""
     outcomes: Labels
-    """success, failure or unknown."""
+    """Outcome: success, failure or unknown."""
     envs: Labels
-    """The environment's id, empty where there is none."""
+    """Id of the environment, empty if there is none."""
     specs: Labels
-    """Name and version of the reward spec that paid, empty where there is none."""
+    """Name and version of the reward spec, separated by a space; empty if there is none."""
     tasks: Labels
-    """The task's id, empty where there is none."""
+    """Id of the task, empty if there is none."""
     graders: tuple[GraderHealth, ...] = ()
     """
-    The health of each grader and component, by the last scoring of each episode, agent and step.
+    The health of each grader and component, from the last scoring of each episode, agent and step.
 
-    Scores that were stated apart from the recording count each, with the scope `late`.
+    Every score of a later annotation counts, with the scope `late`.
     """
     unlisted_gradings: int = 0
-    """Gradings of further graders, which were too many to list."""
+    """Number of gradings of graders beyond the first 1,000, which are not in `graders`."""
+    invalid_step_rewards: int = 0
+    """Number of steps whose reward is not a finite number and that have no scoring in `graders`."""
     faults: dict[str, int] = field(default_factory=dict)
-    """How many faults of each kind were recorded, most frequent first."""
+    """Number of recorded faults by kind, most frequent first."""
     omissions: dict[str, int] = field(default_factory=dict)
-    """How many times each attribute was left out, withheld or redacted, most frequent first."""
+    """How often each attribute was left out, withheld or redacted, most frequent first."""
     prompt_tokens: int = 0
-    """Tokens that policies were given."""
+    """Number of prompt tokens of the policies."""
     completion_tokens: int = 0
-    """Tokens that policies sampled."""
+    """Number of completion tokens of the policies."""
     call_input_tokens: int = 0
-    """Tokens that called models read, by their own account; but for the calls of graders."""
+    """Input tokens of called models, as they report them, without calls of graders."""
     call_output_tokens: int = 0
-    """Tokens that called models wrote; but for the calls of graders."""
+    """Output tokens of called models, as they report them, without calls of graders."""
     runs: list[Run] = field(default_factory=list)
-    """One per process of a run, in order of start; lists such as the installed packages are not read."""
+    """Runs in order of start, one per process; lists such as the installed packages are not read."""
     by_run: dict[str, Summary] = field(default_factory=dict)
-    """The figures of each run, by its id, in order of start."""
+    """The summary of each run by run id, in order of start; empty in the summary of a run."""
     groups: int = 0
-    """How many groups there are."""
+    """Number of groups."""
     updates: int = 0
-    """How many updates."""
-    loss: Course | None = None
-    """The loss of the updates; None where none states a finite number."""
-    kl: Course | None = None
-    """The KL divergence of the updates."""
-    entropy: Course | None = None
-    """The entropy of the policy in the updates."""
+    """Number of updates."""
+    loss: Trend | None = None
+    """Loss of the updates; None if none has a finite one."""
+    kl: Trend | None = None
+    """KL divergence of the updates, in nats; None if none has a finite one."""
+    entropy: Trend | None = None
+    """Entropy of the policy in the updates, in nats; None if none has a finite one."""
     cost_usd: float | None = None
-    """What the episodes cost together, in US dollars, as far as they state it."""
+    """Sum of the episodes' costs in US dollars; None if no episode has a cost."""
     cost_count: int = 0
-    """How many episodes state what they cost."""
+    """Number of episodes with a finite cost."""
     annotations: int = 0
-    """How many annotations."""
+    """Number of annotations."""
     evals: int = 0
-    """How many evaluations."""
+    """Number of evaluations."""
     problems: list[Problem] = field(default_factory=list)
-    """What is wrong with the recording, but for what only whole episodes show."""
+    """Problems of the recording, without those that only `mttp.read` detects, such as `incomplete_group`."""
     sources: list[Path] = field(default_factory=list)
-    """The files that it was read from."""
+    """Paths of the files that were read, in order."""
     duplicates: int = 0
-    """Spans of ours that were there more than once; each counts once."""
+    """Number of repeated spans of mttp that were dropped."""
 
     @property
     def failed_gradings(self) -> int:
-        """Gradings with an error or an invalid result, and totals that include such a component."""
-        return sum(one.failed for one in self.graders)
+        """Number of error, invalid and partial gradings of `graders`, plus `invalid_step_rewards`."""
+        return sum(one.failed for one in self.graders) + self.invalid_step_rewards
 
     @property
     def start_times(self) -> NDArray[np.int64]:
-        """When each began, nanoseconds since the Unix epoch."""
+        """Start times in nanoseconds since the Unix epoch, shape [episodes]; 0 if unknown."""
         return self.columns.ordered("start_times")
 
     @property
     def durations(self) -> NDArray[np.float64]:
-        """Seconds from start to end; NaN while unfinished."""
+        """Seconds from start to end, shape [episodes]; NaN for unfinished episodes."""
         return self.columns.ordered("durations")
 
     @property
     def returns(self) -> NDArray[np.float64]:
-        """What each was paid; NaN where that is not known."""
+        """Returns, shape [episodes]; NaN if unknown."""
         return self.columns.ordered("returns")
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Environment steps."""
+        """Numbers of environment steps, shape [episodes]."""
         return self.columns.ordered("lengths")
 
     def __len__(self) -> int:
@@ -213,20 +223,21 @@ class Summary:
 
 def summarize(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Summary:
     """
-    The figures of everything that `source` holds; arguments are those of `read`.
+    Read `source` and return its figures; the arguments and errors are those of `mttp.read`.
 
-    Episodes are never built: memory grows by some hundred bytes per episode, however long the episodes are;
-    by two kilobytes where other processes recorded parts of one.
-    The figures are those of `read(source).summary()`, with three exceptions: calls outside of steps and
-    scorings whose step or agent is missing count, too, and one that two processes scored counts for each.
+    Episodes are never built: memory grows by a few hundred bytes per episode, however long the episodes are,
+    and by two kilobytes for an episode that several processes recorded.
+    The figures equal those of `read(source).summary()`, with three exceptions: calls outside of steps and
+    scorings whose step or agent is missing also count, and a step or an agent that two processes scored
+    counts once per process.
     """
-    tally = RecordingCounter()
-    scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=tally.has_open)
+    spans = SpanAggregator()
+    scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=spans.has_open)
     for record in scan:
-        tally.add(record)
-    for missing in tally.finish():
+        spans.add(record)
+    for missing in spans.finish():
         _note(missing, scan)
-    return _summary(tally, scan)
+    return _summary(spans, scan)
 
 
 def _note(missing: MissingEpisode, scan: Scan) -> None:
@@ -238,20 +249,20 @@ def _note(missing: MissingEpisode, scan: Scan) -> None:
         scan.add_problem("incomplete_episode", message, trace_id=missing.trace_id)
 
 
-def _summary(tally: RecordingCounter, scan: Scan) -> Summary:
-    runs = _runs(tally, scan)
+def _summary(spans: SpanAggregator, scan: Scan) -> Summary:
+    runs = _runs(spans, scan)
     return summed(
-        tally.aggregate,
+        spans.aggregate,
         runs,
-        evals=len(tally.evals),
+        evals=len(spans.evals),
         problems=scan.problems,
         sources=scan.sources,
-        duplicates=tally.duplicates,
+        duplicates=spans.duplicates,
     )
 
 
 def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
-    """The summary of what was counted, with other `facts` about the whole."""
+    """The summary of an aggregate; `facts` are further fields of the summary."""
     for run in runs:
         faults = Counter(map(summary_fields.fault_kind, run.faults))
         omissions = Counter(map(summary_fields.omitted_name, run.omissions))
@@ -278,7 +289,7 @@ def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
 
 
 def _in_order(aggregate: Aggregate, runs: Sequence[Run]) -> list[str]:
-    """The runs' ids in order of start; a run without a span of its own starts with its first episode."""
+    """Run ids in order of start; a run without a run span starts with its first episode."""
     starts: dict[str, int] = {}
     words = [*aggregate.labels["runs"].words]
     for code, start in zip(aggregate.labels["runs"].column, aggregate.start_times, strict=True):
@@ -293,7 +304,7 @@ def _of(
     aggregate: Aggregate, columns: _Columns, counted: RunCounts, runs: list[Run], **facts: Any
 ) -> Summary:
     counts = counted.counts
-    courses: dict[str, Any] = {**counted.courses()}
+    trends: dict[str, Any] = {**counted.trends()}
     labels: dict[str, Any] = {
         name: Labels(name, tuple(codes.words), columns)
         for name, codes in aggregate.labels.items()
@@ -304,6 +315,7 @@ def _of(
         **labels,
         graders=counted.graders.health(),
         unlisted_gradings=counted.graders.unlisted,
+        invalid_step_rewards=counted.invalid_step_rewards,
         faults=_most_first(counts.faults),
         omissions=_most_first(counts.omissions),
         prompt_tokens=counts.tokens[0],
@@ -313,7 +325,7 @@ def _of(
         runs=runs,
         groups=counted.groups,
         updates=counted.updates,
-        **courses,
+        **trends,
         cost_usd=counted.cost_usd if counted.cost_count else None,
         cost_count=counted.cost_count,
         annotations=counted.annotations,
@@ -325,15 +337,15 @@ def _most_first(counted: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _runs(tally: RecordingCounter, scan: Scan) -> list[Run]:
-    if not tally.runs:
+def _runs(spans: SpanAggregator, scan: Scan) -> list[Run]:
+    if not spans.runs:
         return []
-    from mttp.codec import runs as run_codec  # with all values, which nothing else here needs
+    from mttp.codec import runs as run_codec  # imports all values, which nothing else here needs
 
     runs = []
-    for trace_id, spans in tally.runs.items():
+    for trace_id, records in spans.runs.items():
         try:
-            runs.append(run_codec.decode(list(spans.values())))
+            runs.append(run_codec.decode(list(records.values())))
         except Exception as error:
             scan.add_problem("broken_trace", undecodable(trace_id, error), trace_id=trace_id)
     return sorted(runs, key=lambda run: (run.start_time or 0, run.id))

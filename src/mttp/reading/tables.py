@@ -1,8 +1,7 @@
 """
-A recording as Arrow tables: a row per episode, agent, step, scoring, token block, and so on.
+Recordings as Arrow tables: a row per episode, agent, step, scoring, token block and so on.
 
-Columns are named as the fields of the values, and are there even where nothing fills them.
-What is absent is null.
+Columns have the names of the values' fields, and exist even if they are empty. Missing values are null.
 Free-form content (observations, actions, metadata, …) is JSON text: its shape differs from task to task.
 """
 
@@ -13,358 +12,41 @@ from functools import cached_property
 from typing import Any
 
 from mttp.errors import MissingExtra
-from mttp.model.episodes import Agent, Annotation, Episode, Grade, Group, Reward, Tokens, Update
+from mttp.model.episodes import Agent, Annotation, Episode, Grade, Group, Reward, Update
 from mttp.model.evaluations import Evaluation
 from mttp.model.scorings import INVALID_VALUE
 from mttp.reading.jsonable import to_json
+from mttp.reading.schemas import (
+    AGENTS,
+    ANNOTATIONS,
+    COMPONENTS,
+    EPISODE_KEYS,
+    EPISODES,
+    EVALS,
+    EVALUATION_FIELDS,
+    GRADES,
+    GROUPS,
+    PREFERENCES,
+    REWARDS,
+    SCORING_FIELDS,
+    STEPS,
+    TOKENS,
+    UPDATES,
+)
 
-__all__ = [
-    "AGENTS",
-    "ANNOTATIONS",
-    "COMPONENTS",
-    "EPISODES",
-    "EVALS",
-    "GRADES",
-    "GROUPS",
-    "PREFERENCES",
-    "REWARDS",
-    "STEPS",
-    "TOKENS",
-    "UPDATES",
-    "Tables",
-]
-
-_TIMES = {"start_time": "timestamp[us, UTC]", "end_time": "timestamp[us, UTC]"}
-_NOTES = {
-    "metrics": "map<string, double>",
-    "metadata": "json",
-    "error_type": "string",
-    "error_message": "string",
-    "faults": "list<string>",
-    "omissions": "list<string>",
-    "extra": "json",
-    "span_id": "string",
-    **_TIMES,
-}
-
-EPISODES: dict[str, str] = {
-    "trace_id": "string",
-    "run_id": "string",
-    "id": "string",
-    "index": "int64",
-    "attempt": "int64",
-    "env": "string",
-    "env_version": "string",
-    "env_index": "int64",
-    "env_kwargs": "json",
-    "env_spaces": "json",
-    "env_wrappers": "list<string>",
-    "env_rng_sha256": "string",
-    "task": "string",
-    "split": "string",
-    "slices": "list<string>",
-    "group": "string",
-    "seed": "string",
-    "policy": "string",
-    "policy_version_start": "string",
-    "policy_version_end": "string",
-    "policy_update_index": "int64",
-    "inputs": "json",
-    "status": "string",
-    "outcome": "string",
-    "stop_reason": "string",
-    "terminated": "bool",
-    "truncated": "bool",
-    "return": "double",
-    "return_basis": "string",
-    "step_reward_sum": "double",
-    "reward": "double",
-    "reward_status": "string",
-    "reward_components": "map<string, double>",
-    "discount": "double",
-    "advantage": "double",
-    "length": "int64",
-    "step_count": "int64",
-    "span_count": "int64",
-    "final_observation": "json",
-    "final_value": "double",
-    "cost_usd": "double",
-    "timing": "string",
-    "complete": "bool",
-    "segments": "list<string>",
-    "duration": "double",
-    "scores": "map<string, double>",
-    "consumed_by": "list<int64>",
-    "discarded_by": "list<string>",
-    **_NOTES,
-}
-"""Columns of `episodes` and their types; the reward's three are those of the episode's `reward`."""
-
-_OF_EPISODE = {"trace_id": "string", "run_id": "string"}
-
-AGENTS: dict[str, str] = {
-    **_OF_EPISODE,
-    "id": "string",
-    "name": "string",
-    "policy": "string",
-    "policy_version_start": "string",
-    "policy_version_end": "string",
-    "return": "double",
-    "length": "int64",
-    "terminated": "bool",
-    "truncated": "bool",
-    "advantage": "double",
-    "reward": "double",
-    "reward_status": "string",
-    **_NOTES,
-}
-"""Columns of `agents` and their types; `reward` and `reward_status` are those of the last scoring."""
-
-STEPS: dict[str, str] = {
-    **_OF_EPISODE,
-    "index": "int64",
-    "agent": "string",
-    "observation": "json",
-    "action": "json",
-    "reward": "double",
-    "reward_status": "string",
-    "reward_raw": "string",
-    "trained_reward": "double",
-    "terminated": "bool",
-    "truncated": "bool",
-    "value_estimate": "double",
-    "return_target": "double",
-    "advantage": "double",
-    "logprob": "double",
-    "scores": "map<string, double>",
-    **_NOTES,
-}
-"""Columns of `steps` and their types."""
-
-REWARDS: dict[str, str] = {
-    **_OF_EPISODE,
-    "step_index": "int64",
-    "agent": "string",
-    "position": "int64",
-    "value": "double",
-    "status": "string",
-    "components": "map<string, double>",
-    "component_statuses": "map<string, string>",
-    "weights": "map<string, double>",
-    "error": "string",
-    "error_type": "string",
-    "raw": "string",
-    "range": "list<double>",
-    "mismatch": "bool",
-    "verdict": "string",
-    "failed_checks": "list<string>",
-    "spec_name": "string",
-    "spec_version": "string",
-    "spec_sha256": "string",
-    "spec_code_sha256": "string",
-    "spec_code_coverage": "string",
-    "grader": "string",
-    "grader_kind": "string",
-    "grader_version": "string",
-    "relative": "bool",
-    "label": "string",
-    "explanation": "string",
-    "clipped": "bool",
-    "evidence": "json",
-    "span_id": "string",
-    **_TIMES,
-}
-"""Columns of `rewards` and their types; `step_index` is null for a scoring of the whole episode or agent."""
-
-COMPONENTS: dict[str, str] = {
-    **_OF_EPISODE,
-    "step_index": "int64",
-    "agent": "string",
-    "position": "int64",
-    "component": "string",
-    "value": "double",
-    "weight": "double",
-    "status": "string",
-    "error_type": "string",
-    "spec_name": "string",
-    "spec_version": "string",
-}
-"""Columns of `components` and their types."""
-
-GRADES: dict[str, str] = {
-    **_OF_EPISODE,
-    "step_index": "int64",
-    "agent": "string",
-    "position": "int64",
-    "part_of": "string",
-    "name": "string",
-    "kind": "string",
-    "value": "double",
-    "status": "string",
-    "error": "string",
-    "error_type": "string",
-    "weight": "double",
-    "contribution": "double",
-    "verdict": "string",
-    "range": "list<double>",
-    "clipped": "bool",
-    "late": "bool",
-    "repeats": "list<double>",
-    "spread": "double",
-    "label": "string",
-    "explanation": "string",
-    "evidence": "json",
-    "relative": "bool",
-    **_TIMES,
-}
-"""Columns of `grades` and their types; `part_of` names the component that a grade is a part of."""
-
-TOKENS: dict[str, str] = {
-    **_OF_EPISODE,
-    "step_index": "int64",
-    "agent": "string",
-    **{name: "list<int64>" if name in Tokens.INTEGER_ARRAYS else "list<double>" for name in Tokens.ARRAYS},
-    "alignment": "map<string, string>",
-    "parent_step": "int64",
-    "parent_length": "int64",
-    "count": "int64",
-    "prompt_count": "int64",
-    "tokenizer": "string",
-    "template_sha256": "string",
-    "logprob_basis": "string",
-    "policy_version": "string",
-    "omitted_reason": "string",
-}
-"""Columns of `tokens` and their types."""
-
-_OWN_TRACE = {"trace_id": "string", "span_id": "string", **_TIMES}
-
-GROUPS: dict[str, str] = {
-    "id": "string",
-    "run_id": "string",
-    "episodes": "list<string>",
-    "rewards": "list<double>",
-    "advantages": "list<double>",
-    "size": "int64",
-    "valid_count": "int64",
-    "reward_mean": "double",
-    "reward_std": "double",
-    "ddof": "int64",
-    "scope": "string",
-    "normalization": "string",
-    "task": "string",
-    "env": "string",
-    "metrics": "map<string, double>",
-    "metadata": "json",
-    "faults": "list<string>",
-    "extra": "json",
-    **_OWN_TRACE,
-}
-"""Columns of `groups` and their types."""
-
-UPDATES: dict[str, str] = {
-    "index": "int64",
-    "run_id": "string",
-    "policy": "string",
-    "loss": "double",
-    "kl": "double",
-    "entropy": "double",
-    "grad_norm": "double",
-    "learning_rate": "double",
-    "clip_fraction": "double",
-    "policy_version_before": "string",
-    "policy_version_after": "string",
-    "groups": "list<string>",
-    "episodes": "list<string>",
-    "consumed": "int64",
-    "discarded": "map<string, int64>",
-    "discarded_episodes": "json",
-    "sampled_versions": "list<string>",
-    "lag_min": "int64",
-    "lag_mean": "double",
-    "lag_max": "int64",
-    "metrics": "map<string, double>",
-    "metadata": "json",
-    "faults": "list<string>",
-    "extra": "json",
-    **_OWN_TRACE,
-}
-"""Columns of `updates` and their types."""
-
-_SCORING = ("status", "raw", "components", "label", "grader", "grader_kind", "grader_version")
-ANNOTATIONS: dict[str, str] = {
-    "kind": "string",
-    "key": "string",
-    "value": "json",
-    "number": "double",
-    "episode": "string",
-    "step": "int64",
-    "step_span_id": "string",
-    "by": "string",
-    "revision": "int64",
-    **{name: REWARDS[name] for name in _SCORING},
-    "rejected": "list<string>",
-    "explanation": "string",
-    "run_id": "string",
-    "faults": "list<string>",
-    "extra": "json",
-    **_OWN_TRACE,
-}
-"""Columns of `annotations` and their types; `number` is the value where it is one."""
-
-PREFERENCES: dict[str, str] = {
-    "chosen": "string",
-    "rejected": "string",
-    "by": "string",
-    "revision": "int64",
-    "explanation": "string",
-    "run_id": "string",
-    **_OWN_TRACE,
-}
-"""Columns of `preferences` and their types."""
-
-_OF_EVALUATION = {
-    "eval_id": "id",
-    "run_id": "run_id",
-    "run_name": "run_name",
-    "suite": "suite",
-    "suite_version": "suite_version",
-    "status": "status",
-    "policy": "policy",
-    "policy_version": "policy_version",
-}
-EVALS: dict[str, str] = {
-    **dict.fromkeys(_OF_EVALUATION, "string"),
-    "tags": "map<string, string>",
-    "task": "string",
-    "sample": "int64",
-    "outcome": "string",
-    "score": "double",
-    "passed": "bool",
-    "baseline_score": "double",
-    "delta": "double",
-    "duration": "double",
-    "error": "string",
-    "error_type": "string",
-    "slices": "list<string>",
-    "spec_name": "string",
-    "spec_version": "string",
-    "spec_sha256": "string",
-    "episode": "string",
-    "revision": "int64",
-    "is_latest": "bool",
-    "faults": "list<string>",
-    "extra": "json",
-    **_OWN_TRACE,
-}
-"""Columns of `evals` and their types."""
+__all__ = ["Tables"]
 
 _Cells = Mapping[str, Any]
 _FIELDS = {"return": "return_"}
 
 
 class Tables:
-    """A recording as `pyarrow.Table`s, each made when it is asked for."""
+    """
+    A recording as `pyarrow.Table`s, each built on first access.
+
+    Columns, types and units are listed in `docs/reading.md`. Missing values are null; NaN stays NaN.
+    Times are UTC timestamps in microseconds. Raises MissingExtra if pyarrow is not installed.
+    """
 
     NAMES = (
         "episodes",
@@ -380,7 +62,7 @@ class Tables:
         "preferences",
         "evals",
     )
-    """The tables that there are."""
+    """Names of the tables."""
 
     def __init__(
         self,
@@ -421,18 +103,18 @@ class Tables:
         """
         One row per scoring of an episode, an agent or a step.
 
-        Components and weights are maps: with a row per component, the total would be there several times.
+        Components and weights are maps by name; `components` has one row per component.
         """
         return _table(REWARDS, (cells for episode in self._episodes for cells in _rewards(episode)))
 
     @cached_property
     def components(self) -> Any:
-        """One row per component of each scoring; the scoring's own value is in `rewards`, once."""
+        """One row per component of each scoring; the scoring's value is only in `rewards`."""
         return _table(COMPONENTS, (cells for episode in self._episodes for cells in _components(episode)))
 
     @cached_property
     def grades(self) -> Any:
-        """One row per component of each scoring by a reward spec, those of included specs too."""
+        """One row per component of each scoring by a reward spec, including those of included specs."""
         return _table(GRADES, (cells for episode in self._episodes for cells in _grades(episode)))
 
     @cached_property
@@ -452,7 +134,7 @@ class Tables:
 
     @cached_property
     def annotations(self) -> Any:
-        """One row per annotation, winning or not."""
+        """One row per annotation, including those that a later one overrides."""
         return _table(ANNOTATIONS, map(_annotation, self._annotations))
 
     @cached_property
@@ -462,7 +144,7 @@ class Tables:
 
     @cached_property
     def evals(self) -> Any:
-        """One row per result of a task in an evaluation."""
+        """One row per result of a task in an evaluation, including replaced results."""
         return _table(EVALS, (cells for found in self._evals for cells in _results(found)))
 
 
@@ -471,13 +153,13 @@ def _cells(columns: Iterable[str], value: object) -> dict[str, Any]:
 
 
 def _episode(episode: Episode) -> _Cells:
-    paid = {
+    reward = {
         "reward": episode.reward.value,
         "reward_status": episode.reward.status,
         "reward_components": episode.reward.components,
     }
-    cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name not in paid}
-    return cells | paid | {"scores": _numbers(episode.scores)}
+    cells = {name: getattr(episode, _FIELDS.get(name, name)) for name in EPISODES if name not in reward}
+    return cells | reward | {"scores": _numbers(episode.scores)}
 
 
 def _agent(agent: Agent) -> dict[str, Any]:
@@ -487,7 +169,7 @@ def _agent(agent: Agent) -> dict[str, Any]:
 
 def _steps(episode: Episode) -> Iterator[_Cells]:
     for step in episode.steps:
-        cells = {name: getattr(step, name) for name in STEPS if name not in _OF_EPISODE}
+        cells = {name: getattr(step, name) for name in STEPS if name not in EPISODE_KEYS}
         yield cells | _of(episode) | {"scores": _numbers(step.scores)}
 
 
@@ -496,7 +178,7 @@ def _numbers(scores: Mapping[str, Reward]) -> dict[str, float]:
 
 
 def _annotation(annotation: Annotation) -> _Cells:
-    cells = _cells(ANNOTATIONS, annotation) | _cells(_SCORING, annotation.reward)
+    cells = _cells(ANNOTATIONS, annotation) | _cells(SCORING_FIELDS, annotation.reward)
     value = annotation.value
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return cells | {"components": cells["components"] or {}, "number": float(value) if is_number else None}
@@ -509,7 +191,7 @@ def _preferences(annotation: Annotation) -> Iterator[_Cells]:
 
 
 def _results(evaluation: Evaluation) -> Iterator[_Cells]:
-    ours = {column: getattr(evaluation, name) for column, name in _OF_EVALUATION.items()}
+    ours = {column: getattr(evaluation, name) for column, name in EVALUATION_FIELDS.items()}
     spec = {
         name: getattr(evaluation.spec, name.removeprefix("spec_"), None)
         for name in EVALS
@@ -522,7 +204,7 @@ def _results(evaluation: Evaluation) -> Iterator[_Cells]:
 
 
 def _of(episode: Episode) -> dict[str, Any]:
-    return {name: getattr(episode, name) for name in _OF_EPISODE}
+    return {name: getattr(episode, name) for name in EPISODE_KEYS}
 
 
 def _rewards(episode: Episode) -> Iterator[_Cells]:
@@ -561,7 +243,7 @@ def _with_parts(grades: Sequence[Grade], part_of: str | None = None) -> Iterator
 
 
 def _scorings(episode: Episode) -> Iterator[tuple[Reward, dict[str, Any]]]:
-    """Each scoring, and what it scored."""
+    """Each scoring, and the cells of its target."""
     scored: list[tuple[int | None, str | None, Sequence[Reward]]] = [(None, None, episode.rewards)]
     scored += [(None, agent.id, agent.rewards) for agent in episode.agents]
     scored += [(step.index, step.agent, step.rewards) for step in episode.steps]
@@ -620,7 +302,7 @@ def _as_doubles(value: Any) -> Any:
 
 
 def _as_microseconds(nanoseconds: int | None) -> int | None:
-    """Arrow gives nanoseconds back to Python only with the help of pandas."""
+    """Microseconds: Arrow converts nanoseconds to Python values only with pandas."""
     return None if nanoseconds is None else nanoseconds // 1000
 
 
@@ -636,7 +318,7 @@ _PREPARED: dict[str, Callable[[Any], Any]] = {
 
 
 def _type(name: str) -> Any:
-    """The Arrow type of that name; JSON is text."""
+    """The Arrow type of that name; `json` is a string."""
     pyarrow = _pyarrow()
     scalars = {
         "string": pyarrow.string(),

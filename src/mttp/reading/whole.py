@@ -1,4 +1,4 @@
-"""Episodes whose spans stand together in a line: each as one value, with no record of its steps."""
+"""Summarizes episodes that are whole in one line, without records of their steps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
     """
     The spans of a line as records, with one `EpisodeSummary` for each episode that is whole in a block.
 
-    Of its steps nothing is looked at but what a summary has a use for.
-    An episode that is open already stays as it is.
+    Only the fields of its steps that a summary needs are decoded.
+    The spans of an episode that is already open stay records.
     """
     found: list[Any] = []
     begun: set[str] = set()
@@ -55,8 +55,8 @@ def _of_block(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> lis
 
 
 def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> EpisodeSummary | None:
-    """The episode whose spans these are: all of them, each once, and no others; None where it is not so."""
-    if not summary_fields.is_root(spans[-1].name or ""):  # which ends last, and is written last
+    """The summary of the episode if these are all its spans, each once; else None."""
+    if not summary_fields.is_root(spans[-1].name or ""):  # the root is written last
         return None
     episode, trace_id = PartialEpisode(), ""
     for span in spans:

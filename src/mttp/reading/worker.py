@@ -1,7 +1,7 @@
 """
-A process that decodes shares of files for another.
+The program of a process that decodes parts of files for another.
 
-It imports no more than decoding needs, so that it starts in a tenth of a second.
+It imports only what decoding needs, so that it starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from mttp.reading.lines import Decoded, LineFault, decode
 __all__ = ["Wanted", "pack", "unpack"]
 
 Wanted: TypeAlias = Literal["arrays", "scalars", "episodes"]
-"""Whole spans, spans without arrays, or these with an `EpisodeSummary` for each whole episode."""
+"""Spans with arrays, spans without arrays, or the latter with an `EpisodeSummary` per whole episode."""
 
-_ENDED = 2
-"""So long is what an `EpisodeSummary` becomes, other than a span."""
+_SUMMARY_LENGTH = 2
+"""Length of a packed `EpisodeSummary`; a packed span is longer."""
 _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("events", "links", "scope"))
 
 
-def _answer(_: int, asked: bytes) -> bytes:
-    """The lines of a share, as `pack` gives them; raises where it can't be read: the reader will see why."""
-    path, start, end, wanted = marshal.loads(asked)
-    decoded = partial(decode, Path(path), share=FilePart(start, end))
+def _reply(_: int, request: bytes) -> bytes:
+    """The packed lines of a part; raises if the file can't be read, and the reader then reports why."""
+    path, start, end, wanted = marshal.loads(request)
+    decoded = partial(decode, Path(path), part=FilePart(start, end))
     if wanted != "episodes":
         return marshal.dumps(list(pack(decoded(arrays=wanted == "arrays"))))
-    from mttp.reading.digest import digested  # which other readers do without
+    from mttp.reading.digest import digested  # only summaries need it
 
     return marshal.dumps(list(pack(digested(lambda is_open: decoded(arrays=False, is_open=is_open)))))
 
@@ -54,7 +54,7 @@ def pack(lines: Iterable[Decoded]) -> Iterator[tuple[Any, ...]]:
 
 
 def unpack(lines: Iterable[tuple[Any, ...]]) -> Iterator[Decoded]:
-    """What `pack` was given."""
+    """The lines from the result of `pack`."""
     for packed, rows, faults in lines:
         scopes = [Scope(*values) for values in packed]
         spans = None if rows is None else [_unpacked(row, scopes) for row in rows]
@@ -76,7 +76,7 @@ def _packed(span: SpanRecord | EpisodeSummary, places: dict[int, int]) -> tuple[
 
 
 def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | EpisodeSummary:
-    if len(row) == _ENDED:
+    if len(row) == _SUMMARY_LENGTH:
         return EpisodeSummary.of_plain(row[0], scopes[row[1]])
     values, events, links, scope = row
     return frozen(
@@ -90,5 +90,5 @@ def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Episode
 
 
 if __name__ == "__main__":
-    gc.disable()  # what decoding makes has no cycles
-    serve(_answer)
+    gc.disable()  # decoded values have no cycles
+    serve(_reply)

@@ -16,10 +16,11 @@ from typing_extensions import ParamSpec, Unpack
 
 from mttp.errors import ConfigureError
 from mttp.model import ids
-from mttp.otlp.spans.guarding import failed, guarded
+from mttp.otlp.spans.guarding import MisuseError, failed, guarded
 from mttp.recording import metrics, observers, provider, self_metrics, signals
+from mttp.recording.arguments import check_names
 from mttp.recording.current import current_trajectory, inert_episode, inert_step
-from mttp.recording.episode_facts import EpisodeFacts
+from mttp.recording.episode_facts import EPISODE_FACTS, EpisodeFacts
 from mttp.recording.isolation import IsolatedRecording
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
@@ -177,13 +178,14 @@ def current_session() -> Session | None:
     return _active if _active is not None and not _active.closed else None
 
 
-def _tell_session(what: str, error: Exception, *_: object) -> None:
-    failed(current_session(), what, error)
+def _failed(what: str, error: Exception, *_: object) -> None:
+    session = current_session()
+    failed(None if session is None else session._recorder, what, error)
 
 
 def recorded(otherwise: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """A decorator of a function that records: the session counts what it raises, and `otherwise` answers."""
-    return guarded(otherwise, _tell_session)
+    return guarded(otherwise, _failed)
 
 
 def _session() -> Session | None:
@@ -309,32 +311,37 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     Start an episode in the session that records; use it as a context manager, or call `end`.
 
     Of the facts that can be stated most state `env`, `task`, `group`, `seed`, `policy`, `slices`, `inputs` or
-    `metadata`; `EpisodeFacts` has all of them. One that there is not is counted as a fault.
+    `metadata`; `EpisodeFacts` has all of them. An unknown name is a TypeError.
     Without a session, one is started on the default transport.
     """
     try:
+        if not facts.keys() <= EPISODE_FACTS:
+            check_names("episode", facts, EPISODE_FACTS)
         session = _active or recording_session()
         return inert_episode() if session is None else session.episode(**facts)
+    except MisuseError:
+        raise
     except Exception as error:
-        failed(current_session(), "episode", error)
+        _failed("episode", error)
         return inert_episode()
 
 
-def step(**options: Any) -> OpenStep:
+def step(*, start_time: int | None = None, index: int | None = None) -> OpenStep:
     """
     Start the next step of the current agent, or of the current episode where no agent is.
 
-    Outside an episode it is inert, and that is counted.
+    `start_time` is in nanoseconds since the Unix epoch, by default now; `index` is by default one after the
+    last. Outside an episode the step is inert, and that is counted.
     """
     try:
         opened = current_trajectory()
         if opened:
-            return opened.step(**options)
+            return opened.step(start_time=start_time, index=index)
         session = current_session()
         if session is not None:
-            session.fault("step_outside_episode", "mttp.step() was called where no episode is current")
+            session._fault("step_outside_episode", "mttp.step() was called where no episode is current")
     except Exception as error:
-        failed(current_session(), "step", error)
+        _failed("step", error)
     return inert_step()
 
 
@@ -347,7 +354,7 @@ def _before_fork() -> None:
     session = current_session()
     if session is None:
         return
-    if session.before_fork():
+    if session._before_fork():
         _held[threading.get_ident()] = session
     util = sys.modules.get("multiprocessing.util")
     if util is not None and _registered is not session:
@@ -358,7 +365,7 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     session = _held.pop(threading.get_ident(), None)
     if session is not None:
-        session.after_fork_in_parent()
+        session._after_fork_in_parent()
 
 
 def _after_fork_in_child() -> None:
@@ -368,7 +375,7 @@ def _after_fork_in_child() -> None:
     signals.forget_in_child()
     aside = [] if _apart is None else [session for session in _apart.sessions() if not session.closed]
     for session in dict.fromkeys([*aside, *([] if _active is None else [_active])]):
-        session.after_fork_in_child()
+        session._after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):

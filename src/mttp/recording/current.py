@@ -31,14 +31,14 @@ def current_trajectory() -> Trajectory:
     """The episode, or the agent of one, whose steps come next here; an inert episode elsewhere."""
     found = otel_context.get_value(TRAJECTORY_KEY)
     while isinstance(found, Trajectory) and found.ended:
-        found = found.behind
+        found = found._behind
     return found if isinstance(found, Trajectory) and not _is_left_open(found) else inert()
 
 
 def current_episode() -> OpenEpisode:
     """The episode whose block, or whose step's or agent's, this runs in; an inert, false one elsewhere."""
     try:
-        return cast(OpenEpisode, current_trajectory().episode)
+        return cast(OpenEpisode, current_trajectory()._episode)
     except Exception:  # for want of memory, or of stack: there is nothing to lose
         return inert()
 
@@ -49,14 +49,14 @@ def current_step() -> OpenStep:
         found = _opened(otel_context.get_value(STEP_KEY))
         while isinstance(found, OpenStep) and found.ended:
             found = _opened(found._outer)
-        return found if isinstance(found, OpenStep) and not _is_left_open(found.owner) else _INERT_STEP
+        return found if isinstance(found, OpenStep) and not _is_left_open(found._owner) else _INERT_STEP
     except Exception:  # likewise
         return _INERT_STEP
 
 
 def _is_left_open(trajectory: Any) -> bool:
     """Whether its session has closed without its end, as where Ctrl-C left its block."""
-    return bool(trajectory) and trajectory.segment.host.closed
+    return bool(trajectory) and trajectory._segment.host.closed
 
 
 def _opened(found: object) -> object:

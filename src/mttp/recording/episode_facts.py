@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-__all__ = ["EpisodeFacts"]
+__all__ = ["EPISODE_FACTS", "EpisodeFacts"]
 
 
 class EpisodeFacts(TypedDict, total=False):
@@ -57,3 +57,7 @@ class EpisodeFacts(TypedDict, total=False):
     """When it started, in nanoseconds since the Unix epoch, by default now."""
     steps: str | None
     """How its steps are written: spans, packed or auto, by default as `configure` says."""
+
+
+EPISODE_FACTS = frozenset(EpisodeFacts.__annotations__)
+"""The names of the arguments."""

@@ -226,7 +226,7 @@ def _state(
     try:
         meant = targets.target(target)
     except ValueError as error:
-        session.fault("target_invalid", str(error))
+        session._fault("target_invalid", str(error))
         return
     faults: Faults = []
     try:
@@ -235,7 +235,7 @@ def _state(
             annotation = _apart(annotation, _whole(meant))
         _record(session, meant, replace(annotation, by=by), faults, revision, time)
     except ValueError as error:
-        session.fault("annotation_invalid", "; ".join([str(error), *faults]))
+        session._fault("annotation_invalid", "; ".join([str(error), *faults]))
 
 
 def _apart(preference: Annotation, chosen: Target) -> Annotation:
@@ -261,7 +261,7 @@ def _record(
         revision=_revision(revision, start, faults),
         run_id=session.run_id,
     )
-    share = session._share
+    share = session._recorder
     place = targets.link(meant.trace_id, meant.span_id)
     span = share.span(names.ANNOTATE, values={}, start=start, links=[place] if place else ())
     span.note(faults)
@@ -280,7 +280,7 @@ def _record(
 def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
     """Record a component's grade, its parts and calls below it."""
     began = start if grade.start_time is None else grade.start_time
-    span = session._share.span(grades.span_name(grade), values={}, parent=parent, start=began)
+    span = session._recorder.span(grades.span_name(grade), values={}, parent=parent, start=began)
     span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
     for part in grade.parts:
         _grade(session, part, span.identity, start)
@@ -294,8 +294,8 @@ def _call(session: Session, call: Call, parent: SpanContext, start: int, grader:
     name = call_codec.span_name(call.operation, call.name)
     began = start if call.start_time is None else call.start_time
     values = {a.RUN_ID: session.run_id, a.GRADER_NAME: grader}
-    span = session._share.span(name, values=values, parent=parent, start=began, kind=span_kind(call))
-    OpenCall(session._share, span, call).conclude()
+    span = session._recorder.span(name, values=values, parent=parent, start=began, kind=span_kind(call))
+    OpenCall(session._recorder, span, call)._conclude()
 
 
 def _revision(given: object, default: int, faults: Faults) -> int:

@@ -67,7 +67,7 @@ _ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 class HasStartMarker(Protocol):
     """What can leave a marker of being open: an episode, or a part of one."""
 
-    def mark(self) -> None:
+    def _write_marker(self) -> None:
         """Record the marker, once."""
 
 
@@ -260,13 +260,13 @@ class Measured(Handle):
     _scoring: str = ""
     """The span of its last scoring, 16 hex digits."""
 
-    def latest(self, scoring: Reward) -> Reward:
+    def _latest(self, scoring: Reward) -> Reward:
         """A scoring that is paid, as of now where another was recorded after it: the last is what counts."""
         if not self._scoring or scoring.span_id == self._scoring:
             return scoring
         return replace(scoring, start_time=None, end_time=None)
 
-    def scored_by(self, scoring: RecordingSpan, document: str = "") -> None:
+    def _scored_by(self, scoring: RecordingSpan, document: str = "") -> None:
         """Take note of a scoring of it that was recorded, and of the spec that scored."""
         self._scoring = f"{scoring.identity.span_id:016x}"
         if document:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
-from mttp import __version__
 from mttp.codec import components, kinds
 from mttp.codec.pending import TOKENS
+from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.self_metrics import current_provider
 from mttp.recording.session import Session
@@ -58,9 +58,9 @@ def observe(session: Session, kind: str, meter_provider: MeterProvider | None = 
     try:
         provider = current_provider() if meter_provider is None else meter_provider
         if provider is not None:
-            session.observe(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
+            session._observe(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
     except Exception as error:
-        session.fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
+        session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 
 class _Measures(SpanProcessor):

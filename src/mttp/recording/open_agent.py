@@ -24,22 +24,23 @@ class OpenAgent(Trajectory):
     """
 
     def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
-        super().__init__(episode.segment if episode else None, place={a.AGENT_ID: id})
-        self._episode = episode
+        super().__init__(episode._segment if episode else None, place={a.AGENT_ID: id})
+        self._parent_episode = episode
         self._id = id
         if episode:
             name = f"{names.AGENT} {text(id, [])}"
-            self._span = self.segment.span(name, episode.at, start_time=start_time, place=self.place)
+            self._span = self._segment.span(
+                name, episode._span_context, start_time=start_time, place=self._place
+            )
 
     @property
-    def episode(self) -> Trajectory:
-        """The episode that it plays in."""
-        return self._episode
+    def _episode(self) -> Trajectory:
+        return self._parent_episode
 
     @property
-    def behind(self) -> object:
+    def _behind(self) -> object:
         """What is current where this was, once it has ended."""
-        return self._outer or self._episode
+        return self._outer or self._parent_episode
 
     @property
     def id(self) -> str:
@@ -66,17 +67,19 @@ class OpenAgent(Trajectory):
         terminated: bool | None = None,
         truncated: bool | None = None,
         length: int | None = None,
+        advantage: float | None = None,
+        policy_version_end: object = None,
         end_time: int | None = None,
-        **facts: Any,
     ) -> None:
-        """
-        End the agent's part; steps of its own that are still open end with it.
-
-        `facts` may state `advantage` and `policy_version_end`.
-        """
+        """End the agent's part; steps of its own that are still open end with it."""
         if self._takes("end"):
             self._finish(
-                terminated=terminated, truncated=truncated, length=length, end_time=end_time, **facts
+                terminated=terminated,
+                truncated=truncated,
+                length=length,
+                advantage=advantage,
+                policy_version_end=policy_version_end,
+                end_time=end_time,
             )
 
     def _finish(

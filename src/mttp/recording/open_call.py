@@ -28,7 +28,7 @@ class OpenCall(Handle):
     def __init__(self, host: Host | None, span: RecordingSpan | None, call: Call | None = None) -> None:
         super().__init__(host, span)
         self._call = call
-        self.at_end: Callable[[], object] | None = None
+        self._before_end: Callable[[], object] | None = None
         """Called ahead of the end, whoever ends it: for an answer that is still coming in."""
         self._answer: dict[str, Any] = {}
 
@@ -71,7 +71,7 @@ class OpenCall(Handle):
         if self._takes("end"):
             self._finish()
 
-    def conclude(self) -> None:
+    def _conclude(self) -> None:
         """End a call that is recorded after it was over, as its value says."""
         assert self._call is not None
         call = self._call
@@ -87,8 +87,8 @@ class OpenCall(Handle):
         end_time: int | None = None,
         **_: Any,
     ) -> None:
-        if self.at_end is not None:
-            self.at_end()
+        if self._before_end is not None:
+            self._before_end()
         span = cast(RecordingSpan, self._span)
         assert self._call is not None
         span.encoded |= span.checked(calls.encode, replace(self._call, **self._answer))

@@ -12,7 +12,7 @@ from opentelemetry.trace import Link, Span, SpanContext
 from mttp.codec import content
 from mttp.codec import episodes as codec
 from mttp.codec.generators import GeneratorState
-from mttp.codec.plain import Faults, scalar_text, text, unknown_arguments
+from mttp.codec.plain import Faults, scalar_text, text
 from mttp.model import ids
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
@@ -24,11 +24,6 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = ["OpenEpisode", "Template", "inert", "template"]
-
-_AT_THE_END = frozenset(
-    {"policy_version_end", "discount", "advantage", "final_value", "cost_usd", "error_type", "error_message"}
-)
-"""What else a caller may state at the end."""
 
 
 class Template(NamedTuple):
@@ -110,14 +105,14 @@ class OpenEpisode(KnownEpisode):
         return host.steps
 
     @property
-    def episode(self) -> OpenEpisode:
+    def _episode(self) -> OpenEpisode:
         """Itself: an agent answers with the episode that it plays in."""
         return self
 
     @property
-    def root(self) -> SpanContext:
+    def _root(self) -> SpanContext:
         """The episode's root, in whatever process that is."""
-        return self.at
+        return self._span_context
 
     @property
     def agents(self) -> list[OpenAgent]:
@@ -180,18 +175,23 @@ class OpenEpisode(KnownEpisode):
         status: str = "completed",
         stop_reason: str | None = None,
         length: int | None = None,
+        policy_version_end: object = None,
+        discount: float | None = None,
+        advantage: float | None = None,
+        final_value: float | None = None,
+        cost_usd: float | None = None,
+        error_type: str | None = None,
+        error_message: str = "",
         end_time: int | None = None,
-        **facts: Any,
     ) -> None:
         """
         End the episode; steps that are still open end with it.
 
-        `facts` may state `policy_version_end`, `discount`, `advantage`, `final_value` and `cost_usd`.
+        `outcome` is success, failure or unknown; `status` is completed, aborted or error.
+        `final_value` is the critic's value of the final observation, `cost_usd` is in US dollars.
+        `end_time` is in nanoseconds since the Unix epoch, by default now.
         """
         if self._takes("end"):
-            unknown = [name for name in facts if name not in _AT_THE_END]
-            cast(RecordingSpan, self._span).note(unknown_arguments("end", unknown))
-            facts = {name: fact for name, fact in facts.items() if name in _AT_THE_END}
             self._finish(
                 terminated=terminated,
                 truncated=truncated,
@@ -199,8 +199,14 @@ class OpenEpisode(KnownEpisode):
                 status=status,
                 stop_reason=stop_reason,
                 length=length,
+                policy_version_end=policy_version_end,
+                discount=discount,
+                advantage=advantage,
+                final_value=final_value,
+                cost_usd=cost_usd,
+                error_type=error_type,
+                error_message=error_message,
                 end_time=end_time,
-                **facts,
             )
 
     def _finish(
@@ -220,7 +226,7 @@ class OpenEpisode(KnownEpisode):
             if not agent.ended:
                 agent._finish(end_time=end_time)
         self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
-        span, segment = self._span, self.segment
+        span, segment = self._span, self._segment
         assert span is not None
         if length is None:
             length = self._next_index
@@ -250,7 +256,7 @@ class OpenEpisode(KnownEpisode):
         facts["return_"], facts["step_reward_sum"], basis = self._ledger.totals()
         return codec.ending(facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1)
 
-    def mark(self) -> None:
+    def _write_marker(self) -> None:
         """
         Record the span that keeps an open episode's identity, unless that was done or the episode has ended.
 
@@ -261,7 +267,7 @@ class OpenEpisode(KnownEpisode):
                 return
             self._marked = True
             start = self._span.started
-            marker = self.segment.span(names.EPISODE_START, self.at, start_time=start, place={})
+            marker = self._segment.span(names.EPISODE_START, self._span_context, start_time=start, place={})
             stated = self._span.encoded.copy()
             stated.pop(a.SPAN_TYPE, None)  # the root's is not the marker's
             marker.encoded.update(stated)

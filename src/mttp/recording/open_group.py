@@ -54,7 +54,7 @@ class Member:
     def is_valid(self) -> bool:
         """Whether what it was paid is a score, as far as is known, and not a floor in place of one."""
         if not isinstance(self.source, Episode):
-            return self.source is None or self.source.is_valid
+            return self.source is None or self.source._is_valid
         if self.source.reward.status != "missing":
             return self.source.reward.status == "ok"
         return all(step.reward_status in ("ok", "missing") for step in self.source.steps)
@@ -96,11 +96,6 @@ class OpenGroup(Measured):
     def _as_context(self) -> Context:
         """The block changes nothing: episodes in it are roots, and other spans are nobody's children here."""
         return otel_context.get_current()
-
-    @property
-    def host(self) -> Host | None:
-        """The session that records; None for an inert handle."""
-        return self._host
 
     @property
     def id(self) -> str:
@@ -222,7 +217,7 @@ class OpenGroup(Measured):
             if self._takes("end"):
                 self._finish()
 
-    def close(self) -> None:
+    def _end_open(self) -> None:
         """Record the group if it is still open: its session closes."""
         with self._lock:
             if not self.ended:

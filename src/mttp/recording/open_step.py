@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, SpanKind
+from typing_extensions import Unpack
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.documents import sealed
@@ -16,10 +17,21 @@ from mttp.codec.plain import Faults, flag
 from mttp.model.episodes import Call, Reward, Tokens
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
+from mttp.recording.arguments import (
+    SCORING_FACTS,
+    TOKEN_FACTS,
+    RewardValue,
+    ScoringFacts,
+    TokenFacts,
+    check_names,
+)
 from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, document_of
 from mttp.recording.open_call import OpenCall
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["OpenStep"]
 
@@ -27,19 +39,18 @@ __all__ = ["OpenStep"]
 class StepOwner(Protocol):
     """What a step needs of the episode, or of the agent, whose step it is."""
 
-    @property
-    def host(self) -> Host | None:
-        """The session; None where nothing is recorded."""
+    _host: Host | None
+    """The session; None where nothing is recorded."""
 
     @property
-    def segment(self) -> Segment:
+    def _segment(self) -> Segment:
         """Who makes its spans."""
 
     @property
-    def inside(self) -> Context | None:
+    def _inside(self) -> Context | None:
         """The context in its block, as long as that goes on."""
 
-    def step_ended(self, step: OpenStep) -> bool:
+    def _step_ended(self, step: OpenStep) -> bool:
         """Enter what a step paid; False where another thread does, or did."""
 
 
@@ -68,24 +79,19 @@ class OpenStep(Measured):
         around, owner = current(), self._owner
         # OpenTelemetry only reads it: a copy of its own type would cost as much again.
         inside: Any = around.copy()
-        if around is not owner.inside:
+        if around is not owner._inside:
             self._enclose(around.get(STEP_KEY))
             inside[TRAJECTORY_KEY] = owner
         inside[SPAN_KEY], inside[STEP_KEY] = self._span, self
         return inside  # type: ignore[no-any-return]
 
     @property
-    def owner(self) -> StepOwner:
-        """The episode, or the agent, whose step it is."""
-        return self._owner
-
-    @property
-    def at(self) -> SpanContext:
+    def _span_context(self) -> SpanContext:
         """The span that its scorings and calls are children of."""
         return cast(RecordingSpan, self._span).identity
 
     @property
-    def place(self) -> dict[str, Any]:
+    def _place(self) -> dict[str, Any]:
         """What its scorings and calls say of where they belong."""
         return steps.place(cast(RecordingSpan, self._span).encoded)
 
@@ -123,12 +129,20 @@ class OpenStep(Measured):
             span.note(faults)
 
     @quiet
-    def tokens(self, ids: Any = None, *, logprobs: Any = None, **facts: Any) -> None:
+    def tokens(
+        self,
+        ids: ArrayLike | None = None,
+        *,
+        logprobs: ArrayLike | None = None,
+        **facts: Unpack[TokenFacts],
+    ) -> None:
         """
-        Record the step's token block: ids of the completion, and whatever else `mttp.Tokens` names.
+        Record the step's token block: the ids of the completion, their log probabilities (nats), and more.
 
-        Each array is one-dimensional, of Python numbers or from any array library.
+        Arrays are one-dimensional, of Python numbers or from any array library.
         """
+        if facts and not facts.keys() <= TOKEN_FACTS:
+            check_names("tokens", facts, TOKEN_FACTS | {"logprobs"})
         if not self._takes("tokens"):
             return
         span = cast(RecordingSpan, self._span)
@@ -147,20 +161,22 @@ class OpenStep(Measured):
         span.encoded.update(span.checked(tokens.encode, block))
 
     @quiet
-    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
+    def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
         """
         What this step pays; a value that is not a finite number is an error, and never a zero.
 
         With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept;
         without a value their weighted sum is paid.
         """
+        if scoring:
+            check_names("reward", scoring, SCORING_FACTS)
         if not self._takes("reward"):
             return
         span = cast(RecordingSpan, self._span)
         is_number = type(value) is float  # nearly always
         if scoring or value is rewards.COMPUTED or not (is_number or rewards.stated(value) is None):
             faults: Faults = []
-            made = self.latest(rewards.make(value, faults, **scoring))
+            made = self._latest(rewards.make(value, faults, **scoring))
             self._score(made, faults, document_of(value))
             return
         found, status, raw = rewards.assess(value)
@@ -177,8 +193,8 @@ class OpenStep(Measured):
         """Record a scoring, unless that was done when a spec scored the step."""
         if not made.span_id or made.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
-            scoring = self._owner.segment.score(span, self.at, made, faults, place=self.place)
-            self.scored_by(scoring, document)
+            scoring = self._owner._segment.score(span, self._span_context, made, faults, place=self._place)
+            self._scored_by(scoring, document)
 
     def _set_reward(self, value: float | None, status: str, raw: str | None) -> None:
         span = cast(RecordingSpan, self._span)
@@ -251,7 +267,7 @@ class OpenStep(Measured):
         if not self._takes("a call"):
             return None
         name = calls.span_name(call.operation, call.name)
-        span = self._owner.segment.span(name, self.at, kind, start_time, place=self.place)
+        span = self._owner._segment.span(name, self._span_context, kind, start_time, place=self._place)
         opened = OpenCall(self._host, span, call)
         self._calls = [*self._calls, opened]
         return opened
@@ -280,5 +296,5 @@ class OpenStep(Measured):
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
-        if self._owner.step_ended(self) and span._end_time is None:  # somebody may have ended it by itself
+        if self._owner._step_ended(self) and span._end_time is None:  # somebody may have ended it by itself
             span.conclude(end_time)

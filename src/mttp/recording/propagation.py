@@ -104,18 +104,20 @@ def _whereabouts() -> EpisodeContext | None:
     if not trajectory:
         return None
     episode = current_episode()
-    here = step if step and step.owner is trajectory else None
-    at = (here or trajectory).at
+    here = step if step and step._owner is trajectory else None
+    at = (here or trajectory)._span_context
     ambient = trace.get_current_span().get_span_context()
     return EpisodeContext(
         run_id=episode.run_id,
         episode_id=episode.id,
         group=episode.group,
-        root=episode.root,
+        root=episode._root,
         ambient=ambient if ambient.trace_id == at.trace_id else at,
         next_index=trajectory._entered()._next_index,
-        agent=AgentContext(trajectory.id, trajectory.at) if isinstance(trajectory, OpenAgent) else None,
-        step=None if here is None else StepContext(here.index, here.at),
+        agent=AgentContext(trajectory.id, trajectory._span_context)
+        if isinstance(trajectory, OpenAgent)
+        else None,
+        step=None if here is None else StepContext(here.index, here._span_context),
         baggage={name: value for name, value in baggage.get_all().items() if name not in KEYS.values()},
     )
 
@@ -192,7 +194,7 @@ def extract(
         _fault(str(error) if known else f"{type(carrier).__name__}: {error!r:.200}")
         return RemoteEpisode(None)
     session = None if where is None else recording_session()
-    return RemoteEpisode(None) if session is None or where is None else session.join(where, flush=flush)
+    return RemoteEpisode(None) if session is None or where is None else session._join(where, flush=flush)
 
 
 class _NonsenseError(ValueError):
@@ -272,7 +274,7 @@ def _index(ours: Mapping[str, str], name: str) -> int:
 def _fault(detail: str) -> None:
     session = current_session()
     if session is not None:
-        session.fault("carrier_invalid", detail)
+        session._fault("carrier_invalid", detail)
 
 
 # Along with a function.

@@ -95,13 +95,13 @@ class DelegatingProvider(sdk.TracerProvider):
         if session is None:
             _log.warning("mttp: no session is open, and %r sees nothing: add it to one", span_processor)
         else:
-            session.observe(span_processor)
+            session._observe(span_processor)
 
     @property
     def resource(self) -> Resource:
         """That of the session that records; an empty one where none does."""
         session = self._session
-        return Resource({}) if session is None else session.resource
+        return Resource({}) if session is None else session._resource
 
     def __getattr__(self, name: str) -> Any:
         """The sampler, the id generator, the span processors and so on of the session that records."""
@@ -189,7 +189,7 @@ def _provider(session: Session) -> sdk.TracerProvider:
     """
     return sdk.TracerProvider(
         sampler=_Sampler(session),
-        resource=session.resource,
+        resource=session._resource,
         shutdown_on_exit=False,
         active_span_processor=_ToSession(session),
         id_generator=_Ids(),
@@ -242,7 +242,7 @@ class _Sampler(sampling.Sampler):
         trace_state: TraceState | None = None,  # noqa: ARG002
     ) -> sampling.SamplingResult:
         parent = trace.get_current_span(parent_context).get_span_context()
-        sampled = parent.trace_flags.sampled if parent.is_valid else self._session.samples(trace_id)
+        sampled = parent.trace_flags.sampled if parent.is_valid else self._session._samples(trace_id)
         decision = sampling.Decision.RECORD_AND_SAMPLE if sampled else sampling.Decision.RECORD_ONLY
         return sampling.SamplingResult(decision, attributes, parent.trace_state)
 
@@ -262,10 +262,10 @@ class _ToSession(sdk.SynchronousMultiSpanProcessor):
 
     @property
     def _span_processors(self) -> tuple[SpanProcessor, ...]:  # type: ignore[override]  # the SDK sets it
-        return self._session.processors
+        return self._session._processors
 
     def add_span_processor(self, span_processor: SpanProcessor) -> None:
-        self._session.observe(span_processor)
+        self._session._observe(span_processor)
 
     def shutdown(self) -> None:
         """Nothing: the session is closed by who opened it."""
@@ -275,21 +275,21 @@ class _ToSession(sdk.SynchronousMultiSpanProcessor):
 
     def _on_ending(self, span: sdk.Span) -> None:
         try:
-            self._session.guest_ending(span)
+            self._session._guest_ending(span)
         except Exception as error:
-            self._session.fault("internal_error", f"a span of another library's that ends: {error!r}")
+            self._session._fault("internal_error", f"a span of another library's that ends: {error!r}")
 
     def on_start(self, span: sdk.Span, parent_context: Context | None = None) -> None:
         try:
-            self._session.guest_started(span, parent_context)
+            self._session._guest_started(span, parent_context)
         except Exception as error:
-            self._session.fault("internal_error", f"a span of another library's that starts: {error!r}")
+            self._session._fault("internal_error", f"a span of another library's that starts: {error!r}")
 
     def on_end(self, span: ReadableSpan) -> None:
         try:
-            self._session.guest(span)
+            self._session._guest(span)
         except Exception as error:
-            self._session.fault("internal_error", f"a span of another library's that ends: {error!r}")
+            self._session._fault("internal_error", f"a span of another library's that ends: {error!r}")
 
 
 _ours = DelegatingProvider()
@@ -312,7 +312,7 @@ def install(session: Session) -> bool:
     if found is not _ours:
         return False
     _ours.plug(session)
-    session.at_close(_ours.unplug, session)
+    session._at_close(_ours.unplug, session)
     return True
 
 

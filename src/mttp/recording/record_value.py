@@ -196,7 +196,7 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
 def _call(step: OpenStep, value: Call) -> None:
     opened = step._open_call(value, span_kind(value), value.start_time)
     if opened is not None:
-        opened.conclude()
+        opened._conclude()
 
 
 def _carry(span: RecordingSpan, value: Step | Agent | Episode) -> None:

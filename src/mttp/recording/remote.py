@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 from opentelemetry.trace import SpanContext
+from typing_extensions import Unpack
 
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.model.episodes import Reward
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
+from mttp.recording.arguments import SCORING_FACTS, RewardValue, ScoringFacts, check_names
 from mttp.recording.episode_context import AgentContext, StepContext
 from mttp.recording.handle import Handle, document_of
 from mttp.recording.open_agent import OpenAgent
@@ -27,13 +29,13 @@ _OF_LEAVING = ("status", "stop_reason", "error_type", "error_message")
 class RemoteHandle(Handle):
     """A handle on what another process owns; its faults are noted on the span of the part."""
 
-    TAKES: ClassVar[frozenset[str]]
+    _TAKES: ClassVar[frozenset[str]]
     """What can be said from here."""
 
     def _takes(self, what: str) -> bool:
-        if what in self.TAKES and not self.ended:
+        if what in self._TAKES and not self.ended:
             return True
-        if what in self.TAKES:
+        if what in self._TAKES:
             self._fault("after_end", f"{what} after the end")
             return False
         self._refuse(what)
@@ -55,28 +57,28 @@ class RemoteHandle(Handle):
 class RemoteStep(RemoteHandle, OpenStep):
     """A step of another process: it can be scored, and calls be made in it."""
 
-    TAKES = frozenset({"reward", "a call", "end"})
+    _TAKES = frozenset({"reward", "a call", "end"})
 
     def __init__(self, owner: Trajectory, step: StepContext) -> None:
-        super().__init__(owner, owner.host, owner._span, step.index)
-        self._at = step.span
+        super().__init__(owner, owner._host, owner._span, step.index)
+        self._remote_context = step.span
         self._left = False
-        self._place = {**owner.place, a.STEP_INDEX: step.index}
+        self._remote_place = {**owner._place, a.STEP_INDEX: step.index}
 
     @property
-    def at(self) -> SpanContext:
+    def _span_context(self) -> SpanContext:
         """The step's span."""
-        return self._at
+        return self._remote_context
 
     @property
-    def place(self) -> dict[str, Any]:
+    def _place(self) -> dict[str, Any]:
         """What its scorings and calls say of where they belong."""
-        return self._place
+        return self._remote_place
 
     @property
     def span_id(self) -> str:
         """The step's span, 16 hex digits."""
-        return f"{self._at.span_id:016x}"
+        return f"{self._remote_context.span_id:016x}"
 
     @property
     def ended(self) -> bool:
@@ -84,8 +86,9 @@ class RemoteStep(RemoteHandle, OpenStep):
         return self._left or super().ended
 
     @quiet
-    def reward(self, value: object = rewards.COMPUTED, **scoring: Any) -> None:
+    def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
         """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
+        check_names("reward", scoring, SCORING_FACTS)
         if self._takes("reward"):
             faults: Faults = []
             self._record_scoring(rewards.make(value, faults, **scoring), faults, document_of(value))
@@ -109,19 +112,19 @@ class RemoteStep(RemoteHandle, OpenStep):
 class RemoteAgent(RemoteHandle, OpenAgent):
     """An agent of another process: it can take steps here, and be scored."""
 
-    TAKES = frozenset({"step", "reward", "end"})
+    _TAKES = frozenset({"step", "reward", "end"})
 
     def __init__(self, part: OpenEpisode, agent: AgentContext, next_index: int) -> None:
-        Trajectory.__init__(self, part.segment, part._span, place={a.AGENT_ID: agent.id})
-        self._episode = part
+        Trajectory.__init__(self, part._segment, part._span, place={a.AGENT_ID: agent.id})
+        self._parent_episode = part
         self._id = agent.id
-        self._at = agent.span
+        self._own_context = agent.span
         self._next_index = next_index
 
     @property
     def span_id(self) -> str:
         """The agent's span, 16 hex digits."""
-        return f"{self.at.span_id:016x}"
+        return f"{self._span_context.span_id:016x}"
 
     @property
     def ended(self) -> bool:

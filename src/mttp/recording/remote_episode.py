@@ -36,7 +36,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
     The episode itself may be over by then.
     """
 
-    TAKES = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
+    _TAKES = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
             flags=where.root.trace_flags,
         )
         Trajectory.__init__(self, segment)
-        self._span = self.segment.span(names.SEGMENT, where.root, place={})
+        self._span = self._segment.span(names.SEGMENT, where.root, place={})
         self._take_over(where)
         group = {} if where.group is None else {a.GROUP_ID: where.group}
         self._identity = {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id, **group}
@@ -86,14 +86,14 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         return self._segment_id
 
     @property
-    def at(self) -> SpanContext:
+    def _span_context(self) -> SpanContext:
         """The episode's root."""
         return cast(EpisodeContext, self._where).root
 
     @property
     def span_id(self) -> str:
         """The episode's root span, 16 hex digits; empty for an inert handle."""
-        return f"{self.at.span_id:016x}" if self else ""
+        return f"{self._span_context.span_id:016x}" if self else ""
 
     def _as_context(self) -> Context:
         where = cast(EpisodeContext, self._where)
@@ -125,17 +125,17 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
             span.fail(error_type, error_message)
         with self._lock:
             self._close()
-            self.segment.host.left(self)
-            span.values[a.SEGMENT_SPAN_COUNT] = self.segment.spans + 1
+            self._segment.host.left(self)
+            span.values[a.SEGMENT_SPAN_COUNT] = self._segment.spans + 1
         span.end(end_time)
         if self._at_end is not None:
             self._at_end()
 
-    def mark(self) -> None:
+    def _write_marker(self) -> None:
         """Record that the part was begun, unless that was done or it has ended; called by whoever flushes."""
         with self._lock:
             if self._marked or self.ended or self._closing:
                 return
             self._marked = True
             start = cast(RecordingSpan, self._span).started
-            self.segment.span(names.SEGMENT_START, self.at, start_time=start, place={}).end(start)
+            self._segment.span(names.SEGMENT_START, self._span_context, start_time=start, place={}).end(start)

@@ -311,7 +311,7 @@ class RunRecorder:
         if episode and episode._lock.acquire(blocking=False):
             try:
                 self._unmarked.pop(key, None)
-                episode.mark()
+                episode._write_marker()
             finally:
                 episode._lock.release()
 
@@ -437,7 +437,7 @@ class _PipelineTargets:
     """Where the last words go: into these pipelines, even while they close."""
 
     def __init__(self, share: RunRecorder, pipelines: Sequence[Pipeline]) -> None:
-        self._share = share
+        self._recorder = share
         self._pipelines = pipelines
 
     def ended(self, span: RecordingSpan) -> None:
@@ -447,4 +447,4 @@ class _PipelineTargets:
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault."""
-        self._share.fault(kind, detail)
+        self._recorder.fault(kind, detail)

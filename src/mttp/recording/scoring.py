@@ -41,9 +41,9 @@ class LiveScoring:
 
     def __init__(self, scored: OpenStep | Trajectory, spec: str) -> None:
         self._scored = scored
-        self._segment = scored.owner.segment if isinstance(scored, OpenStep) else scored.segment
-        self._place = scored.place
-        self._span = self._open(f"{names.REWARD} {spec}", scored.at)
+        self._segment = scored._owner._segment if isinstance(scored, OpenStep) else scored._segment
+        self._place = scored._place
+        self._span = self._open(f"{names.REWARD} {spec}", scored._span_context)
         self._open_grades: dict[str, RecordingSpan] = {}
         self._grades: dict[str, tuple[RecordingSpan, int]] = {}
 
@@ -86,7 +86,7 @@ class LiveScoring:
         for grade in made.grades:
             self._end_grade(grade, made)
         span.end()
-        self._scored.scored_by(span, result.document)
+        self._scored._scored_by(span, result.document)
         return f"{span.identity.span_id:016x}"
 
     def _end_grade(self, grade: Grade, made: Reward) -> None:

@@ -122,7 +122,7 @@ class Segment(Trace):
         """Record a call that is over."""
         name = calls.span_name(call.operation, call.name)
         span = self.span(name, parent, span_kind(call), call.start_time, place=place)
-        OpenCall(self.host, span, call).conclude()
+        OpenCall(self.host, span, call)._conclude()
 
     def ended(self, span: RecordingSpan) -> None:
         """Take an ended span."""

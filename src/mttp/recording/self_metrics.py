@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from mttp import __version__
+from mttp.model.version import __version__
 from mttp.recording.session import Session
 from mttp.semconv import SCHEMA_URL, metrics
 from mttp.semconv import attributes as a
@@ -48,7 +48,7 @@ def observe(session: Session, meter_provider: MeterProvider | None = None) -> No
                 _known[provider] = _Health(provider.get_meter("mttp", __version__, SCHEMA_URL))
             _known[provider].add(session)
     except Exception as error:
-        session.fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
+        session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 
 def current_provider() -> MeterProvider | None:
@@ -83,7 +83,7 @@ class _Health:
         """Count a session in."""
         past, sessions = self._seen
         self._seen = past, (*sessions, session)
-        session.at_close(self._keep, session)
+        session._at_close(self._keep, session)
 
     def _keep(self, session: Session) -> None:
         """Remember what a session came to."""

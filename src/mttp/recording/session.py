@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -19,9 +19,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Span
 from typing_extensions import Self, Unpack
 
-from mttp import __version__
 from mttp.codec import runs
-from mttp.codec.plain import Faults, unknown_arguments
+from mttp.codec.plain import Faults
 from mttp.codec.redaction import ContentRule
 from mttp.codec.secrets import USUAL, Secrets
 from mttp.codec.withholding import Withholding
@@ -29,12 +28,14 @@ from mttp.errors import ReadError
 from mttp.model.episodes import Episode
 from mttp.model.hooks import watch_with
 from mttp.model.spans import SpanRecord
-from mttp.otlp.spans import EndedSpan, ForeignSpan, RecordingSpan, SpanOrigin
-from mttp.otlp.spans.guarding import failed, quiet_but
+from mttp.model.version import __version__
+from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
+from mttp.otlp.spans.guarding import MisuseError, failed, quiet_but
 from mttp.recording import record_value
+from mttp.recording.arguments import check_names
 from mttp.recording.current import inert_episode
 from mttp.recording.episode_context import EpisodeContext
-from mttp.recording.episode_facts import EpisodeFacts
+from mttp.recording.episode_facts import EPISODE_FACTS, EpisodeFacts
 from mttp.recording.observers import Observers
 from mttp.recording.open_episode import OpenEpisode, Template, template
 from mttp.recording.remote_episode import RemoteEpisode
@@ -96,10 +97,10 @@ class Session:
         self._leaving = ExitStack()
         self._close_seconds = max((lane.close_timeout for lane in lanes), default=PROCESSOR_SECONDS)
         faults: Faults = []
-        self._observers = Observers(processors, self.fault, _view(withholding, secrets, self.fault))
+        self._observers = Observers(processors, self._fault, _view(withholding, secrets, self._fault))
         watch_with(watch)
         observers = self._observers if processors else None
-        self._share = RunRecorder(
+        self._recorder = RunRecorder(
             RunConfig(
                 lanes=lanes,
                 origin=SpanOrigin(resource, _scope(), observers, secrets),
@@ -118,11 +119,11 @@ class Session:
     @property
     def stats(self) -> Stats:
         """What this process recorded, delivered and lost, counted."""
-        return self._share.stats
+        return self._recorder.stats
 
     @property
     def _pipeline(self) -> Pipeline:
-        return self._share.pipelines[0]
+        return self._recorder.pipelines[0]
 
     @property
     def transport(self) -> Transport | None:
@@ -130,9 +131,9 @@ class Session:
         return self.transports[0] if self.transports else None
 
     @property
-    def steps(self) -> str:
+    def _steps(self) -> str:
         """How steps are written, where an episode does not say: spans, packed or auto."""
-        return self._share.steps
+        return self._recorder.steps
 
     # What users call.
 
@@ -144,9 +145,13 @@ class Session:
     def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
         """Start an episode; `EpisodeFacts` has what can be stated of it."""
         try:
+            if not facts.keys() <= EPISODE_FACTS:
+                check_names("episode", facts, EPISODE_FACTS)
             if self._closed:
                 return inert_episode()
-            return OpenEpisode(self._share) if not facts else _opened(self._share, facts)
+            return OpenEpisode(self._recorder) if not facts else _opened(self._recorder, facts)
+        except MisuseError:
+            raise
         except Exception as error:
             self._failed("Session.episode", error)
             return inert_episode()
@@ -169,7 +174,7 @@ class Session:
         if self._closed:
             return inert_episode()
         return record_value.record(
-            self._share, episode, start_time=start_time, end_time=end_time, timing=timing
+            self._recorder, episode, start_time=start_time, end_time=end_time, timing=timing
         )
 
     @quiet_but(lambda *_, **__: None)
@@ -202,8 +207,8 @@ class Session:
             "optimizer": optimizer,
         }
         faults: Faults = []
-        secrets = self._share.origin.secrets
-        self._share.describe(runs.encode(faults, **facts) | _config(config, faults, secrets), faults)
+        secrets = self._recorder.origin.secrets
+        self._recorder.describe(runs.encode(faults, **facts) | _config(config, faults, secrets), faults)
 
     @quiet_but(lambda *_, **__: False)
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
@@ -214,7 +219,7 @@ class Session:
         receiver turned something down, or a full buffer lost something.
         """
         deadline = time.monotonic() + timeout
-        written = self._share.flush(timeout)
+        written = self._recorder.flush(timeout)
         return self._observers.flush(max(deadline - time.monotonic(), 0.0)) and written
 
     @quiet_but(lambda *_, **__: False)
@@ -232,10 +237,10 @@ class Session:
                 self._finish()
             self._closed = True
         if again:
-            return self._share.close(self._status, timeout)
+            return self._recorder.close(self._status, timeout)
         deadline = time.monotonic() + (self._close_seconds if timeout is None else timeout)
         try:
-            return self._share.close(self._status, timeout)
+            return self._recorder.close(self._status, timeout)
         finally:
             self._observers.close(min(max(deadline - time.monotonic(), 0.0), PROCESSOR_SECONDS))
             self._leaving.close()
@@ -252,22 +257,22 @@ class Session:
         self._status = "aborted"
         return self.close()
 
-    def fault(self, kind: str, detail: str = "") -> None:
+    def _fault(self, kind: str, detail: str = "") -> None:
         """Count a fault, and log the first of its kind."""
-        self._share.fault(kind, detail)
+        self._recorder.fault(kind, detail)
 
     def _failed(self, what: str, error: Exception) -> None:
-        failed(self._share, what, error)
+        failed(self._recorder, what, error)
 
     @property
     def location(self) -> Path | None:
         """Where this session writes files; None where it does not."""
         return next((path for _, path in self._files()), None)
 
-    def written(self) -> Path | None:
+    def _written(self) -> Path | None:
         """The same, once what has ended is there."""
         for place, path in self._files():
-            self._share.flush_one(place, FLUSH_SECONDS)
+            self._recorder.flush_one(place, FLUSH_SECONDS)
             return path
         return None
 
@@ -282,7 +287,7 @@ class Session:
         for place, transport in enumerate(self.transports):
             kept = getattr(transport, "records", None)
             if kept is not None:
-                self._share.flush_one(place, FLUSH_SECONDS)
+                self._recorder.flush_one(place, FLUSH_SECONDS)
                 return iter(kept())
         raise ReadError(f"a session on {self._where()} keeps no episodes that could be read")
 
@@ -313,93 +318,90 @@ class Session:
 
     # What the rooms above call.
 
-    @property
-    def share(self) -> object:
-        """Stands for this process's share of the run."""
-        return self._share
+    def _records_for(self, recorder: object) -> bool:
+        """Whether what that recorder started goes on: not in a closed session, nor in a forked child."""
+        return not self._closed and self._recorder is recorder
 
-    def records_for(self, share: object) -> bool:
-        """Whether what was started in that share goes on: not in a closed session, nor in a forked child."""
-        return not self._closed and self._share is share
-
-    def template(self, facts: Mapping[str, Any], faults: Faults) -> Template:
+    def _template(self, facts: Mapping[str, Any], faults: Faults) -> Template:
         """What all episodes of one environment state, under the names that `mttp.Episode` has."""
-        return template(self._share, facts, faults)
+        return template(self._recorder, facts, faults)
 
     @quiet_but(lambda *_, **__: inert_episode())
-    def episode_like(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
+    def _episode_like(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
         """Start an episode that states these `EpisodeFacts`, and what the template does."""
-        return inert_episode() if self._closed else _opened(self._share, facts, template)
+        return inert_episode() if self._closed else _opened(self._recorder, facts, template)
 
     @quiet_but(lambda *_, **__: RemoteEpisode(None))
-    def join(self, where: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
+    def _join(self, where: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
         """Go on with another process's episode; with `flush` the end of that waits until it is written."""
         if self._closed:
             return RemoteEpisode(None)
-        return RemoteEpisode(self._share, where, at_end=partial(self.flush, PART_SECONDS) if flush else None)
+        return RemoteEpisode(
+            self._recorder, where, at_end=partial(self.flush, PART_SECONDS) if flush else None
+        )
 
-    def before_close(self, callback: Callable[..., object], *args: object) -> None:
+    def _before_close(self, callback: Callable[..., object], *args: object) -> None:
         """Have something called while the session still records, right before it closes."""
         self._ending.callback(callback, *args)
 
-    def at_close(self, callback: Callable[..., object], *args: object) -> None:
+    def _at_close(self, callback: Callable[..., object], *args: object) -> None:
         """Have something called once the session is closed."""
         self._leaving.callback(callback, *args)
 
-    def before_fork(self) -> bool:
+    def _before_fork(self) -> bool:
         """Ahead of a fork; whether `after_fork_in_parent` is due."""
-        return self._share.hold()
+        return self._recorder.hold()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         """After a fork that `before_fork` preceded."""
-        self._share.release()
+        self._recorder.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Record a part of the run of its own: what was open or queued is the parent's."""
         self._lock = threading.RLock()
-        self._share = self._share.fork()
+        self._recorder = self._recorder.fork()
         self._observers.after_fork_in_child()
         for transport in self.transports:
             forked = getattr(transport, "after_fork", None)
             if forked is not None:
                 forked()
 
-    def observe(self, processor: SpanProcessor) -> None:
+    def _observe(self, processor: SpanProcessor) -> None:
         """Have one more span processor look on from here on."""
         self._observers.add(processor)
-        self._share.origin.observers = self._observers
+        self._recorder.origin.observers = self._observers
 
-    def guest_started(self, span: Span, context: Context | None) -> None:
+    def _guest_started(self, span: Span, context: Context | None) -> None:
         """Show a span of another library's that has started to the user's processors."""
         self._observers.started(span, context)
 
-    def guest_ending(self, span: Span) -> None:
+    def _guest_ending(self, span: Span) -> None:
         """Show a span of another library's that is about to have ended to the user's processors."""
         self._observers.ending(span)
 
     @property
-    def processors(self) -> tuple[SpanProcessor, ...]:
+    def _processors(self) -> tuple[SpanProcessor, ...]:
         """The user's span processors that look on."""
         return self._observers.processors
 
-    def samples(self, trace_id: int) -> bool:
+    def _samples(self, trace_id: int) -> bool:
         """Whether collectors get a trace that is no episode."""
-        return self._share.samples(trace_id, None)
+        return self._recorder.samples(trace_id, None)
 
     @property
-    def resource(self) -> Resource:
+    def _resource(self) -> Resource:
         """Who records: what OpenTelemetry's variables say of the service, and the run."""
-        return self._share.origin.resource
+        return self._recorder.origin.resource
 
-    def guest(self, span: ReadableSpan) -> None:
+    def _guest(self, span: ReadableSpan) -> None:
         """Take an ended span of another library's."""
         self._observers.ended(span)
         faults: Faults = []
-        guest = ForeignSpan(span, faults, self._share.origin.secrets)
+        guest = ForeignSpan(span, faults, self._recorder.origin.secrets)
         for fault in faults:
             kind, _, detail = fault.partition(": ")
-            self.fault(kind, detail)
-        self._share.ended(guest)
+            self._fault(kind, detail)
+        self._recorder.ended(guest)
 
 
 _OF_THE_HANDLE = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
@@ -411,18 +413,12 @@ def _opened(share: RunRecorder, given: Mapping[str, Any], template: Template | N
     """An episode of which something is stated."""
     facts: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    unknown: list[str] = []
     for name, value in given.items():
         if name in _OF_THE_EPISODE:
             facts[_OF_THE_EPISODE[name]] = value
-        elif name in _OF_THE_HANDLE:
-            options[_OF_THE_HANDLE[name]] = value
         else:
-            unknown.append(name)
-    episode = OpenEpisode(share, facts, **options, template=template)
-    if unknown:
-        cast(RecordingSpan, episode.span).note(unknown_arguments("episode", unknown))
-    return episode
+            options[_OF_THE_HANDLE[name]] = value
+    return OpenEpisode(share, facts, **options, template=template)
 
 
 def _view(

@@ -236,7 +236,7 @@ def publish(session: Session, variable: str, value: str) -> None:
     before = os.environ.get(variable)
     if before != value:
         os.environ[variable] = value
-        session.at_close(_restore, variable, value, before)
+        session._at_close(_restore, variable, value, before)
 
 
 def _restore(variable: str, ours: str, before: str | None) -> None:

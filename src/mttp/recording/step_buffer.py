@@ -20,18 +20,18 @@ class BufferOwner(Protocol):
     """What a buffer needs of the episode, or of the agent, whose steps it takes."""
 
     @property
-    def segment(self) -> Segment:
+    def _segment(self) -> Segment:
         """Who makes its spans."""
 
     @property
-    def at(self) -> SpanContext:
+    def _span_context(self) -> SpanContext:
         """The span that its steps are children of."""
 
     @property
-    def place(self) -> Mapping[str, object]:
+    def _place(self) -> Mapping[str, object]:
         """What its spans say of whose they are."""
 
-    def took(self, count: int, paid: Sequence[float], invalid: int, flags: Mapping[str, bool]) -> int:
+    def _add_steps(self, count: int, paid: Sequence[float], invalid: int, flags: Mapping[str, bool]) -> int:
         """Enter steps that had no handles; the index of the first."""
 
 
@@ -56,7 +56,7 @@ class StepBuffer:
     def gathers(self) -> None:
         """Have the rows written within the session's interval."""
         if self._owner is not None:
-            self._owner.segment.host.gathers(self)
+            self._owner._segment.host.gathers(self)
 
     def write(self, *, wait: bool = True) -> None:
         """Hand on the rows so far; without `wait` nothing, where another thread is at it already."""
@@ -69,7 +69,7 @@ class StepBuffer:
                 start, self.start_time = self.start_time, rows[-1][-1]
                 self._hand_on(owner, rows, start)
         except Exception as error:  # whatever a foreign object raises when it is looked at
-            owner.segment.fault("internal_error", f"steps: {error!r}")
+            owner._segment.fault("internal_error", f"steps: {error!r}")
         finally:
             self._writing.release()
         if self.rows:  # which came meanwhile
@@ -81,8 +81,8 @@ class StepBuffer:
         self._owner = None
 
     def _hand_on(self, owner: BufferOwner, rows: Sequence[Row], start_time: int) -> None:
-        batch = StepBatch(owner.segment, owner.at, owner.place, rows, self.form, start_time)
+        batch = StepBatch(owner._segment, owner._span_context, owner._place, rows, self.form, start_time)
         terminated, truncated = rows[-1][3:5]
         flags = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        batch.first_index = owner.took(len(rows), *batch.paid(), flags)
-        owner.segment.ended(batch)
+        batch.first_index = owner._add_steps(len(rows), *batch.paid(), flags)
+        owner._segment.ended(batch)

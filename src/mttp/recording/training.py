@@ -146,11 +146,11 @@ def _opened(
         held = _open.get(session)
         if held is None:
             held = _open[session] = {}
-            session.before_close(_close, session, held)
-    span = session._share.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=time.time_ns())
+            session._before_close(_close, session, held)
+    span = session._recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=time.time_ns())
     span.note(faults)
     stated = replace(stated, run_id=session.run_id)
-    opened = OpenGroup(session._share, span, stated, at_end=lambda group: _forget(held, group))
+    opened = OpenGroup(session._recorder, span, stated, at_end=lambda group: _forget(held, group))
     held[id(opened)] = opened
     opened._describe(metadata, metrics)
     return opened
@@ -163,8 +163,8 @@ def _forget(held: dict[int, OpenGroup], ended: OpenGroup) -> None:
 def _close(session: Session, held: dict[int, OpenGroup]) -> None:
     """Record what is still open; a forked child leaves its parent's groups to the parent."""
     for opened in list(held.values()):
-        if opened.host is session._share:
-            opened.close()
+        if opened._host is session._recorder:
+            opened._end_open()
 
 
 @recorded(lambda *_, **__: Update())
@@ -236,14 +236,14 @@ def _recorded(
 ) -> Update:
     start, end = times
     begin = next((given for given in (start, end) if given is not None), time.time_ns())
-    span = session._share.span(names.UPDATE, values={}, start=begin)
+    span = session._recorder.span(names.UPDATE, values={}, start=begin)
     span.note(faults)
     span.values |= span.checked(updates.encode, stated)
-    handle = Measured(session._share, span)
+    handle = Measured(session._recorder, span)
     handle._describe(*own)
     for values in updates.markers(stated):
         links = learned.links(values)
-        mark = session._share.span(
+        mark = session._recorder.span(
             names.UPDATE_LINKS, values=values, parent=span.identity, start=span.started, links=links
         )
         mark.end(span.started)

@@ -12,12 +12,13 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp.codec import rewards
-from mttp.codec.plain import Faults, count, flag, scalar_text, unknown_arguments
+from mttp.codec.plain import Faults, count, flag, scalar_text
 from mttp.codec.transitions import RowSchema
 from mttp.model.episodes import Call, Reward, Spec
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, document_of
+from mttp.recording.arguments import RewardValue
+from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Measured, current, document_of
 from mttp.recording.ledger import EpisodeRewards
 from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
@@ -35,14 +36,14 @@ class Trajectory(Measured):
     """What opens steps, is scored as a whole, and knows what it was paid."""
 
     # What few ever have is the class's: episodes are made in the training loop's time, too.
-    _at: SpanContext | None = None
+    _own_context: SpanContext | None = None
     _base: dict[str, Any] | None = None
-    _buffer: StepBuffer | None = None
+    _step_buffer: StepBuffer | None = None
     _book: EpisodeRewards | None = None
     _stated = UNSTATED
-    inside: Context | None = None
+    _inside: Context | None = None
     """The context in its block, as long as that goes on."""
-    place: Mapping[str, Any] = MappingProxyType({})
+    _place: Mapping[str, Any] = MappingProxyType({})
     """What its spans say of whose they are, besides the episode's identity."""
 
     def __init__(
@@ -55,50 +56,45 @@ class Trajectory(Measured):
         self._host = None if segment is None else segment.host
         self._span = span
         self._attached = None
-        self.segment: Segment = segment  # type: ignore[assignment]  # an inert handle has none, and asks nobody
+        self._segment: Segment = segment  # type: ignore[assignment]  # an inert handle has none, and asks nobody
         if place is not None:
-            self.place = place
+            self._place = place
         self._lock = threading.RLock()
-        self.open_steps: set[OpenStep] = set()
+        self._open_steps: set[OpenStep] = set()
         self._step_rewards: list[float] = []
         self._next_index = self._steps = 0
         self._closing = False
 
     @property
-    def episode(self) -> Trajectory:
-        """The episode that it is part of."""
+    def _episode(self) -> Trajectory:
+        """The episode that it is part of; itself for an episode."""
         raise NotImplementedError
 
     @property
-    def behind(self) -> object:
+    def _behind(self) -> object:
         """What is current where this was, once it has ended."""
         return self._outer
 
     @property
-    def host(self) -> Host | None:
-        """The session that records; None for an inert handle."""
-        return self._host
-
-    @property
-    def at(self) -> SpanContext:
+    def _span_context(self) -> SpanContext:
         """The span that its steps and scorings are children of."""
-        if self._at is None:
-            self._at = cast(RecordingSpan, self._span).identity
-        return self._at
+        if self._own_context is None:
+            self._own_context = cast(RecordingSpan, self._span).identity
+        return self._own_context
 
     def _as_context(self) -> Context:
         around = current()
         self._enclose(around.get(TRAJECTORY_KEY))
         inside: Any = around.copy()
         inside[SPAN_KEY], inside[TRAJECTORY_KEY], inside[STEP_KEY] = self._span, self, None
-        self.inside = inside
+        self._inside = inside
         return inside  # type: ignore[no-any-return]  # OpenTelemetry only reads it
 
     @quiet
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.inside = None  # which holds the episode, and episodes are not to wait for the garbage collector
+        self._inside = None  # which holds the episode, and episodes are not to wait for the garbage collector
         super().__exit__(kind, error, trace)
 
     def _close(self) -> None:
@@ -117,11 +113,11 @@ class Trajectory(Measured):
 
     def _entered(self) -> Self:
         """Itself, once the steps in its buffer are entered, and those whose spans somebody has ended."""
-        for step in tuple(self.open_steps):
+        for step in tuple(self._open_steps):
             if step.ended:
                 step._finish()
-        if self._buffer is not None:
-            self._buffer.write()
+        if self._step_buffer is not None:
+            self._step_buffer.write()
         return self
 
     @property
@@ -145,7 +141,7 @@ class Trajectory(Measured):
         return self._entered()._ledger.step_sum
 
     @property
-    def is_valid(self) -> bool:
+    def _is_valid(self) -> bool:
         """Whether what was paid so far is what was scored, and not for instance a floor in place of it."""
         return self._entered()._ledger.is_valid
 
@@ -171,8 +167,8 @@ class Trajectory(Measured):
         try:
             step = self._next(start_time, index) if self._takes("step") else None
             if step is not None:
-                self.open_steps.add(step)
-                if self._closing and step in self.open_steps:  # another thread closed it just now
+                self._open_steps.add(step)
+                if self._closing and step in self._open_steps:  # another thread closed it just now
                     step._finish()
                 return step
         except Exception as error:
@@ -181,8 +177,8 @@ class Trajectory(Measured):
 
     def _next(self, start_time: int | None, index: int | None) -> OpenStep | None:
         """The next step; None where there is to be none."""
-        if self._buffer is not None:
-            self._buffer.write()
+        if self._step_buffer is not None:
+            self._step_buffer.write()
         asked = None if index is None else count(index)
         with self._lock:
             if self._closing:
@@ -198,21 +194,27 @@ class Trajectory(Measured):
         return step
 
     def _begin(self, index: int, start_time: int | None) -> OpenStep:
-        segment, base = self.segment, self._base
+        segment, base = self._segment, self._base
         if base is None:
-            base = self._base = {**segment.identity, **self.place}
+            base = self._base = {**segment.identity, **self._place}
         next_id = segment.host.stepped  # a name first: Python takes a detour to call what an instance has
         said = base.copy()
         said[a.STEP_INDEX] = index
         span = RecordingSpan(
-            names.STEP, said, segment, self.at, span_id=next_id(), start_time=start_time, above=self._span
+            names.STEP,
+            said,
+            segment,
+            self._span_context,
+            span_id=next_id(),
+            start_time=start_time,
+            above=self._span,
         )
         return OpenStep(self, segment.host, span, index)
 
     @quiet
     def reward(
         self,
-        value: object = rewards.COMPUTED,
+        value: RewardValue = rewards.COMPUTED,
         *,
         components: Mapping[str, object] | None = None,
         weights: Mapping[str, object] | None = None,
@@ -229,7 +231,6 @@ class Trajectory(Measured):
         label: str | None = None,
         explanation: str | None = None,
         calls: Sequence[Call] = (),
-        **unknown: object,
     ) -> None:
         """
         State what the whole is paid, and what that was made of.
@@ -243,7 +244,6 @@ class Trajectory(Measured):
         """
         if not self._takes("reward"):
             return
-        cast(RecordingSpan, self._span).note(unknown_arguments("reward", unknown))
         faults: Faults = []
         made = rewards.make(
             value,
@@ -264,13 +264,15 @@ class Trajectory(Measured):
             explanation=explanation,
             calls=calls,
         )
-        self._score(self.latest(made), faults, document_of(value))
+        self._score(self._latest(made), faults, document_of(value))
 
     def _score(self, made: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring of the whole, unless that was done when a spec scored it, and pay it."""
         if not made.span_id or made.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
-            self.scored_by(self.segment.score(span, self.at, made, faults, place=self.place), document)
+            self._scored_by(
+                self._segment.score(span, self._span_context, made, faults, place=self._place), document
+            )
         self._ledger.total(made)
         self._show(made)
 
@@ -281,10 +283,10 @@ class Trajectory(Measured):
         shown = rewards.encode(made, [])
         span.encoded.update({key: value for key, value in shown.items() if key in rewards.KEYS})
 
-    def step_ended(self, step: OpenStep) -> bool:
+    def _step_ended(self, step: OpenStep) -> bool:
         """Enter what a step paid, and what it said of the end; False where another thread does, or did."""
         try:
-            self.open_steps.remove(step)
+            self._open_steps.remove(step)
         except KeyError:
             return False
         if step._reward is not None:
@@ -298,20 +300,20 @@ class Trajectory(Measured):
                 self._stated = {**self._stated, **step._flags}
         return True
 
-    def buffer(self, form: RowSchema, start_time: int) -> StepBuffer | None:
+    def _open_buffer(self, form: RowSchema, start_time: int) -> StepBuffer | None:
         """
         Where steps without handles gather from here on, of which the first began at `start_time`.
 
         None where each step is to be a span, or the user's own span processors look on.
         """
-        segment = self.segment
+        segment = self._segment
         if segment.steps == SPANS or segment.origin.observers is not None:
             return None
         self._entered()
-        self._buffer = StepBuffer(self, form, start_time)
-        return self._buffer
+        self._step_buffer = StepBuffer(self, form, start_time)
+        return self._step_buffer
 
-    def took(self, count: int, paid: Sequence[float], invalid: int, flags: Mapping[str, bool]) -> int:
+    def _add_steps(self, count: int, paid: Sequence[float], invalid: int, flags: Mapping[str, bool]) -> int:
         """Enter steps that had no handles; the index of the first."""
         with self._lock:
             first = self._next_index
@@ -319,17 +321,17 @@ class Trajectory(Measured):
             self._steps += count
             self._ledger.steps(paid, invalid=invalid)
             self._stated = {**self._stated, **flags}
-        self.segment.host.packed(count)
+        self._segment.host.packed(count)
         return first
 
     def _settle(
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
         """End the steps that are still open, and enter what is said of the end."""
-        for step in sorted(self.open_steps, key=lambda step: step.index) if self.open_steps else ():
+        for step in sorted(self._open_steps, key=lambda step: step.index) if self._open_steps else ():
             step._finish(end_time=end_time)
-        if self._buffer is not None:
-            self._buffer.close()
+        if self._step_buffer is not None:
+            self._step_buffer.close()
         for name, stated in (("terminated", terminated), ("truncated", truncated)):
             if stated is not None:
                 is_flag = type(stated) is bool

@@ -1,7 +1,7 @@
 """
-Reward specs: what is paid, by which rule, at which version.
+Reward specs: named, versioned and tested definitions of rewards.
 
-mttp supplies no reward functions; a spec names, versions, checks, composes and tests those of the user.
+mttp has no reward functions of its own; a spec names, versions, checks, composes and tests yours.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from mttp.model.exports import exports
 
 if TYPE_CHECKING:
     from mttp.model.results import RewardResult
-    from mttp.rewards.components import check, judge, penalty, rubric, shaping, verifier
+    from mttp.rewards.component_results import Score
+    from mttp.rewards.decorators import check, judge, penalty, rubric, shaping, verifier
     from mttp.rewards.evaluating import OpenEvaluation
-    from mttp.rewards.scores import Score
     from mttp.rewards.spec import RewardSpec
 
 __all__ = [
@@ -36,12 +36,12 @@ __getattr__, __dir__ = exports(
         "OpenEvaluation": "evaluating",
         "RewardResult": "model.results",
         "RewardSpec": "spec",
-        "Score": "scores",
-        "check": "components",
-        "judge": "components",
-        "penalty": "components",
-        "rubric": "components",
-        "shaping": "components",
-        "verifier": "components",
+        "Score": "component_results",
+        "check": "decorators",
+        "judge": "decorators",
+        "penalty": "decorators",
+        "rubric": "decorators",
+        "shaping": "decorators",
+        "verifier": "decorators",
     },
 )

@@ -1,4 +1,4 @@
-"""How far rewards agree with what people gave."""
+"""Agreement between rewards and people's scores."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ __all__ = ["Agreement", "agreement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Rewards against people's scores, pair by pair of cases."""
+    """Pairwise agreement of rewards with people's scores."""
 
     cases: int
-    """Cases that have both."""
+    """The number of cases with a reward and a person's score."""
     tau_b: float | None
-    """Kendall's rank correlation with ties, from -1 to 1; None where either side is all the same."""
+    """Kendall's tau-b, from -1 to 1; None if all rewards or all scores are equal."""
     accuracy: float | None
-    """Of the pairs that people tell apart, the share that rewards order the same way; None without any."""
+    """The share of `pairs` that rewards order as people do; None without pairs."""
     pairs: int
-    """The number of those pairs."""
+    """The number of pairs of cases with different scores."""
 
 
 def agreement(scored: Sequence[tuple[float, float]]) -> Agreement | None:
-    """The agreement of (reward, person's score) pairs; None where there are fewer than two."""
+    """Return the agreement of (reward, person's score) pairs, or None for fewer than two."""
     if len(scored) < 2:
         return None
     signs = [(_sign(one[0] - two[0]), _sign(one[1] - two[1])) for one, two in combinations(scored, 2)]
-    told_apart = [ours == theirs for ours, theirs in signs if theirs]
+    untied = [ours == theirs for ours, theirs in signs if theirs]
     by_reward = sum(1 for ours, _ in signs if ours)
-    scale = math.sqrt(by_reward * len(told_apart))
+    scale = math.sqrt(by_reward * len(untied))
     return Agreement(
         cases=len(scored),
         tau_b=sum(ours * theirs for ours, theirs in signs) / scale if scale else None,
-        accuracy=sum(told_apart) / len(told_apart) if told_apart else None,
-        pairs=len(told_apart),
+        accuracy=sum(untied) / len(untied) if untied else None,
+        pairs=len(untied),
     )
 
 

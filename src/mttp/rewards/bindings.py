@@ -1,4 +1,4 @@
-"""What the names of a module stand for, and which names a piece of code uses, as its source shows it."""
+"""The names that a module binds, and the names that a piece of its code uses."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ __all__ = [
 ]
 
 Chain: TypeAlias = tuple[str, ...]
-"""A name with the attributes that are taken of it: `helpers.scale` is `("helpers", "scale")`."""
+"""A name with its attributes: `helpers.scale` is `("helpers", "scale")`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import statement binds to a name."""
+    """The origin of an imported name."""
 
     module: str
     """The module, without the dots of a relative import."""
     level: int = 0
-    """How many dots there are."""
+    """The number of dots."""
     name: str | None = None
-    """What is taken out of the module; None where the name is the module's own."""
+    """The name imported from the module; None if the module itself is imported."""
 
     def __str__(self) -> str:
         return f"{'.' * self.level}{self.module}:{self.name or ''}"
 
 
 Bound: TypeAlias = "ast.stmt | Imported"
-"""A statement that says what a name is, or changes it; or where it is imported from."""
+"""A statement that binds or changes a name, or the origin of an import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,19 @@ class Names:
     """The names of a module."""
 
     bound: dict[str, list[Bound]] = field(default_factory=dict)
-    """By name, in the order of the source."""
+    """The bindings of each name, in source order."""
     stars: list[Imported] = field(default_factory=list)
-    """Modules of which every name is imported."""
+    """Modules imported with `*`."""
     effects: list[ast.stmt] = field(default_factory=list)
-    """Statements that are about no name of the module, such as a call that registers something."""
+    """Statements that bind no name, such as a call that registers something."""
 
     def add(self, name: str, bound: Bound) -> None:
-        """Another statement for a name."""
+        """Add a binding of a name."""
         self.bound.setdefault(name, []).append(bound)
 
 
 def names_of(tree: ast.Module) -> Names:
-    """The names of a module; what runs only as a program, or is for type checkers, is left out."""
+    """Return the names of a module, without its `__main__` and `TYPE_CHECKING` blocks."""
     names = Names()
     for statement in statements(tree.body):
         _bind(statement, names)
@@ -70,7 +70,7 @@ def names_of(tree: ast.Module) -> Names:
 
 
 def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run when a module is imported."""
+    """Yield the statements that run when a module is imported."""
     for statement in body:
         tested = ast.unparse(statement.test) if isinstance(statement, ast.If) else ""
         if isinstance(statement, ast.If) and "TYPE_CHECKING" in tested:
@@ -100,7 +100,7 @@ def _is_made_here(name: str, names: Names) -> bool:
 
 
 def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The import statements of a piece of code that run with it."""
+    """Yield the import statements that run with a piece of code."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         yield node
     for child in inside(node):
@@ -108,7 +108,7 @@ def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def imported_modules(tree: ast.Module) -> Iterator[Imported]:
-    """What a module imports when it is imported itself."""
+    """Yield the imports that run when a module is imported."""
     for statement in statements(tree.body):
         for imported in _imports(statement):
             for alias in imported.names:
@@ -133,13 +133,13 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
-    """What a piece of code holds, without the bodies of functions and classes in it."""
+    """Yield the child nodes, without the bodies of functions and classes."""
     if not isinstance(node, _SCOPES):
         yield from ast.iter_child_nodes(node)
 
 
 def _stored(node: ast.AST) -> set[str]:
-    """The names that a piece of code binds in its own scope."""
+    """Return the names that a piece of code binds in its own scope."""
     found: set[str] = set()
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         found.add(node.name)
@@ -155,7 +155,7 @@ def _stored(node: ast.AST) -> set[str]:
 
 
 def _changed(node: ast.AST) -> set[str]:
-    """The names whose things a piece of code may change: `table["x"] = 1`, `table.update(...)`."""
+    """Return the names of objects that a piece of code may mutate: `table["x"] = 1`, `table.update(...)`."""
     found: set[str] = set()
     if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         found |= {chain[0] for chain in [chain_of(node)] if chain}
@@ -167,7 +167,7 @@ def _changed(node: ast.AST) -> set[str]:
 
 
 def chain_of(node: ast.AST) -> Chain:
-    """A name and its attributes; empty where it begins with something else."""
+    """Return a name and its attributes, or an empty tuple for other expressions."""
     taken: list[str] = []
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute):
@@ -180,9 +180,9 @@ def chain_of(node: ast.AST) -> Chain:
 
 def names_in(node: ast.AST) -> tuple[set[Chain], dict[str, Imported]]:
     """
-    The names that a piece of code uses and does not bind itself, and what it imports on the way.
+    Return the names that a piece of code uses without binding them, and its own imports by name.
 
-    A name that is local in one of its functions and global in another is taken for used.
+    A name that is local in one function and global in another counts as used.
     """
     found = _Uses()
     found.visit(node)

@@ -1,4 +1,4 @@
-"""Calls of models that a component makes while it grades, logged by the integrations that see them."""
+"""Logs of the model calls that a component makes, filled by integrations."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ __all__ = ["CallLog", "Loggable", "context_with", "current_log"]
 
 
 class Loggable(Protocol):
-    """A call that may still go on when the component returns."""
+    """A call that may still run when the component returns."""
 
     def log(self) -> None:
-        """Add the call to the log's calls, as it is by now, unless it was added."""
+        """Add the call in its present state to the log's calls, unless it was added."""
 
 
 class CallLog:
-    """A block in which a component is called; afterwards `calls` are those that were made in it."""
+    """A context manager around a component's call; on exit `calls` has the model calls made in it."""
 
     __slots__ = ("_token", "begun", "calls", "context")
 
     def __enter__(self) -> Self:
         self.calls: list[Call] = []
         self.begun: list[Loggable] = []
-        """The same calls, from their start on."""
+        """The calls that have started, finished or not."""
         self.context = _context()
-        """What was current around the component; None where nobody told how to find out."""
+        """The recording context around the component; None without `context_with`."""
         self._token: Token[CallLog | None] = _current.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):  # a coroutine that is dropped is closed in another context
+        with suppress(ValueError):  # an abandoned coroutine is closed in another context
             _current.reset(self._token)
         for call in self.begun:
             call.log()
 
 
 def _unknown() -> None:
-    """Stands for what is current until somebody tells how to find out."""
+    """Return no context, until `context_with` sets a function."""
 
 
 _context: Callable[[], Mapping[str, Any] | None] = _unknown
@@ -52,11 +52,11 @@ _current: ContextVar[CallLog | None] = ContextVar("mttp-call-log", default=None)
 
 
 def context_with(current: Callable[[], Mapping[str, Any]]) -> None:
-    """Have logs keep what is current around their components from here on, as this function tells it."""
+    """Set the function that returns the recording context around a component."""
     global _context
     _context = current
 
 
 def current_log() -> CallLog | None:
-    """The log of the component that is being called here; None where none is."""
+    """Return the log of the component that runs in this context, or None."""
     return _current.get()

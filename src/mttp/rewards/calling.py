@@ -1,4 +1,4 @@
-"""Calling a component: what it takes of a sample, how long it may take, and what it answers."""
+"""Calls of a component's function: arguments, time limits and conversion of return values."""
 
 from __future__ import annotations
 
@@ -10,24 +10,32 @@ from typing import Any, TypeAlias
 
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 from mttp.rewards.call_log import CallLog
+from mttp.rewards.component_results import (
+    ComponentResult,
+    failed,
+    read,
+    read_criteria,
+    read_label,
+    shown,
+    without_cost,
+)
 from mttp.rewards.document import ComponentEntry
+from mttp.rewards.event_loop import TimeLimitError, limited, wait
 from mttp.rewards.isolation import Workers
-from mttp.rewards.loop import TooLate, limited, wait
 from mttp.rewards.plan import Component, ScoringPlan
-from mttp.rewards.scores import ComponentResult, failed, read, read_criteria, read_label, shown, without_cost
 
 __all__ = ["Caller", "Sample"]
 
 Sample: TypeAlias = Mapping[str, Any]
-"""What is scored: inputs by name."""
+"""The inputs of one sample by name."""
 
 _Arguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
 _PLAIN = (float, bool, int, tuple, dict)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-class _Unfit(Exception):  # noqa: N818 - said of a sample
-    """A sample lacks an input of the function, or the function returned no score; the message says which."""
+class _CallError(Exception):
+    """A sample lacks an input of the function, or the function returned an invalid value."""
 
     def __init__(self, message: str, error_type: str) -> None:
         super().__init__(message)
@@ -36,9 +44,9 @@ class _Unfit(Exception):  # noqa: N818 - said of a sample
 
 class Caller:
     """
-    One component's function, ready to be called.
+    Calls one component's function and converts what it returns or raises to results.
 
-    Whatever the function does, its answer comes back as a value: nothing it raises goes further.
+    No exception of the function propagates, except those that end the program.
     """
 
     def __init__(self, component: Component, plan: ScoringPlan) -> None:
@@ -55,24 +63,24 @@ class Caller:
 
     @property
     def is_batch(self) -> bool:
-        """Whether one call is for many samples."""
+        """Whether one call takes many samples."""
         return self._columns
 
     # One sample.
 
     def one(self, sample: Sample) -> ComponentResult:
-        """The answer for one sample."""
+        """Call the function for one sample."""
         if self._columns:
             return self.many([sample])[0]
         if self._workers is not None:
-            return self._apart([sample])[0]
+            return self._in_worker([sample])[0]
         if self._entry.timeout is None:
             return self._here(sample)
         started = perf_counter()
         return self._marked([self._here(sample)], started)[0]
 
     async def one_async(self, sample: Sample) -> ComponentResult:
-        """The same, waiting for an asynchronous function without holding up the others."""
+        """Call the function for one sample without blocking the event loop."""
         if self._blocks:
             return await asyncio.to_thread(self.one, sample)
         started = perf_counter()
@@ -112,11 +120,11 @@ class Caller:
     # Many samples at once.
 
     def many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
-        """The answers for many samples, of one call where the function takes many."""
+        """Call the function for many samples, once for all if it takes batches."""
         if not self._columns:
             return [self.one(sample) for sample in samples]
         if self._workers is not None:
-            return self._apart(samples)
+            return self._in_worker(samples)
         started = perf_counter()
         return self._marked(self._here_many(samples), started)
 
@@ -150,36 +158,36 @@ class Caller:
         except (Exception, SystemExit) as error:
             return [_failed(error)] * len(samples)
 
-    def _apart(self, samples: Sequence[Sample]) -> list[ComponentResult]:
-        """In a worker, which is ended at the time limit."""
+    def _in_worker(self, samples: Sequence[Sample]) -> list[ComponentResult]:
+        """Call the function in a worker process, which is killed at the time limit."""
         assert self._workers is not None
         return self._workers.ask(self._entry.name, samples, self._entry.timeout)
 
     def _listed(self, returned: Any, expected: int) -> list[ComponentResult]:
-        """One answer for each sample; of two that are compared, how far each is the better."""
+        """Return one result for each sample; for a pair, the preference of each over the other."""
         if self._entry.relative != "pairwise":
             return _listed(returned, expected, self._read)
         first = self._read(returned)
         if first.value is None:
             return [first, without_cost(first)]
         if not 0.0 <= first.value <= 1.0:
-            raise _Unfit(
-                f"returned {first.value!r}, expected 0 to 1 for how far the first is better", OUT_OF_RANGE
+            raise _CallError(
+                f"returned {first.value!r}, expected 0 to 1 for how much the first is better", OUT_OF_RANGE
             )
         return [first, without_cost(first._replace(value=1.0 - first.value))]
 
-    # What it takes.
+    # Arguments.
 
     def _arguments(self, sample: Sample) -> _Arguments:
         if self._entry.arity == "output-truth":
             lacking = [name for name in self._inputs[:2] if name not in sample]
             if lacking:
-                raise _Unfit(f"the sample has no {' and no '.join(lacking)}", MISSING_INPUT)
+                raise _CallError(f"the sample lacks {' and '.join(lacking)}", MISSING_INPUT)
             return tuple([sample[name] for name in self._inputs[:2]]), self._params
         return self._chosen({**sample, **self._params} if self._params else sample)
 
     def _column_arguments(self, samples: Sequence[Sample]) -> _Arguments:
-        """Each input as a list, also under its plural: TRL has `prompts` where a sample has a `prompt`."""
+        """Return each input as a list, under its plural if the function names that, as TRL's `prompts`."""
         names = dict.fromkeys(name for sample in samples for name in sample)
         columns: dict[str, Any] = {name: [sample.get(name) for sample in samples] for name in names}
         for name in names:
@@ -190,16 +198,16 @@ class Caller:
     def _chosen(self, given: Mapping[str, Any]) -> _Arguments:
         if not given.keys() >= self._required:
             lacking = sorted(self._required - given.keys())
-            raise _Unfit(f"the sample has no {' and no '.join(lacking)}", MISSING_INPUT)
+            raise _CallError(f"the sample lacks {' and '.join(lacking)}", MISSING_INPUT)
         leading = tuple([given[name] for name in self._leading if name in given])
         if self._takes_rest:
             return leading, {name: value for name, value in given.items() if name not in self._leading}
         return leading, {name: given[name] for name in self._names if name in given}
 
-    # What came of it.
+    # Results.
 
     def _marked(self, answers: list[ComponentResult], started: float) -> list[ComponentResult]:
-        """The same, as late where the call took longer than it may."""
+        """Mark the results as late if the call exceeded its time limit."""
         limit = self._entry.timeout
         if limit is None or perf_counter() - started <= limit:
             return answers
@@ -207,36 +215,36 @@ class Caller:
 
 
 def _logged(answers: list[ComponentResult], log: CallLog) -> list[ComponentResult]:
-    """The same, the calls that were made for all of them at the first."""
+    """Add the logged model calls to the first result."""
     if not log.calls or not answers:
         return answers
     return [answers[0]._replace(calls=tuple(log.calls)), *answers[1:]]
 
 
 def _failed(error: BaseException) -> ComponentResult:
-    if isinstance(error, _Unfit):
+    if isinstance(error, _CallError):
         return failed(str(error), error.error_type)
-    return failed(str(error), "TimeoutError") if isinstance(error, TooLate) else failed(error)
+    return failed(str(error), "TimeoutError") if isinstance(error, TimeLimitError) else failed(error)
 
 
 def _reader(entry: ComponentEntry) -> Callable[[object], ComponentResult]:
-    """What makes an answer of what a component returns."""
+    """Return the function that converts a component's return values to results."""
     values, criteria = entry.values, entry.criteria
     one = (lambda label: read_label(label, values)) if values else read
     return (lambda returned: read_criteria(returned, criteria, one)) if criteria else one
 
 
 def _nothing() -> None:
-    """What an included spec has in place of a function."""
+    """Stand in for the function of an included spec."""
 
 
 def _signature(
     function: Callable[..., Any],
 ) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str], bool]:
-    """Names by position only, names, names that are required, and whether it takes whatever else there is."""
+    """Return positional-only names, other names, required names, and whether it has `**kwargs`."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a C function that does not tell
+    except (TypeError, ValueError):  # a C function without a signature
         return (), (), frozenset(), True
     leading = tuple(one.name for one in parameters if one.kind is one.POSITIONAL_ONLY)
     names = tuple(one.name for one in parameters if one.kind in _NAMED)
@@ -248,7 +256,7 @@ def _signature(
 
 
 def _listed(returned: Any, expected: int, read: Callable[[object], ComponentResult]) -> list[ComponentResult]:
-    """One answer for each sample, of what a function gave for all: a list, or `scores` with further facts."""
+    """Convert the return value of a batch, a list or a dict with `scores` and shared evidence, to results."""
     facts = None
     if isinstance(returned, Mapping) and "scores" in returned:
         facts = {name: fact for name, fact in returned.items() if name != "scores"}
@@ -256,9 +264,9 @@ def _listed(returned: Any, expected: int, read: Callable[[object], ComponentResu
     if hasattr(returned, "tolist"):
         returned = list(returned) if hasattr(returned, "mask") else returned.tolist()
     if isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Sequence):
-        raise _Unfit(f"returned {shown(returned)}, expected a list of {expected}", INVALID_VALUE)
+        raise _CallError(f"returned {shown(returned)}, expected a list of {expected}", INVALID_VALUE)
     if len(returned) != expected:
-        raise _Unfit(f"returned {len(returned)} values for {expected} samples", INVALID_VALUE)
+        raise _CallError(f"returned {len(returned)} values for {expected} samples", INVALID_VALUE)
     answers = map(read, returned)
     found = [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]
     return [*found[:1], *map(without_cost, found[1:])] if facts else found

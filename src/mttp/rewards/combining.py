@@ -1,4 +1,4 @@
-"""One number out of many: gates first, then what the spec's `combine` makes of the rest."""
+"""Combination of component grades to one reward: gates first, then the spec's `combine`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TypeAlias, TypedDict
 
 from mttp.model.episodes import Grade
 from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE
+from mttp.rewards.component_results import failed, read
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.scores import failed, read
 
 __all__ = ["Combined", "checks", "combine", "needs_verifiers", "threshold"]
 
 _ROUNDING = 1e-9
-"""What a sum may be beyond a range by rounding alone."""
+"""The tolerance for rounding errors at the ends of a range."""
 
-_NO_LEVEL = ("check", "penalty")
-"""Kinds that are in no sum or product: what gates, and what is taken off."""
+_NOT_WEIGHED = ("check", "penalty")
+"""Kinds whose weights are not part of the total weight."""
 
-_Shares: TypeAlias = Mapping[str, float]
-_Made: TypeAlias = tuple[float, _Shares]
-"""A value, and what each component added to it, where they are added up."""
+_Contributions: TypeAlias = Mapping[str, float]
+_Reward: TypeAlias = tuple[float, _Contributions]
+"""A value, and the contribution of each component if values are summed."""
 
 
 class _Error(TypedDict):
-    """What went wrong, in words and as a type."""
+    """The error message and type of a combination."""
 
     error: str | None
     error_type: str | None
@@ -35,8 +35,8 @@ class _Error(TypedDict):
 _NO_ERROR: _Error = {"error": None, "error_type": None}
 
 
-class _Unusable(Exception):  # noqa: N818 - said of what was combined
-    """There is no such reward; the message says why."""
+class _CombineError(Exception):
+    """The components can't be combined to a reward."""
 
     def __init__(self, message: str, error_type: str | None) -> None:
         super().__init__(message)
@@ -45,28 +45,28 @@ class _Unusable(Exception):  # noqa: N818 - said of what was combined
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
-    """What the components of one sample come to."""
+    """The combined reward of one sample."""
 
     value: float | None = None
-    """The reward; of an invalid sample the floor where that is paid, else None."""
+    """The reward; for an invalid sample the floor under `on_invalid: floor`, else None."""
     status: str = "ok"
     """ok, error, abstained or missing."""
     verdict: str | None = None
-    """pass or fail, where a verifier decided; fail where a check failed."""
+    """pass or fail, if a verifier decided; fail if a check failed."""
     failed_checks: tuple[str, ...] = ()
-    """The checks that failed, sorted; those of an included spec by their paths."""
+    """The failed checks, sorted; those of included specs are dotted paths."""
     error: str | None = None
-    """What went wrong, where anything did."""
+    """The errors of all components; None without errors."""
     error_type: str | None = None
-    """The type of the first error, by the component's name."""
+    """The type of the first error, by component name."""
     clipped: bool = False
-    """Whether the value was beyond the range and became its nearest end."""
-    contributions: _Shares = field(default_factory=dict)
-    """What each component added, where they are added up."""
+    """Whether the value was outside of the range and was clipped."""
+    contributions: _Contributions = field(default_factory=dict)
+    """The contribution of each component, if values are summed."""
 
 
 def threshold(kind: str, stated: float | None, bounds: tuple[float, float] | None) -> float | None:
-    """The least value with which a verifier or a check passes; None for other kinds."""
+    """Return the lowest passing value of a verifier or a check; None for other kinds."""
     if kind not in ("verifier", "check"):
         return None
     if stated is not None:
@@ -78,9 +78,9 @@ def combine(
     plan: ScoringPlan, grades: Sequence[Grade], *, bounds: tuple[float, float] | None = None
 ) -> Combined:
     """
-    The reward of a sample whose components were graded so; `bounds` are its lowest and highest value.
+    Combine the grades of a sample to its reward; `bounds` is the reward's range.
 
-    A failed check decides first, then under `gated` a failed verifier; what else has no value comes after.
+    A failed check decides first, then under `gated` a failed verifier, then a component without a value.
     The order of the grades does not matter.
     """
     lacking = [grade for grade in grades if grade.status != "ok"]
@@ -95,18 +95,18 @@ def combine(
     if lacking and _is_invalid(plan, lacking, counting):
         return _invalid(plan, _worst(lacking), error, verdict)
     try:
-        value, shares = _made(plan, counting, lacking, bounds)
+        value, contributions = _reward(plan, counting, lacking, bounds)
         value, clipped = _within(value, bounds, clip=plan.clip)
-    except (OverflowError, ValueError):  # finite numbers whose sum is not
-        error = {"error": "the reward is beyond a float", "error_type": INVALID_VALUE}
+    except (OverflowError, ValueError):  # the sum of finite numbers overflows
+        error = {"error": "the reward is too large for a float", "error_type": INVALID_VALUE}
         return _invalid(plan, "error", error, verdict)
-    except _Unusable as reason:
+    except _CombineError as reason:
         return _invalid(plan, "error", {"error": str(reason), "error_type": reason.error_type}, verdict)
-    return Combined(value=value, verdict=verdict, clipped=clipped, contributions=shares, **error)
+    return Combined(value=value, verdict=verdict, clipped=clipped, contributions=contributions, **error)
 
 
 def checks(grades: Iterable[Grade]) -> Iterator[tuple[str, Grade]]:
-    """The checks among grades, those of included specs by their paths, such as `safety.no_leak`."""
+    """Yield the checks among grades by name; those of included specs by path, such as `safety.no_leak`."""
     for grade in grades:
         if grade.kind == "check":
             yield grade.name, grade
@@ -115,22 +115,22 @@ def checks(grades: Iterable[Grade]) -> Iterator[tuple[str, Grade]]:
 
 
 def needs_verifiers(plan: ScoringPlan) -> bool:
-    """Whether a verifier that did not pass leaves nothing but the floor."""
+    """Return whether a failed verifier sets the reward to the floor."""
     return plan.combine == "gated" and plan.partial_credit is None
 
 
 def _errors(lacking: Sequence[Grade]) -> _Error:
-    """The errors of all components as one text, and the first one's type."""
+    """Return the errors of all components as one message, and the first one's type."""
     by_name = sorted(lacking, key=lambda grade: grade.name)
-    said = [f"{grade.name}: {grade.error or grade.status}" for grade in by_name if not not_called(grade)]
+    messages = [f"{grade.name}: {grade.error or grade.status}" for grade in by_name if not not_called(grade)]
     return {
-        "error": "; ".join(said) or None,
+        "error": "; ".join(messages) or None,
         "error_type": next((grade.error_type for grade in by_name if grade.status == "error"), None),
     }
 
 
 def _worst(lacking: Sequence[Grade]) -> str:
-    """The status of a sample whose components lack values."""
+    """Return the status of a sample from its components without values."""
     found = {grade.status for grade in lacking}
     return next(status for status in ("error", "abstained", "missing") if status in found)
 
@@ -144,16 +144,17 @@ def _verdict(grades: Sequence[Grade]) -> str | None:
 
 
 def _is_invalid(plan: ScoringPlan, lacking: Sequence[Grade], counting: Sequence[Grade]) -> bool:
-    """Whether what is lacking can't be left out: nothing else counts, or the reward hangs on it."""
+    """Return whether the components without values can't be skipped."""
     return plan.on_invalid != "skip" or not counting or any(_is_needed(plan, grade) for grade in lacking)
 
 
 def _is_needed(plan: ScoringPlan, grade: Grade) -> bool:
     """
-    Whether the others must not count without it.
+    Return whether a component without a value can't be skipped.
 
-    A check always, and what was not called; a verifier unless values are only added up; a penalty that
-    failed, which would be free; under `lexicographic` everything, since what comes after hangs on it.
+    Checks and components that were not called never can. A verifier can only under `weighted_sum`. A penalty
+    with an error can't, since it would then cost nothing. Under `lexicographic` no component can, since later
+    levels depend on it.
     """
     if grade.kind == "penalty":
         return grade.status == "error"
@@ -163,34 +164,34 @@ def _is_needed(plan: ScoringPlan, grade: Grade) -> bool:
 
 
 def not_called(grade: Grade) -> bool:
-    """Whether a gate had decided before the component was called."""
+    """Return whether the component was not called because a gate had decided."""
     return grade.status == "missing" and grade.error is None
 
 
 def _holds_check(grade: Grade) -> bool:
-    """Whether it is a check without a value, or an included spec that holds one."""
+    """Return whether it is a check without a value, or an included spec with one."""
     return grade.status != "ok" and (grade.kind == "check" or any(map(_holds_check, grade.parts)))
 
 
 def _invalid(plan: ScoringPlan, status: str, error: _Error, verdict: str | None) -> Combined:
-    """No reward, or the floor: beside the status, by which it is known for no score."""
+    """Return no reward or the floor, with a status that is not ok."""
     return Combined(
         value=plan.floor if plan.on_invalid == "floor" else None, status=status, verdict=verdict, **error
     )
 
 
-def _made(
+def _reward(
     plan: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade], bounds: tuple[float, float] | None
-) -> _Made:
+) -> _Reward:
     if not grades:  # only checks, which all passed
         return (1.0 if bounds is None else bounds[1]), {}
     if isinstance(plan.combine, str):
         return _COMBINES[plan.combine](plan, grades, lacking)
-    return _own(plan.combine, grades), {}
+    return _by_function(plan.combine, grades), {}
 
 
 def _within(value: float, bounds: tuple[float, float] | None, *, clip: bool) -> tuple[float, bool]:
-    """The value within the reward's range, and whether that took more than rounding."""
+    """Return the value within the reward's range, and whether it was clipped by more than rounding."""
     if not math.isfinite(value):
         raise OverflowError
     if bounds is None or bounds[0] <= value <= bounds[1]:
@@ -199,102 +200,103 @@ def _within(value: float, bounds: tuple[float, float] | None, *, clip: bool) -> 
     if math.isclose(nearest, value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
         return nearest, False
     if not clip:
-        raise _Unusable(
-            f"the reward {value!r} is beyond its range [{bounds[0]!r}, {bounds[1]!r}]", OUT_OF_RANGE
+        raise _CombineError(
+            f"the reward {value!r} is outside of the spec's range [{bounds[0]!r}, {bounds[1]!r}]",
+            OUT_OF_RANGE,
         )
     return nearest, True
 
 
-def _share(grade: Grade) -> float:
-    """What a component adds to a sum; a penalty takes off, whichever sign its value or weight has."""
+def _contribution(grade: Grade) -> float:
+    """Return what a component adds to a sum; a penalty subtracts, whatever the sign of value and weight."""
     amount = (1.0 if grade.weight is None else grade.weight) * (grade.value or 0.0)
     return -abs(amount) if grade.kind == "penalty" else amount
 
 
-def _weighted_sum(_: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
-    shares = _shares(grades, lacking)
-    return math.fsum(shares.values()), shares
+def _weighted_sum(_: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Reward:
+    contributions = _contributions(grades, lacking)
+    return math.fsum(contributions.values()), contributions
 
 
-def _shares(grades: Iterable[Grade], lacking: Iterable[Grade]) -> dict[str, float]:
+def _contributions(grades: Iterable[Grade], lacking: Iterable[Grade]) -> dict[str, float]:
     """
-    What each component adds to a sum.
+    Return what each component adds to a sum.
 
-    Where some lack a value, the weights of the others are raised so that they are as much in all.
+    If some lack a value, the weights of the others are scaled up to keep the total weight.
     """
-    shares = {grade.name: _share(grade) for grade in grades}
-    left_out = math.fsum(_weights(lacking))
-    if not left_out:
-        return shares
+    contributions = {grade.name: _contribution(grade) for grade in grades}
+    skipped = math.fsum(_weights(lacking))
+    if not skipped:
+        return contributions
     counted = math.fsum(_weights(grades))
     if not counted:
-        raise _Unusable("what is left has no weight", None)
-    scale = (counted + left_out) / counted
-    paid = [grade.name for grade in grades if grade.kind != "penalty"]
-    return shares | {name: shares[name] * scale for name in paid}
+        raise _CombineError("the components that are left have no weight", None)
+    scale = (counted + skipped) / counted
+    scaled = [grade.name for grade in grades if grade.kind != "penalty"]
+    return contributions | {name: contributions[name] * scale for name in scaled}
 
 
 def _weights(grades: Iterable[Grade]) -> Iterator[float]:
-    """How much is in a sum, but for what is taken off."""
+    """Yield the weights that are part of the total weight."""
     for grade in grades:
-        if grade.kind not in _NO_LEVEL:
+        if grade.kind not in _NOT_WEIGHED:
             yield abs(1.0 if grade.weight is None else grade.weight)
 
 
-def _gated(plan: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Made:
-    """The sum, once every verifier has passed; else the floor, or as much credit as is stated."""
+def _gated(plan: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade]) -> _Reward:
+    """Return the sum if every verifier passed; else the floor, or the sum up to the partial credit."""
     if all(grade.verdict == "pass" for grade in grades if grade.kind == "verifier"):
         return _weighted_sum(plan, grades, lacking)
     if plan.partial_credit is None:
         return plan.floor, {}
-    value, shares = _weighted_sum(plan, grades, lacking)
+    value, contributions = _weighted_sum(plan, grades, lacking)
     bounded = max(plan.floor, min(value, plan.partial_credit))
-    return bounded, shares if bounded == value else {}
+    return bounded, contributions if bounded == value else {}
 
 
-def _lexicographic(plan: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
-    """The sum of the most important and of those before which, by priority, everything is reached."""
+def _lexicographic(plan: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Reward:
+    """Return the sum by priority, up to and including the first level below its threshold."""
     entries = {one.name: one.entry for one in plan.components}
-    shares = {grade.name: _share(grade) for grade in grades if grade.kind == "penalty"}
+    contributions = {grade.name: _contribution(grade) for grade in grades if grade.kind == "penalty"}
     levels: dict[float, list[Grade]] = {}
     for grade in grades:
         if grade.kind != "penalty":
             priority = entries[grade.name].priority
             levels.setdefault(math.inf if priority is None else priority, []).append(grade)
     for _, level in sorted(levels.items()):
-        shares |= {grade.name: _share(grade) for grade in level}
+        contributions |= {grade.name: _contribution(grade) for grade in level}
         if not all(_is_reached(grade, entries[grade.name].threshold) for grade in level):
             break
-    return math.fsum(shares.values()), shares
+    return math.fsum(contributions.values()), contributions
 
 
 def _is_reached(grade: Grade, stated: float | None) -> bool:
-    """Whether a component is as high as it need be for what comes after it to count."""
+    """Return whether a component has reached its threshold, so that the next level counts."""
     least = threshold("verifier", stated, grade.range)
     return grade.value is not None and least is not None and grade.value >= least
 
 
-def _product(_: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
-    """Sorted first, so that rounding does not depend on the order."""
-    paid = _paid(grades)
-    return _less_penalties(math.prod(sorted(paid)) if paid else 0.0, grades), {}
+def _product(_: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Reward:
+    """Return the product of sorted values, so that rounding does not depend on the order."""
+    values = _values(grades)
+    return _less_penalties(math.prod(sorted(values)) if values else 0.0, grades), {}
 
 
-def _minimum(_: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Made:
-    return _less_penalties(min(_paid(grades), default=0.0), grades), {}
+def _minimum(_: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Reward:
+    return _less_penalties(min(_values(grades), default=0.0), grades), {}
 
 
-def _paid(grades: Sequence[Grade]) -> list[float]:
-    """The values of what is not taken off."""
+def _values(grades: Sequence[Grade]) -> list[float]:
+    """Return the values of all components but penalties."""
     return [grade.value for grade in grades if grade.kind != "penalty" and grade.value is not None]
 
 
 def _less_penalties(value: float, grades: Sequence[Grade]) -> float:
-    return math.fsum([value, *(_share(grade) for grade in grades if grade.kind == "penalty")])
+    return math.fsum([value, *(_contribution(grade) for grade in grades if grade.kind == "penalty")])
 
 
-def _own(function: Callable[..., object], grades: Sequence[Grade]) -> float:
-    """What the user's function makes of values and weights by name."""
+def _by_function(function: Callable[..., object], grades: Sequence[Grade]) -> float:
+    """Call the user's function with values and weights by name."""
     by_name = sorted(grades, key=lambda grade: grade.name)
     values = {grade.name: grade.value for grade in by_name}
     try:
@@ -302,11 +304,11 @@ def _own(function: Callable[..., object], grades: Sequence[Grade]) -> float:
     except Exception as error:
         answer = failed(error)
     if answer.value is None:
-        raise _Unusable(f"combine: {answer.error or answer.status}", answer.error_type)
+        raise _CombineError(f"combine: {answer.error or answer.status}", answer.error_type)
     return answer.value
 
 
-_COMBINES: Mapping[str, Callable[[ScoringPlan, Sequence[Grade], Sequence[Grade]], _Made]] = {
+_COMBINES: Mapping[str, Callable[[ScoringPlan, Sequence[Grade], Sequence[Grade]], _Reward]] = {
     "gated": _gated,
     "weighted_sum": _weighted_sum,
     "product": _product,

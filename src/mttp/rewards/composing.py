@@ -1,4 +1,4 @@
-"""Documents made of functions and specs in Python."""
+"""Conversion of functions and specs given in Python to the keys of a spec document."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mttp.errors import SpecError
-from mttp.rewards.components import mark_of
+from mttp.rewards.callables import original
+from mttp.rewards.decorators import mark_of
 from mttp.rewards.document import ComponentEntry, SpecDocument
-from mttp.rewards.targets import original
 
 __all__ = ["COMBINE", "ComposedParts", "described", "parts_of"]
 
 
 COMBINE: Final = "combine()"
-"""What stands for the function that combines where the others have a component's name."""
+"""The name of the combining function among functions that are keyed by component name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedParts:
-    """What was given, apart: the document's side, and the objects that it stands for."""
+    """The document's keys and the Python objects that they refer to."""
 
     fields: dict[str, Any]
-    """`components`, `include` and `combine` as a file says them."""
+    """`components`, `include` and `combine` as in a file."""
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    """Functions by the name of their component; that of the combination under `COMBINE`."""
+    """Functions by component name; the combining function is under `COMBINE`."""
     included: dict[str, Any] = field(default_factory=dict)
-    """Specs by their names here."""
+    """Included specs by their names in this spec."""
 
 
 def parts_of(
     components: Iterable[object], include: Iterable[Mapping[str, Any]], combine: Any, spec: type
 ) -> ComposedParts:
-    """The parts of what was given; included objects of the type `spec` are specs."""
+    """Split the arguments of a spec into document keys and objects; `spec` is the type of included specs."""
     parts = ComposedParts({})
     parts.fields["components"] = [_component(one, parts) for one in components]
     parts.fields["include"] = [_include(one, parts, spec) for one in include]
@@ -44,13 +44,13 @@ def parts_of(
 
 
 def described(document: SpecDocument) -> dict[str, Any]:
-    """A document as plain data, without what is left to defaults."""
-    said = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
-    return {"mttp": document.mttp, **said}
+    """Return a document as plain data, without defaults."""
+    fields = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
+    return {"mttp": document.mttp, **fields}
 
 
 def target_of(function: Callable[..., Any]) -> str | None:
-    """`module:function` where it can be imported so; None for what has no such name."""
+    """Return the `module:function` that imports a function, or None."""
     found = original(function)
     module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", "")
     if not module or module == "__main__" or not name or "<" in name or found is not function:
@@ -60,39 +60,41 @@ def target_of(function: Callable[..., Any]) -> str | None:
 
 def _component(given: object, parts: ComposedParts) -> dict[str, Any]:
     if isinstance(given, ComponentEntry):
-        said = given.model_dump(exclude_unset=True)
+        fields = given.model_dump(exclude_unset=True)
     elif isinstance(given, Mapping):
-        said = dict(given)
+        fields = dict(given)
     elif callable(given):
-        said = {"use": given}
+        fields = {"use": given}
     else:
-        raise SpecError(f"a component is a function or a mapping, not {given!r:.60}")
-    function = said.get("use")
+        raise SpecError(
+            f"components has {given!r:.60}; expected a decorated function, or a dict with a component's keys"
+        )
+    function = fields.get("use")
     if callable(function):
         found = original(function)
-        said = {
+        fields = {
             "name": getattr(found, "__name__", type(found).__name__),
             **_declared(function),
-            **said,
+            **fields,
             "use": target_of(function),
         }
-        parts.functions[str(said["name"])] = function
-        if said["use"] is None:
-            del said["use"]
-    return said
+        parts.functions[str(fields["name"])] = function
+        if fields["use"] is None:
+            del fields["use"]
+    return fields
 
 
 def _declared(function: Callable[..., Any]) -> dict[str, Any]:
-    """What a decorated function says of itself."""
+    """Return the kind and options from a function's decorator."""
     mark = mark_of(function)
     return {} if mark is None else {"kind": mark.kind, **mark.options}
 
 
 def _include(given: Mapping[str, Any], parts: ComposedParts, spec: type) -> dict[str, Any]:
-    said = dict(given)
-    found = said.get("spec")
+    fields = dict(given)
+    found = fields.get("spec")
     if isinstance(found, spec):
-        said.setdefault("as", found.name)  # type: ignore[attr-defined] # it is a RewardSpec
-        parts.included[str(said["as"])] = found
-        said["spec"] = str(found.path or found.name)  # type: ignore[attr-defined] # likewise
-    return said
+        fields.setdefault("as", found.name)  # type: ignore[attr-defined] # a RewardSpec
+        parts.included[str(fields["as"])] = found
+        fields["spec"] = str(found.path or found.name)  # type: ignore[attr-defined] # a RewardSpec
+    return fields

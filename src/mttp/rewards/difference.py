@@ -1,4 +1,4 @@
-"""What changed between two specs, and which version that deserves."""
+"""Differences between two specs, and the version bump that they require."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["BUMPS", "Bump", "Difference", "deserved", "differences", "is_enough"
 
 Bump: TypeAlias = Literal["major", "minor", "patch", "none"]
 """
-major: rewards mean something else, or samples that were scored can't be any more.
-minor: the same is paid for, in other numbers. patch: every score is as it was. none: nothing changed.
+major: rewards have another meaning, or samples that could be scored no longer can.
+minor: rewards have the same meaning and other values. patch: rewards are equal. none: nothing changed.
 """
 
 BUMPS: Final[tuple[Bump, ...]] = get_args(Bump)
-"""From most to least."""
+"""The bumps, from major to none."""
 
 _MEANING: Final = {"kind", "range", "relative", "scope"}
-"""Fields of a component that say what its value means."""
+"""Keys of a component that define the meaning of its value."""
 _SETTINGS: Final[Mapping[str, Bump]] = {
     "combine": "major",
     "range": "major",
@@ -36,31 +36,31 @@ _SETTINGS: Final[Mapping[str, Bump]] = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that changed."""
+    """One change between two specs."""
 
     what: str
-    """Where: `components.math.weight`, `code.graders:scale`, and so on."""
+    """The changed item, such as `components.math.weight` or `code.graders:scale`."""
     bump: Bump
-    """Which part of the version it should raise."""
+    """The part of the version that the change requires to raise."""
     before: Any = None
-    """What it was; None where it was not there."""
+    """The old value; None if there was none."""
     after: Any = None
-    """What it is; None where it is no longer there."""
+    """The new value; None if there is none."""
 
 
 def differences(before: RewardSpec, after: RewardSpec) -> list[Difference]:
-    """Everything that changed, what matters most first."""
+    """Return all changes between two specs, those with the highest bump first."""
     found = [*_scoring(before, after), *_code(before, after), *_words(before, after)]
     return sorted(found, key=lambda one: (BUMPS.index(one.bump), one.what))
 
 
 def deserved(found: list[Difference]) -> Bump:
-    """The part of the version that these changes should raise."""
+    """Return the highest bump that the changes require."""
     return min((one.bump for one in found), key=BUMPS.index, default="none")
 
 
 def stated(before: RewardSpec, after: RewardSpec) -> Bump | None:
-    """The part of the version that was raised; None where it went down."""
+    """Return the part of the version that was raised, or None if the version went down."""
     old, new = version(before.version), version(after.version)
     if new < old:
         return None
@@ -71,13 +71,13 @@ def stated(before: RewardSpec, after: RewardSpec) -> Bump | None:
 
 
 def is_enough(before: RewardSpec, after: RewardSpec, found: list[Difference]) -> bool:
-    """Whether the version was raised as far as the changes deserve."""
+    """Return whether the version was raised as far as the changes require."""
     raised = stated(before, after)
     return raised is not None and BUMPS.index(raised) <= BUMPS.index(deserved(found))
 
 
 def _scoring(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
-    """What changes scores, by the canonical form of both."""
+    """Yield changes that affect scores, from the canonical JSON of both specs."""
     old, new = json.loads(before.canonical), json.loads(after.canonical)
     if before.name != after.name:
         yield Difference("name", "major", before.name, after.name)
@@ -116,7 +116,7 @@ def _parts(key: str, named: str, old: list[Any], new: list[Any]) -> Iterator[Dif
 
 
 def _code(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
-    """Definitions that changed; where none did, what else is in the digest of the code."""
+    """Yield changed definitions; if there are none, a change of the code digest for another reason."""
     old, new = _definitions(before), _definitions(after)
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     for name in changed:
@@ -126,7 +126,7 @@ def _code(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
 
 
 def _definitions(spec: RewardSpec) -> dict[str, str]:
-    return {name: said for code in spec.codes.values() for name, said in code.parts}
+    return {name: text for code in spec.codes.values() for name, text in code.parts}
 
 
 def _there(name: str, definitions: Mapping[str, str]) -> str | None:
@@ -134,11 +134,11 @@ def _there(name: str, definitions: Mapping[str, str]) -> str | None:
 
 
 def _words(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
-    """What changes no score."""
+    """Yield changes that do not affect scores."""
     old, new = before.to_dict(), after.to_dict()
     for key in ("description", "horizon", "cases"):
         if old.get(key) != new.get(key):
             yield Difference(key, "patch")
-    texts = [[one.get("description") for one in said.get("components", [])] for said in (old, new)]
+    texts = [[one.get("description") for one in fields.get("components", [])] for fields in (old, new)]
     if len(texts[0]) == len(texts[1]) and texts[0] != texts[1]:
         yield Difference("components.description", "patch")

@@ -1,4 +1,4 @@
-"""The document of a reward spec: what a file may say, before any code is looked at."""
+"""The schema of a reward spec file, as pydantic models."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ __all__ = [
 ]
 
 FORMAT: Final = "reward-spec/1"
-"""What a document says under `mttp`, so that it is known for what it is."""
+"""The value of `mttp` in a spec file."""
 
 Kind = Literal["verifier", "check", "rubric", "shaping", "penalty", "judge"]
-"""What part a component has in the reward; see the fields of `ComponentEntry`."""
+"""The role of a component in the reward; `ComponentEntry.kind` describes each."""
 Combine = Literal["gated", "weighted_sum", "product", "minimum", "lexicographic"]
-"""How the values of the components make one, where no check failed."""
+"""The methods that combine component values to a reward."""
 CaseKind = Literal["valid", "unusual", "near-miss", "exploit", "violation"]
-"""What a case shows: a right answer, a rare form of it, nearly one, a cheat, a broken check."""
+"""What a case tests: a right answer, a rare form of one, an almost right one, a cheat, a failed check."""
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any", "episode"]
-"""Type of an input, in JSON's words, or a recorded `mttp.Episode`; a `?` behind it makes it optional."""
+"""The type of an input, a JSON type or a recorded `mttp.Episode`; a `?` after it makes it optional."""
 
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
     if bounds[0] > bounds[1]:
-        raise ValueError("the lowest value comes first")
+        raise ValueError("write the lowest value first")
     return bounds
 
 
 def _around_zero(bounds: tuple[float, float]) -> tuple[float, float]:
     if not bounds[0] <= 0.0 <= bounds[1]:
-        raise ValueError("an episode begins at 0, which must lie within")
+        raise ValueError("the bounds must include 0, the sum at an episode's start")
     return bounds
 
 
 def _is_mapping(kind: str, other: str) -> Discriminator:
-    """Tells what is written as a mapping from what is not."""
+    """Return a discriminator between mappings and other values."""
     return Discriminator(lambda value: kind if isinstance(value, (dict, _DocumentPart)) else other)
 
 
@@ -98,69 +98,69 @@ class _DocumentPart(BaseModel):
 
 
 class ComponentEntry(_DocumentPart):
-    """One component: a function of the user's and what it counts for."""
+    """One component: a user's function and its role in the reward."""
 
     name: _Name
-    """Unique among the components and includes of a spec."""
+    """The name, unique among the components and includes of a spec."""
     kind: Kind
     """
-    verifier: did the task succeed. check: a hard constraint, which gates. rubric: a graded criterion.
-    shaping: a small signal on the way. penalty: what is taken off. judge: a model's or a person's opinion.
+    verifier: whether the task succeeded. check: a hard constraint, which gates. rubric: a graded criterion.
+    shaping: a small reward for progress. penalty: subtracted. judge: a model's or a person's opinion.
     """
     use: _Target | None = None
-    """`module:function`; the module beside the spec, or installed. None for a function given in Python."""
+    """`module:function`, in the spec's directory or installed. None for a function given in Python."""
     description: str = ""
     weight: _Number = 1.0
-    """Factor of the value in a sum, negated for a penalty; of a check it has no meaning."""
+    """The factor of the value in a sum; for a penalty its sign is ignored, for a check it has no effect."""
     range: _Range | None = None
-    """Lowest and highest value that the function gives; a value beyond is clipped or invalid."""
+    """The lowest and highest value of the function; a value outside is clipped or invalid."""
     clip: _Flag = False
-    """Whether a value beyond `range` becomes its nearest end, counted; else it makes the sample invalid."""
+    """Whether a value outside of `range` is clipped and counted; else it makes the sample invalid."""
     params: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments that are the same for every sample."""
+    """Constant keyword arguments of the function."""
     values: dict[str, _Number] = Field(default_factory=dict)
-    """What each label is worth that the function returns; the range is then theirs, unless stated."""
+    """The value of each label that the function returns; their range is the default of `range`."""
     criteria: _Criteria = Field(default_factory=dict)
     """
-    Weight by name of what one call answers at once, with a mapping by name; a list weighs all alike.
+    Weights by name of criteria that one call grades, returning a mapping; names in a list weigh equally.
     Each criterion is a grade below the component's, whose value is their weighted mean.
     """
     arity: Literal["sample", "batch", "output-truth"] = "sample"
     """
-    sample: it takes what it names of the inputs.
-    batch: it takes lists of them and gives a list, as TRL's `(prompts, completions, **kwargs)`.
-    output-truth: it takes the first input and the second by position.
+    sample: the function takes inputs by name.
+    batch: it takes lists of inputs and returns a list, as TRL's `(prompts, completions, **kwargs)`.
+    output-truth: it takes the first and the second input by position.
     """
     scope: Literal["terminal", "step"] = "terminal"
-    """Whether it scores an episode's end, or each of its steps."""
+    """Whether it scores an episode's end or each of its steps."""
     relative: _Relative = False
     """
-    Whether its values mean something within a group only, such as ranks.
-    pairwise: it is shown two members at a time, and says how far the first is better.
+    Whether its values are comparable only within a group, as ranks are.
+    pairwise: it takes two members at a time and returns how much the first is better.
     """
     repeats: Annotated[_Whole, Field(ge=1, le=1000)] = 1
-    """How often it is called for one sample; for judges that are noisy."""
+    """The number of calls for one sample, for noisy judges."""
     aggregate: Literal["mean", "median", "minimum", "maximum", "majority"] = "mean"
-    """What is made of the repeats."""
+    """The aggregation of repeated calls."""
     timeout: Annotated[_Number, Field(gt=0)] | None = None
-    """Seconds for one call."""
+    """The time limit of one call in seconds."""
     isolation: Literal["none", "process"] = "none"
-    """process: in a worker, which is ended at its time limit; else a late value is marked late."""
+    """process: calls run in a worker process that is killed at the time limit."""
     priority: _Whole | None = None
-    """Rank under `lexicographic`, lowest first."""
+    """The rank under `lexicographic`, lowest first."""
     threshold: _Number | None = None
-    """Least value with which a verifier passes; by default the highest of its range, else 1."""
+    """The lowest passing value of a verifier or a check; by default the highest of `range`, else 1."""
     always: _Flag = False
-    """Whether it is called although a gate has decided; else what costs is not: judges, what is isolated."""
+    """Whether a judge, or a relative or isolated component, is called even if a gate has decided."""
     depends: tuple[str, ...] = ()
-    """Files beside the spec whose content changes scores."""
+    """Files beside the spec whose content affects scores."""
     version: str | None = None
-    """Version of what it does, where its code can't be read."""
+    """The version of its behaviour, if its code can't be read."""
 
     @model_validator(mode="before")
     @classmethod
     def _range_of_values(cls, given: Any) -> Any:
-        """The range that the values of labels have, where none is stated."""
+        """Set the range to that of the labels' values, unless it is stated."""
         values = given.get("values") if isinstance(given, dict) else None
         if not isinstance(values, dict) or not values or given.get("range") is not None:
             return given
@@ -169,27 +169,27 @@ class ComponentEntry(_DocumentPart):
 
 
 class SpecInclude(_DocumentPart):
-    """Another spec as one component of this one."""
+    """An include: another spec as one component of this one."""
 
     spec: str
-    """Path of its file, or the name of an installed one."""
+    """The path of its file, or the name of an installed spec."""
     version: str | None = None
-    """Which versions will do, such as `^1.2`, `>=1.2,<2` or `1.2.0`; a lint error where it is left out."""
+    """The version constraint, such as `^1.2`, `>=1.2,<2` or `1.2.0`; lint warns without one."""
     as_: _Name = Field(alias="as")
-    """Its name here."""
+    """The component's name in this spec."""
     kind: Kind = "rubric"
     weight: _Number = 1.0
     priority: _Whole | None = None
 
 
 class Bounds(_DocumentPart):
-    """What a number is expected to be."""
+    """The expected bounds of a number."""
 
     min: _Number | None = None
     max: _Number | None = None
     equals: _Number | None = None
     tolerance: Annotated[_Number, Field(ge=0)] = 1e-9
-    """Of `equals`."""
+    """The absolute tolerance of all three bounds."""
 
 
 _Value = Annotated[
@@ -198,7 +198,7 @@ _Value = Annotated[
 
 
 class Expected(_DocumentPart):
-    """What a case is expected to give; what is not stated is not looked at."""
+    """The expected result of a case; omitted keys are not compared."""
 
     value: _Value | None = None
     status: Literal["ok", "partial", "error", "abstained", "missing"] | None = None
@@ -208,36 +208,36 @@ class Expected(_DocumentPart):
 
 
 class SpecCase(_DocumentPart):
-    """One sample and what the spec is expected to make of it."""
+    """A test case: one sample and its expected result."""
 
     name: _Name
     kind: CaseKind
     description: str = ""
     input: dict[str, Any]
-    """The sample; of an episode whose steps are scored too, its end."""
+    """The sample; for a case with `steps`, that of the episode's end."""
     steps: tuple[dict[str, Any], ...] = ()
-    """The samples of the episode's steps; what is expected is then of the whole episode."""
+    """The samples of an episode's steps; `expect` is then about the whole episode."""
     expect: Expected | None = None
     human: _Number | None = None
-    """What a person gave it."""
+    """A person's score of the sample."""
 
 
 class Better(_DocumentPart):
-    """One case is to be paid more than another."""
+    """The expectation that one case gets a higher reward than another."""
 
     better: str
     than: str
     by: Annotated[_Number, Field(ge=0)] = 0.0
-    """At least so much more; strictly more where it is 0."""
+    """The least margin; 0 requires any margin above 0."""
 
 
 class CombiningFunction(_DocumentPart):
-    """A function of the user's that combines."""
+    """A user's function as `combine`."""
 
     use: _Target | None = None
     """`module:function`; None for a function given in Python."""
     version: str | None = None
-    """Version of what it does, where its code can't be read."""
+    """The version of its behaviour, if its code can't be read."""
 
 
 _Combined = Annotated[
@@ -246,49 +246,49 @@ _Combined = Annotated[
 ]
 _Cases = Annotated[
     Annotated[SpecCase, Tag("case")] | Annotated[Better, Tag("better")],
-    Discriminator(lambda value: "better" if _says(value, "better") else "case"),
+    Discriminator(lambda value: "better" if _has(value, "better") else "case"),
 ]
 
 
-def _says(value: Any, key: str) -> bool:
+def _has(value: Any, key: str) -> bool:
     return key in value if isinstance(value, dict) else hasattr(value, key)
 
 
 class SpecDocument(_DocumentPart):
-    """A reward spec as it is written."""
+    """The keys of a reward spec file."""
 
     mttp: Literal["reward-spec/1"] = FORMAT
     name: _Name
     version: _Version
-    """Semantic version, where 1.2 is 1.2.0; see `mttp spec diff` for the bump that a change deserves."""
+    """The semantic version, where 1.2 is 1.2.0; `mttp spec diff` tells the bump that a change requires."""
     description: str = ""
     inputs: dict[_InputName, _Input] = Field(default_factory=dict)
-    """Type by name of what a sample has; see `InputType`."""
+    """The types of a sample's inputs by name; see `InputType`."""
     components: tuple[ComponentEntry, ...] = ()
     include: tuple[SpecInclude, ...] = ()
     combine: _Combined = "gated"
-    """How values become one; `{use: "module:function"}` for the user's own."""
+    """The method that combines values to a reward, or `{use: "module:function"}`."""
     partial_credit: _Number | None = None
-    """Under `gated`: the most that a sample may get whose verifier failed; without it, it gets the floor."""
+    """Under `gated`, the highest reward of a sample whose verifier failed; by default it gets the floor."""
     range: _Range | None = None
-    """Lowest and highest reward; by default what the components can reach."""
+    """The lowest and highest reward; by default derived from the components."""
     clip: _Flag = False
-    """Whether a reward beyond `range` becomes its nearest end, counted; else it is invalid."""
+    """Whether a reward outside of `range` is clipped and counted; else it is invalid."""
     step_total: Annotated[_Range, AfterValidator(_around_zero)] | None = None
-    """Lowest and highest sum of an episode's step rewards; a step that would go beyond pays what is left."""
+    """The lowest and highest sum of an episode's step rewards; the step that would exceed it is clipped."""
     floor: _Number | None = None
-    """What a sample gets where a check failed: the range's minimum, unless stated."""
+    """The reward of a sample that fails a check; by default the lowest of `range`."""
     on_invalid: Literal["invalid", "floor", "skip"] = "invalid"
     """
-    What becomes of a sample where a component raised, abstained, timed out or gave NaN.
-    invalid: it has no reward. floor: it gets the floor, beside a status that says so.
-    skip: the others count, their weights raised to be as much in all; gates are never skipped.
+    The reward of a sample with a component that raised, abstained, timed out or returned NaN.
+    invalid: no reward. floor: the floor, with a status that is not ok.
+    skip: that of the other components, with weights scaled up to the same total; gates are never skipped.
     """
     horizon: Annotated[_Whole, Field(ge=1)] | None = None
-    """Steps that an episode has at most; it changes no score, and lint weighs what steps are paid by it."""
+    """The maximum number of steps of an episode; it affects no score, only lint rules about step rewards."""
     depends: tuple[str, ...] = ()
-    """Files beside the spec whose content changes scores."""
+    """Files beside the spec whose content affects scores."""
     distributions: tuple[str, ...] = ()
-    """Installed distributions whose versions change scores; stating one does not allow calling its code."""
+    """Installed distributions whose versions affect scores; listing one does not trust its code."""
     cases: tuple[_Cases, ...] = ()
-    """Samples with what they are expected to give, and orders among them."""
+    """Test cases, and expected orders among them."""

@@ -1,4 +1,4 @@
-"""One episode while it is scored: its steps one by one, and its end."""
+"""Scoring of an episode: its steps one by one, then its end."""
 
 from __future__ import annotations
 
@@ -12,82 +12,83 @@ from mttp.model.results import RewardResult
 from mttp.rewards import scoring
 from mttp.rewards.plan import ScoringPlan
 
-__all__ = ["EpisodeScorer", "in_all"]
+__all__ = ["EpisodeScorer", "summed"]
 
 _LONGEST = 2000
 _KEPT = 1000
-"""Steps after which only what they come to is kept."""
+"""The number of step results that are kept before they are replaced by their sum."""
 _STATUSES = ("error", "abstained", "missing", "partial")
 
 
 class EpisodeScorer:
     """
-    One episode while it is scored by a spec: `step` for each step, then `end`.
+    Scores one episode by a spec: call `step` for each step, then `end`.
 
-    The sum of its steps stays within the spec's `step_total`: a step that would go beyond pays what is left.
-    A check that failed in a step gives that step the floor, and the end too.
+    The sum of the step rewards stays within the spec's `step_total`: a step that would exceed it is clipped.
+    A check that fails in a step sets the reward of that step and of the end to the floor.
     """
 
     def __init__(self, plan: ScoringPlan) -> None:
         self._plan = plan
-        self._paid = 0.0
-        self._broken: set[str] = set()
+        self._step_sum = 0.0
+        self._failed_checks: set[str] = set()
         self._steps: list[RewardResult] = []
         self._end: RewardResult | None = None
 
     def step(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
-        """What the next step is paid, by the components whose scope is a step."""
+        """Score the next step by the components of scope `step`; the sample is as for `RewardSpec.score`."""
         return self._step({**(sample or {}), **inputs})
 
     def end(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
-        """What the episode's end is paid, by the terminal components."""
+        """Score the episode's end by the components of scope `terminal`."""
         return self._finish({**(sample or {}), **inputs})
 
     def last(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
-        """What the last step and the end are paid together, as one; nothing of it is recorded yet."""
+        """Score the last step and the end, and return their sum as one unrecorded result."""
         given = {**(sample or {}), **inputs}
-        return in_all([self._step(given, watched=False), self._finish(given, watched=False)])
+        return summed([self._step(given, watched=False), self._finish(given, watched=False)])
 
     def _step(self, sample: Mapping[str, Any], *, watched: bool = True) -> RewardResult:
         result = scoring.score_step(self._plan, sample, settle=self._capped, watched=watched)
-        self._broken.update(result.failed_checks)
+        self._failed_checks.update(result.failed_checks)
         self._steps.append(result)
         if len(self._steps) == _KEPT:
-            self._steps = [in_all(self._steps)]
+            self._steps = [summed(self._steps)]
         return result
 
     def _finish(self, sample: Mapping[str, Any], *, watched: bool = True) -> RewardResult:
-        broken = sorted(self._broken)
-        closed = f"check{'s' if len(broken) > 1 else ''} {', '.join(broken)} failed" if broken else None
+        failed = sorted(self._failed_checks)
+        closed = f"check{'s' if len(failed) > 1 else ''} {', '.join(failed)} failed" if failed else None
         self._end = scoring.score(self._plan, sample, closed=closed, settle=self._voided, watched=watched)
         return self._end
 
     @property
     def total(self) -> RewardResult:
-        """What the episode was paid so far: values, and those of each component, added up."""
-        return in_all([*self._steps, *([] if self._end is None else [self._end])])
+        """The sum of all steps and the end so far, as one result; its components are summed as well."""
+        return summed([*self._steps, *([] if self._end is None else [self._end])])
 
     def _capped(self, result: RewardResult) -> RewardResult:
-        """A step's reward within what is left; a floor is paid in full."""
+        """Clip a step's reward to `step_total`; a floor is not clipped."""
         bounds = self._plan.step_total
         if bounds is None or result.value is None or result.status != "ok" or result.failed_checks:
             return result
-        before, wanted = self._paid, self._paid + result.value
-        self._paid = min(max(wanted, bounds[0]), bounds[1])
-        if self._paid == wanted:
+        before, unclipped = self._step_sum, self._step_sum + result.value
+        self._step_sum = min(max(unclipped, bounds[0]), bounds[1])
+        if self._step_sum == unclipped:
             return result
-        return replace(result, value=self._paid - before, clipped=True)
+        return replace(result, value=self._step_sum - before, clipped=True)
 
     def _voided(self, result: RewardResult) -> RewardResult:
-        if not self._broken:
+        """Set the end's reward to the floor if a check failed in a step."""
+        if not self._failed_checks:
             return result
-        checks = tuple(sorted({*result.failed_checks, *self._broken}))
+        checks = tuple(sorted({*result.failed_checks, *self._failed_checks}))
         floored = {"value": self._plan.floor, "status": "ok", "verdict": "fail", "clipped": False}
         return replace(result, failed_checks=checks, **floored)  # type: ignore[arg-type]  # fields of it
 
 
-def in_all(results: Sequence[RewardResult]) -> RewardResult:
-    """Several scorings of one episode as one: values added up, of each component as well."""
+def summed(results: Sequence[RewardResult]) -> RewardResult:
+    """Return several results of one episode as one, with the sum of values, also of each component."""
     last = results[-1]
     verdicts = [one.verdict for one in results]
     checks = tuple(sorted({check for one in results for check in one.failed_checks}))
@@ -113,7 +114,7 @@ def in_all(results: Sequence[RewardResult]) -> RewardResult:
 
 
 def _added(grades: Sequence[Grade]) -> Grade:
-    """The grades of one component in several scorings as one."""
+    """Return the grades of one component in several results as one."""
     if len(grades) == 1:
         return grades[0]
     verdicts = {grade.verdict for grade in grades}
@@ -136,7 +137,7 @@ def _added(grades: Sequence[Grade]) -> Grade:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """None where one of them is."""
+    """Return the sum, or None if a value is None."""
     found = list(values)
     known = [value for value in found if value is not None]
     return fsum(known) if len(known) == len(found) else None

@@ -1,4 +1,4 @@
-"""Modules beside a spec, loaded by path under names of their own, so that two folders' modules never mix."""
+"""Modules in a spec's directory, imported under a private package name for each directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mttp.otlp import regular_files
 __all__ = ["MAX_SOURCE", "Folder", "find", "is_within"]
 
 MAX_SOURCE: Final = 4 << 20
-"""Most bytes of a module beside a spec, and of any that is read for its digest."""
+"""The maximum size in bytes of a module that is imported or read for a digest."""
 
 _PREFIX = "_mttp_spec_"
 _OURS = "mttp"
@@ -29,23 +29,23 @@ _folders: dict[str, Folder] = {}
 
 class Folder:
     """
-    One folder of modules as a package of its own name.
+    A directory of modules as a package with a private name.
 
-    What its modules import is looked for in the folder first, then as ever; `sys.path` stays as it is.
+    Its modules' imports are looked up in the directory first, then as usual; `sys.path` is not changed.
     """
 
     def __init__(self, path: Path, package: str) -> None:
         self.path = path
-        """The folder, resolved."""
+        """The resolved directory."""
         self.package = package
-        """Name under which its modules stand in `sys.modules`."""
+        """The package name of its modules in `sys.modules`."""
         self.sources: dict[str, bytes] = {}
-        """What was run, by file."""
+        """The source of each imported file."""
         self._known: dict[str, bool] = {}
 
     @classmethod
     def at(cls, path: Path) -> Folder:
-        """The folder at `path`; another one than before once a module of it was changed."""
+        """Return the folder at `path`, a new one if an imported file has changed."""
         _install()
         found = path.resolve()
         with _lock:
@@ -62,14 +62,14 @@ class Folder:
             return folder
 
     def has(self, module: str) -> bool:
-        """Whether there is such a module in the folder; a link that leads out of it does not count."""
+        """Return whether the directory has the module; links that lead out of it do not count."""
         name = module.partition(".")[0]
         if name not in self._known:
             self._known[name] = name != _OURS and find(self.path, name) is not None
         return self._known[name]
 
     def load(self, module: str) -> ModuleType:
-        """The module of that name; raises whatever running it does."""
+        """Import and return a module; raises what importing it raises."""
         return importlib.import_module(f"{self.package}.{module}")
 
     def _is_current(self) -> bool:
@@ -83,7 +83,7 @@ class Folder:
         fromlist: Sequence[str] = (),
         level: int = 0,
     ) -> ModuleType:
-        """What `import` does in a module of the folder."""
+        """Implement `import` for the modules of the directory."""
         if level or not self.has(name):
             return builtins.__import__(name, globals, locals, fromlist, level)
         if fromlist:
@@ -93,7 +93,7 @@ class Folder:
 
 
 class _Loader(SourceFileLoader):
-    """Runs a module of a folder; no compiled copy is read or written, for those go by the second."""
+    """Loads a module of a folder without `.pyc` files, which miss changes within a second."""
 
     def __init__(self, fullname: str, path: str, folder: Folder) -> None:
         super().__init__(fullname, path)
@@ -108,12 +108,12 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         names = {**vars(builtins), "__import__": self._folder._import}
-        module.__dict__["__builtins__"] = names  # Python has import statements look here
+        module.__dict__["__builtins__"] = names  # import statements look up `__import__` here
         super().exec_module(module)
 
 
 class _Finder(MetaPathFinder):
-    """Finds what stands below a folder's package."""
+    """Finds the modules of a folder's package."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -124,7 +124,7 @@ class _Finder(MetaPathFinder):
         found = PathFinder.find_spec(fullname, path, target)
         if found is None or found.origin is None:
             return found
-        if not is_within(Path(found.origin), folder.path):  # None would have Python's own finder load it
+        if not is_within(Path(found.origin), folder.path):  # returning None would let Python's finder load it
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         if not isinstance(found.loader, SourceFileLoader):
             return found
@@ -142,7 +142,7 @@ def _install() -> None:
 
 
 def find(folder: Path, module: str) -> Path | None:
-    """File of a module in a folder, or the folder of a package without one; no link that leads out of it."""
+    """Return the file of a module in a folder, or a namespace package's directory; None for outside links."""
     place = folder.joinpath(*module.split("."))
     candidates = [place / "__init__.py", place.with_name(f"{place.name}.py")]
     found = next((file for file in candidates if file.is_file()), None)
@@ -152,7 +152,7 @@ def find(folder: Path, module: str) -> Path | None:
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Whether a file is in a folder once all links are followed."""
+    """Return whether a file is in a folder after links are resolved."""
     return path.resolve().is_relative_to(folder.resolve())
 
 

@@ -1,4 +1,4 @@
-"""A component's grade: its answers as one value, within its range."""
+"""Grades of components: repeated calls aggregated to one value within the component's range."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mttp.model.episodes import Call, Grade
 from mttp.model.results import RewardResult
 from mttp.model.scorings import OUT_OF_RANGE
 from mttp.rewards.combining import threshold
+from mttp.rewards.component_results import ComponentResult, with_costs
 from mttp.rewards.document import ComponentEntry
-from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["grade", "included", "regraded", "uncalled"]
 
 
 def grade(entry: ComponentEntry, answers: Sequence[ComponentResult], start: int, end: int) -> Grade:
     """
-    The grade that a component's answers come to, one or as many as it is repeated.
+    Return the grade of a component from its results, one for each repeat.
 
     `start` and `end` of its calls are in nanoseconds since the Unix epoch.
     """
@@ -66,9 +66,9 @@ def _graded(entry: ComponentEntry, answer: ComponentResult, **facts: Any) -> Gra
 
 def _of_criteria(entry: ComponentEntry, answers: Sequence[ComponentResult], start: int, end: int) -> Grade:
     """
-    The grade of a component that answers several criteria, each of which is a grade below it.
+    Return the grade of a component with criteria, with a grade below it for each criterion.
 
-    The value is their weighted mean; one criterion without a value leaves none.
+    The value is the weighted mean of the criteria, or None if one has no value.
     """
     parts = []
     for name, weight in entry.criteria.items():
@@ -87,8 +87,8 @@ def _of_criteria(entry: ComponentEntry, answers: Sequence[ComponentResult], star
     lacking = [part for part in parts if part.status != "ok"]
     if lacking:
         first = next((one for one in lacking if one.status == "error"), lacking[0])
-        said = None if first.error is None else f"{first.name}: {first.error}"
-        answer = ComponentResult(None, first.status, said, error_type=first.error_type)
+        message = None if first.error is None else f"{first.name}: {first.error}"
+        answer = ComponentResult(None, first.status, message, error_type=first.error_type)
     else:
         answer = ComponentResult(fsum(shares.values()))
         parts = [replace(part, contribution=shares[part.name]) for part in parts]
@@ -106,7 +106,7 @@ def _of_criteria(entry: ComponentEntry, answers: Sequence[ComponentResult], star
 
 
 def included(entry: ComponentEntry, result: RewardResult) -> Grade:
-    """The grade of a component that is a spec of its own."""
+    """Return the grade of an included spec from its result."""
     return Grade(
         name=entry.name,
         kind=entry.kind,
@@ -127,7 +127,7 @@ def included(entry: ComponentEntry, result: RewardResult) -> Grade:
 
 
 def uncalled(entry: ComponentEntry, reason: str | None = None) -> Grade:
-    """The grade of a component that was not called, and why not."""
+    """Return the grade of a component that was not called, with the reason."""
     return Grade(
         name=entry.name,
         kind=entry.kind,
@@ -139,7 +139,7 @@ def uncalled(entry: ComponentEntry, reason: str | None = None) -> Grade:
 
 
 def regraded(entry: ComponentEntry, grade: Grade, value: float) -> Grade:
-    """The grade as it would be with another value."""
+    """Return the grade with another value and the verdict of that value."""
     return replace(
         grade, value=value, status="ok", error=None, error_type=None, verdict=_verdict(entry, value)
     )
@@ -157,15 +157,16 @@ def _beyond(
 ) -> tuple[ComponentResult, bool]:
     if clip:
         return answer._replace(value=min(max(value, bounds[0]), bounds[1])), True
-    said = f"{value!r} is beyond its range [{bounds[0]!r}, {bounds[1]!r}]"
-    return answer._replace(value=None, status="error", error=said, error_type=OUT_OF_RANGE), False
+    message = f"{value!r} is outside of the component's range [{bounds[0]!r}, {bounds[1]!r}]"
+    return answer._replace(value=None, status="error", error=message, error_type=OUT_OF_RANGE), False
 
 
 def _aggregated(entry: ComponentEntry, answers: Sequence[ComponentResult]) -> ComponentResult:
-    """Several answers as one; one that failed fails all, and those that abstain leave it to the others."""
+    """Aggregate repeated results; an error fails the component, and abstentions are left out."""
     failures = [answer for answer in answers if answer.status == "error"]
     if failures:
-        return failures[0]._replace(error=f"{len(failures)} of {len(answers)} calls: {failures[0].error}")
+        count = f"{len(failures)} of {len(answers)} calls failed"
+        return failures[0]._replace(error=f"{count}: {failures[0].error}")
     values = _values(answers)
     if not values:
         return answers[0]
@@ -175,7 +176,7 @@ def _aggregated(entry: ComponentEntry, answers: Sequence[ComponentResult]) -> Co
 
 
 def _calls(answers: Sequence[ComponentResult]) -> tuple[Call, ...]:
-    """The calls of models that were made for the answers."""
+    """Return the model calls of all results."""
     return tuple([call for one in answers for call in one.calls])
 
 
@@ -188,7 +189,7 @@ def _spread(values: Sequence[float]) -> float | None:
 
 
 def _majority(values: Sequence[float]) -> float:
-    """The commonest value, of several that are equally common the lowest."""
+    """Return the most frequent value, the lowest of several."""
     return min(Counter(values).items(), key=lambda one: (-one[1], one[0]))[0]
 
 

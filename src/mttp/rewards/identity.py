@@ -1,4 +1,4 @@
-"""What a spec is: the digest of what changes its scores, and that of the code that scores."""
+"""The identity of a spec: digests of its rules and of its scoring code."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Any, Final
 
 from mttp.errors import MissingExtra, SpecError
 from mttp.otlp import regular_files
-from mttp.rewards.code import Code, Coverage
 from mttp.rewards.combining import threshold
 from mttp.rewards.document import CombiningFunction, ComponentEntry, SpecDocument, SpecInclude
 from mttp.rewards.modules import version_of
-from mttp.rewards.reach import floor, stated_or_reachable
+from mttp.rewards.reward_range import floor, stated_or_reachable
+from mttp.rewards.static_analysis import Code, Coverage
 
 __all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "recordable"]
 
 MAX_DEPENDS_BYTES: Final = 1 << 30
-"""Most bytes that all files under `depends` have together."""
-_UNSAID: Final = {"description", "depends"}
-"""Fields of a component that change no score; what `depends` holds is part of the code."""
-_LATER: Final = ("always", "criteria", "values")
-"""Fields of a component that came later: they are left out at their defaults, so that digests stay."""
+"""The maximum total size in bytes of the files under `depends`."""
+_EXCLUDED: Final = {"description", "depends"}
+"""Component keys that are not in the digest; the files under `depends` are in that of the code."""
+_OMITTED_DEFAULTS: Final = ("always", "criteria", "values")
+"""Component keys that are omitted at their defaults, which keeps the digests of specs without them."""
 
 
 def canonical(document: SpecDocument, parts: Sequence[ComponentEntry], included: Mapping[str, str]) -> str:
     """
-    The canonical JSON (RFC 8785) of what changes scores; stating a default equals leaving it out.
+    Return the canonical JSON (RFC 8785) of the keys that affect scores, with defaults filled in.
 
-    `parts` are the components with the entries of the includes, `included` the includes' digests by name.
-    Raises SpecError for parameters that JSON can't hold.
+    `parts` are the components and the entries of includes; `included` has the includes' digests by name.
+    Raises SpecError for parameters that JSON can't represent.
     """
     return canonical_json(
         {
@@ -61,7 +61,7 @@ def canonical(document: SpecDocument, parts: Sequence[ComponentEntry], included:
 
 
 def digest(text: str) -> str:
-    """SHA-256 of a text, 64 hex digits."""
+    """Return the SHA-256 of a text, 64 hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -73,10 +73,10 @@ def code_digest(
     fail: Callable[[str, str], SpecError],
 ) -> str:
     """
-    The digest of the code that scores.
+    Return the SHA-256 of the scoring code.
 
-    `codes` is by target, `included` has the includes' own by name, `files` are those of `depends`.
-    `fail` makes the error for a field and what is wrong with it: a file or distribution that is not there.
+    `codes` is by target, `included` has the includes' digests by name, `files` are those under `depends`.
+    `fail` returns the error for a key and a message, such as a missing file or distribution.
     """
     return digest(
         canonical_json(
@@ -91,7 +91,7 @@ def code_digest(
 
 
 def coverage(codes: Iterable[Code], included: Iterable[Coverage]) -> Coverage:
-    """How much of all the code was read."""
+    """Return the coverage of all code together."""
     found = {*(code.coverage for code in codes), *included}
     if found <= {"full"}:
         return "full"
@@ -99,17 +99,17 @@ def coverage(codes: Iterable[Code], included: Iterable[Coverage]) -> Coverage:
 
 
 def _component(entry: ComponentEntry, document: SpecDocument) -> dict[str, Any]:
-    said = entry.model_dump(exclude=_UNSAID)
-    for name in _LATER:
-        if said[name] == ComponentEntry.model_fields[name].get_default(call_default_factory=True):
-            del said[name]
+    fields = entry.model_dump(exclude=_EXCLUDED)
+    for name in _OMITTED_DEFAULTS:
+        if fields[name] == ComponentEntry.model_fields[name].get_default(call_default_factory=True):
+            del fields[name]
     if entry.kind == "check":
-        said["weight"] = 1.0
+        fields["weight"] = 1.0
     if entry.kind in ("verifier", "check"):
-        said["threshold"] = threshold(entry.kind, entry.threshold, entry.range)
+        fields["threshold"] = threshold(entry.kind, entry.threshold, entry.range)
     if entry.arity == "output-truth":
-        said["takes"] = list(document.inputs)[:2]  # by position, so that here the order of inputs counts
-    return said
+        fields["takes"] = list(document.inputs)[:2]  # positional, so the order of inputs counts here
+    return fields
 
 
 def _include(part: SpecInclude, sha256: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _listed(bounds: tuple[float, float] | None) -> list[float] | None:
 
 
 def canonical_json(value: Any) -> str:
-    """Plain data as canonical JSON (RFC 8785); raises SpecError for what that can't hold."""
+    """Return plain data as canonical JSON (RFC 8785); raises SpecError for values it can't represent."""
     try:
         import rfc8785
     except ImportError as error:
@@ -129,14 +129,14 @@ def canonical_json(value: Any) -> str:
     try:
         return rfc8785.dumps(value).decode()
     except (rfc8785.CanonicalizationError, UnicodeError) as error:
-        raise SpecError(f"the spec holds what canonical JSON can't: {error}") from error
+        raise SpecError(f"the spec has a value that canonical JSON can't represent: {error}") from error
 
 
 def recordable(data: Any) -> str:
     """
-    A document as a recording keeps it: canonical JSON.
+    Return a document as canonical JSON for a recording.
 
-    Cases may hold what that can't: integers beyond 2**53 are written out, NaN and the infinities are null.
+    Cases may have other values: integers beyond 2**53 are written in full, NaN and the infinities as null.
     """
     try:
         return canonical_json(data)
@@ -153,7 +153,7 @@ def _finite(value: Any) -> Any:
 
 
 def _file_digests(files: Mapping[str, Path], fail: Callable[[str, str], SpecError]) -> dict[str, str]:
-    """SHA-256 of each file by its name; the limit is one for all of them."""
+    """Return the SHA-256 of each file by name, within the limit for all files together."""
     found, left = {}, MAX_DEPENDS_BYTES
     for name, path in files.items():
         content = hashlib.sha256()
@@ -164,8 +164,8 @@ def _file_digests(files: Mapping[str, Path], fail: Callable[[str, str], SpecErro
         except OSError as error:
             reason = error.strerror or str(error)
             if error.errno == EFBIG:
-                reason = f"all files under `depends` together have more than {MAX_DEPENDS_BYTES:,} bytes"
-            raise fail("depends", f"the file {name} can't be read: {reason}") from error
+                reason = f"the files under `depends` have more than {MAX_DEPENDS_BYTES:,} bytes together"
+            raise fail("depends", f"can't read the file {name}: {reason}") from error
         found[name] = content.hexdigest()
     return found
 
@@ -173,5 +173,5 @@ def _file_digests(files: Mapping[str, Path], fail: Callable[[str, str], SpecErro
 def _version(distribution: str, fail: Callable[[str, str], SpecError]) -> str:
     found = version_of(distribution)
     if found is None:
-        raise fail("distributions", f"the distribution {distribution} is not installed")
+        raise fail("distributions", f"the distribution {distribution} is not installed; install or remove it")
     return found

@@ -1,4 +1,4 @@
-"""Where the specs are that a spec includes: in files, in directories of specs, in installed packages."""
+"""Lookup of included specs: in files, in directories of specs and in installed packages."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing import Any, Final
 from mttp.errors import SpecError
 from mttp.rewards.document import SpecInclude
 from mttp.rewards.loading import nearest
-from mttp.rewards.source import read
+from mttp.rewards.parsing import read
 from mttp.rewards.versions import Constraint, constraint, full, version
 
 __all__ = ["GROUP", "Candidate", "choose", "refuse_version"]
 
 GROUP: Final = "mttp.reward_specs"
-"""The group of entry points by which a package says which specs it brings."""
+"""The entry point group by which packages publish specs."""
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A spec that may be the one that is meant."""
+    """A spec file that an include may refer to."""
 
     path: Path
-    """Its file."""
+    """The file."""
     name: str
-    """What it says its name is."""
+    """The name in the file."""
     version: str
-    """What it says its version is."""
+    """The version in the file."""
     package: str | None = None
-    """The installed package that brings it; None for a file that was named by its path."""
+    """The installed package that publishes it; None for a file named by its path."""
 
 
 def choose(
@@ -44,40 +44,40 @@ def choose(
     pins: Mapping[str, str],
 ) -> Candidate:
     """
-    The file of an included spec: of several versions the one that `pins` has by name, else the newest.
+    Return the file of an included spec: the version that `pins` has by name, else the newest.
 
-    Raises SpecError where there is none, or none of a version that will do.
+    Raises SpecError when no spec is found, or none with a version that satisfies the constraint.
     """
     try:
         found = list(_candidates(part.spec, folder))
-    except OSError as error:  # a name that is too long, a directory that may not be read
-        raise fail(f"{part.spec:.60} can't be looked for: {error.strerror or error}") from error
+    except OSError as error:  # a name that is too long, an unreadable directory
+        raise fail(f"can't look up the spec {part.spec:.60}: {error.strerror or error}") from error
     if not found:
-        raise fail(f"there is no spec {part.spec!r}{nearest(part.spec, _known(folder))}")
-    wanted = constraint(part.version) if part.version is not None else None
-    fitting = [one for one in found if wanted is None or _takes(wanted, one.version)]
-    if not fitting:
+        raise fail(f"no spec {part.spec!r} is found{nearest(part.spec, _known(folder))}")
+    required = constraint(part.version) if part.version is not None else None
+    matching = [one for one in found if required is None or _matches(required, one.version)]
+    if not matching:
         versions = ", ".join(sorted(one.version for one in found))
-        raise fail(f"{part.spec} is there as {versions}, and {part.version} is asked for")
-    pinned = [one for one in fitting if pins.get(one.name) == one.version]
-    return max(pinned or fitting, key=lambda one: version(one.version))
+        raise fail(f"the version of {part.spec} is {versions}, and the include requires {part.version}")
+    pinned = [one for one in matching if pins.get(one.name) == one.version]
+    return max(pinned or matching, key=lambda one: version(one.version))
 
 
 def refuse_version(part: SpecInclude, found: str, fail: Callable[[str], SpecError]) -> None:
-    """Raise SpecError where a spec that was given is not of a version that will do."""
-    if part.version is not None and not _takes(constraint(part.version), found):
-        raise fail(f"{part.spec} is there as {found}, and {part.version} is asked for")
+    """Raise SpecError when the version of a given spec does not satisfy the include's constraint."""
+    if part.version is not None and not _matches(constraint(part.version), found):
+        raise fail(f"the version of {part.spec} is {found}, and the include requires {part.version}")
 
 
-def _takes(wanted: Constraint, found: str) -> bool:
+def _matches(required: Constraint, found: str) -> bool:
     try:
-        return wanted.takes(found)
-    except ValueError:  # the document says something else there, which loading it will tell
+        return required.takes(found)
+    except ValueError:  # not a version; loading the spec reports it
         return False
 
 
 def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
-    """By a file's path, by `directory/name`, by the name of an installed one, by `collection/name`."""
+    """Yield candidates for a file path, `directory/name`, an installed name or `collection/name`."""
     if folder is not None:
         path = folder / spec
         if path.exists() and not path.is_dir():
@@ -93,7 +93,7 @@ def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
 
 
 def _installed(point: metadata.EntryPoint, name: str) -> Iterator[Candidate]:
-    """What an entry point brings: `package` all specs in its folder, `package:stem` one of them."""
+    """Yield the specs of an entry point: `package` is all in its folder, `package:stem` is one."""
     package, _, stem = (part.strip() for part in point.value.partition(":"))
     for place in _folders(package):
         if stem:
@@ -105,7 +105,7 @@ def _installed(point: metadata.EntryPoint, name: str) -> Iterator[Candidate]:
 
 
 def _folders(package: str) -> list[Path]:
-    """The folders of an installed package; what is above it is not imported."""
+    """Return the folders of an installed package without importing its parents."""
     top, *below = package.split(".")
     try:
         found = find_spec(top)
@@ -119,7 +119,7 @@ def _in_directory(directory: Path, name: str) -> Iterator[Candidate]:
     for path in _specs_in(directory):
         try:
             found = _candidate(path)
-        except SpecError:  # a file of another sort lies beside the specs
+        except SpecError:  # not a spec file
             continue
         if found.name == name:
             yield found
@@ -133,13 +133,13 @@ def _specs_in(directory: Path) -> list[Path]:
 
 def _candidate(path: Path) -> Candidate:
     data = read(path).data
-    said = data if isinstance(data, dict) else {}
-    return Candidate(path, str(said.get("name", "")), _stated_version(said))
+    fields = data if isinstance(data, dict) else {}
+    return Candidate(path, str(fields.get("name", "")), _stated_version(fields))
 
 
-def _stated_version(said: Mapping[str, Any]) -> str:
-    """The version with its three numbers; as it is written where it is none, which loading refuses."""
-    written = str(said.get("version", ""))
+def _stated_version(fields: Mapping[str, Any]) -> str:
+    """Return the version with three numbers, or the text of an invalid one, which loading rejects."""
+    written = str(fields.get("version", ""))
     try:
         return full(written)
     except ValueError:
@@ -147,7 +147,7 @@ def _stated_version(said: Mapping[str, Any]) -> str:
 
 
 def _known(folder: Path | None) -> Iterable[str]:
-    """What could have been meant: files beside the spec, and installed specs."""
+    """Yield known names for a suggestion: files beside the spec, and installed specs."""
     if folder is not None:
         yield from (path.name for path in _specs_in(folder))
     yield from (point.name for point in metadata.entry_points(group=GROUP))

@@ -1,4 +1,4 @@
-"""The inputs of a sample, held against what the spec says of them."""
+"""Validation of a sample's inputs against the spec's `inputs`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mttp.model.episodes import Episode
-from mttp.rewards.scores import shown
+from mttp.rewards.component_results import shown
 
 __all__ = ["Inputs"]
 
 
 class Inputs:
-    """What a spec says of a sample's inputs."""
+    """The expected names and types of a sample's inputs."""
 
     def __init__(self, stated: Mapping[str, str]) -> None:
-        """`stated` are types by name, with a `?` behind those that may be left out."""
+        """Take types by name; a `?` after the type makes the input optional."""
         self._names = ", ".join(stated)
         self._expected = [
             (name, kind.rstrip("?"), _IS.get(kind.rstrip("?"), _any), kind.endswith("?"))
@@ -23,15 +23,15 @@ class Inputs:
         ]
 
     def problem(self, sample: Mapping[str, Any]) -> str | None:
-        """What is wrong with a sample, in words; None where it has all inputs, of the stated types."""
+        """Return an error message, or None for a sample that has all inputs with the expected types."""
         for name, kind, is_one, is_optional in self._expected:
             value = sample.get(name)
             if value is None and is_optional:
                 continue
             if value is None and name not in sample:
-                return f"the sample has no {name}; the spec's inputs are {self._names}"
+                return f"the sample lacks the input {name}; the spec's inputs are {self._names}"
             if not is_one(value):
-                return f"{name} is {shown(value)}, the spec says {kind}"
+                return f"the input {name} is {shown(value)}, expected {kind}"
         return None
 
 

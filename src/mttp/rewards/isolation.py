@@ -1,4 +1,4 @@
-"""Workers: processes of their own in which components run that may be ended at their time limit."""
+"""Worker processes for components with `isolation: process`."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from typing import Any
 
 from mttp.errors import SpecError
 from mttp.otlp.processes import FAILED, Process, ProcessLostError, SilentProcessError, can_start
+from mttp.rewards.component_results import ComponentResult, failed
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.scores import ComponentResult, failed
 
 __all__ = ["Workers"]
 
 START_SECONDS = 60.0
-"""How long a worker may take to load the spec."""
+"""The time limit for a worker to load the spec."""
 LOAD, CALL = 0, 1
-"""What a worker is asked for."""
+"""The kinds of requests to a worker."""
 STOPPED_SECONDS = 5.0
-"""The time between two looks at whether a worker was stopped, which ends it even without a time limit."""
+"""The interval at which a worker is checked for being stopped by a signal, which ends it."""
 
 
 class Workers:
     """
-    The workers of one spec, as many as calls are made at once.
+    The worker processes of one spec, one for each concurrent call.
 
-    A worker loads the spec by its path and is used again; one that was ended is replaced at the next call.
-    It ends with this process, whichever way that ends.
+    A worker loads the spec by its path and is reused; an ended worker is replaced at the next call.
+    Workers end with this process, however it ends.
     """
 
     def __init__(self, plan: ScoringPlan) -> None:
-        """Start none yet; raises SpecError where there is no file that a worker could load."""
+        """Start no worker yet; raises SpecError when the spec has no file or workers can't be started."""
         if plan.location is None:
             raise SpecError(
-                f"spec {plan.identity.name}: isolation: process needs a spec file, which a worker can load;"
+                f"spec {plan.identity.name}: isolation: process needs a spec file for its workers to load;"
                 " write the spec to a file and load it from there"
             )
         if not can_start():
             raise SpecError(
-                f"spec {plan.identity.name}: isolation: process needs a POSIX system, and a Python that can"
-                " be started again; leave isolation out"
+                f"spec {plan.identity.name}: isolation: process needs a POSIX system and a Python executable"
+                " to start workers with; remove `isolation`"
             )
         self._identity = (plan.location, plan.trust, plan.identity.sha256, plan.identity.code_sha256)
         self._idle: list[_Worker] = []
@@ -52,33 +52,32 @@ class Workers:
 
     @classmethod
     def of(cls, plan: ScoringPlan) -> Workers:
-        """Those of a plan, which all its components share."""
+        """Return the workers of a plan, which all its components share."""
         found: Workers = plan.prepared.setdefault("workers", cls(plan))
         return found
 
     def ask(self, name: str, samples: Sequence[Any], timeout: float | None) -> list[ComponentResult]:
-        """What a component answers in a worker for these samples, in `timeout` seconds."""
+        """Call a component in a worker for these samples, within `timeout` seconds."""
         try:
             request = pickle.dumps((name, list(samples), timeout))
         except Exception as error:
-            return [failed(f"the sample can't be sent to a worker: {error}", type(error).__name__)] * len(
-                samples
-            )
+            reason = f"the sample can't be pickled for a worker: {error}"
+            return [failed(reason, type(error).__name__)] * len(samples)
         try:
             worker = self._take()
             answers = [ComponentResult(*answer) for answer in worker.ask(request, timeout)]
-        except _Lost as lost:
+        except _WorkerLostError as lost:
             return [failed(str(lost), lost.error_type)] * len(samples)
         except OSError as error:
-            return [failed(f"no worker could be started: {error}", type(error).__name__)] * len(samples)
-        except TypeError as error:  # whatever a component wrote in place of its answers
+            return [failed(f"can't start a worker: {error}", type(error).__name__)] * len(samples)
+        except TypeError as error:  # a component wrote into the worker's pipe
             worker.end()
-            return [failed(f"the worker's answer can't be read: {error}", "TypeError")] * len(samples)
+            return [failed(f"can't read the worker's reply: {error}", "TypeError")] * len(samples)
         self._idle.append(worker)
         return answers
 
     def _take(self) -> _Worker:
-        if self._owner != os.getpid():  # after a fork: those are the parent's
+        if self._owner != os.getpid():  # after a fork, these workers are the parent's
             self._idle, self._owner = [], os.getpid()
             weakref.finalize(self, _end, self._idle, self._owner)
         try:
@@ -88,13 +87,13 @@ class Workers:
 
 
 def _end(workers: list[_Worker], owner: int) -> None:
-    """End what is idle, unless it is the parent's of this fork."""
+    """End idle workers, unless they are those of a forked process's parent."""
     for worker in workers if owner == os.getpid() else ():
         worker.end()
 
 
-class _Lost(Exception):  # noqa: N818 - said of a worker
-    """A worker has ended; the message says why."""
+class _WorkerLostError(Exception):
+    """A worker has ended."""
 
     def __init__(self, message: str, error_type: str = "ChildProcessError") -> None:
         super().__init__(message)
@@ -102,52 +101,52 @@ class _Lost(Exception):  # noqa: N818 - said of a worker
 
 
 class _Worker:
-    """One process, which answers one call at a time."""
+    """One worker process, which handles one call at a time."""
 
     def __init__(self, identity: tuple[object, ...]) -> None:
-        """Start it and have it load the spec; raises _Lost where it can't."""
+        """Start the process and load the spec in it; raises _WorkerLostError on failure."""
         self._process = Process("mttp.rewards.worker", with_site=True)
-        self._looked = 0.0
+        self._checked = 0.0
         problem = self.ask(pickle.dumps(identity), START_SECONDS, kind=LOAD)
         if problem is not None:
             self.end()
-            raise _Lost(f"the worker could not load {identity[0]}: {problem}")
+            raise _WorkerLostError(f"the worker could not load {identity[0]}: {problem}")
 
     def ask(self, request: bytes, timeout: float | None, *, kind: int = CALL) -> Any:
-        """What it answers; raises _Lost where it died, was stopped, or took longer, and is ended then."""
-        self._looked = time.monotonic()
+        """Send a request and return the reply; ends the worker and raises _WorkerLostError on failure."""
+        self._checked = time.monotonic()
         seconds = inf if timeout is None else timeout
         try:
-            status, answer = self._process.ask(request, seconds, kind=kind, looks=self._look)
+            status, reply = self._process.ask(request, seconds, kind=kind, looks=self._check_stopped)
         except SilentProcessError:
             self.end()
-            raise _Lost(f"timed out after {seconds:g} s", "TimeoutError") from None
+            raise _WorkerLostError(f"timed out after {seconds:g} s", "TimeoutError") from None
         except ProcessLostError as error:
             code = self._process.exit_code(1.0)
             self.end()
-            raise _Lost(_cause(code) if code is not None else str(error)) from None
+            raise _WorkerLostError(_cause(code) if code is not None else str(error)) from None
         except ValueError as error:
-            raise _Lost(f"the sample can't be sent to a worker: {error}", "ValueError") from None
+            raise _WorkerLostError(f"can't send the sample to a worker: {error}", "ValueError") from None
         if status == FAILED:
-            raise _Lost(f"the worker failed: {answer.decode(errors='replace')}")
+            raise _WorkerLostError(f"the worker failed: {reply.decode(errors='replace')}")
         try:
-            return pickle.loads(answer)
-        except Exception as error:  # whatever a component wrote in its place
+            return pickle.loads(reply)
+        except Exception as error:  # a component wrote into the worker's pipe
             self.end()
-            raise _Lost(f"the worker's answer can't be read: {error!r}") from None
+            raise _WorkerLostError(f"can't read the worker's reply: {error!r}") from None
 
-    def _look(self) -> None:
-        """Look whether it was stopped, which ends it even without a time limit."""
-        if time.monotonic() - self._looked >= STOPPED_SECONDS:
-            self._looked = time.monotonic()
+    def _check_stopped(self) -> None:
+        """Raise if the process was stopped by a signal, which no time limit would detect."""
+        if time.monotonic() - self._checked >= STOPPED_SECONDS:
+            self._checked = time.monotonic()
             if self._process.is_stopped():
                 raise ProcessLostError("the worker was stopped by a signal")
 
     def end(self) -> None:
-        """End it, whatever it is at."""
+        """Kill the process."""
         self._process.close()
 
 
 def _cause(code: int) -> str:
-    """Why it has ended by itself."""
+    """Return the message for a worker that ended by itself."""
     return f"the worker ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"

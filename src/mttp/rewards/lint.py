@@ -1,4 +1,4 @@
-"""Rules that a good reward spec keeps, and where one breaks them."""
+"""Lint rules for reward specs."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from difflib import get_close_matches
 from math import fsum, isclose
 from typing import Final, Literal, TypeAlias
 
+from mttp.rewards.callables import optional_names, takes
 from mttp.rewards.combining import threshold
-from mttp.rewards.components import mark_of
 from mttp.rewards.composing import COMBINE
+from mttp.rewards.decorators import mark_of
 from mttp.rewards.document import Bounds, CombiningFunction, ComponentEntry, SpecCase, SpecDocument
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
-from mttp.rewards.reach import paid_and_taken, reachable
-from mttp.rewards.source import Place
+from mttp.rewards.parsing import Place
+from mttp.rewards.reward_range import gains_and_penalties, reachable
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.targets import optional_names, takes
 
 __all__ = ["RULES", "LintFinding", "Severity", "lint"]
 
 Severity: TypeAlias = Literal["error", "warning"]
-"""error: a sample is paid wrongly, or can't be told to be paid rightly; warning: it may well be."""
+"""error: a sample gets a wrong reward, or its reward can't be known; warning: it may get a wrong one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """One rule that is broken in one place."""
+    """One violation of a rule."""
 
     rule: str
     """The rule's id."""
     severity: Severity
-    """How bad that is."""
+    """error or warning."""
     reason: str
-    """What is wrong, and why that matters."""
+    """What is wrong, and its effect on the reward."""
     fix: str
     """What to do."""
     line: int | None = None
-    """The line of the spec's file, from 1."""
+    """The line in the spec's file, from 1."""
     column: int | None = None
     """The column, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A finding before it has its rule and its line."""
+    """A finding without its rule and line."""
 
     reason: str
     fix: str
@@ -57,8 +57,8 @@ class _Fault:
 _Rule: TypeAlias = Callable[[RewardSpec], Iterator[_Fault]]
 
 _MOST_CRITERIA: Final = 5
-_ALIKE: Final = 0.75
-"""From this on, of 1, two names are alike, as difflib measures it."""
+_SIMILAR: Final = 0.75
+"""The least similarity, from 0 to 1 as difflib measures it, of a misspelt name."""
 _BUNDLED = re.compile(r"(^|[\s_.-])(and|&)([\s_.-]|$)", re.IGNORECASE)
 _STYLE: Final = ("rubric", "shaping")
 _SUMS: Final = ("gated", "weighted_sum")
@@ -66,10 +66,10 @@ _SUMS: Final = ("gated", "weighted_sum")
 
 def lint(spec: RewardSpec, *, imports: bool = True) -> list[LintFinding]:
     """
-    Everything that is wrong with a spec, by line.
+    Return all findings for a spec, sorted by line.
 
-    With `imports` its code is imported and its signatures are checked too; what can't be called at all
-    raises SpecError.
+    With `imports` the spec's code is imported and signatures are checked as well; this raises SpecError when
+    a function can't be called at all.
     """
     if imports:
         assert spec.plan is not None
@@ -85,12 +85,12 @@ def _finding(rule: str, fault: _Fault, spec: RewardSpec) -> LintFinding:
 
 
 def _terminal(spec: RewardSpec) -> list[ComponentEntry]:
-    """What is part of the reward of an episode, without the checks."""
+    """Return the components of the episode's reward, without the checks."""
     return [part for part in spec.parts if part.kind != "check" and part.scope == "terminal"]
 
 
 def _place(spec: RewardSpec, part: ComponentEntry, key: str | None = None) -> Place:
-    """Where a component, or an include, is written."""
+    """Return the place of a component or an include in the document."""
     names = [entry.name for entry in spec.document.components]
     at: Place = (
         ("components", names.index(part.name))
@@ -101,7 +101,7 @@ def _place(spec: RewardSpec, part: ComponentEntry, key: str | None = None) -> Pl
 
 
 def _span(part: ComponentEntry) -> float:
-    """How much of the reward hangs on a component."""
+    """Return by how much a component can change the reward."""
     low, high = part.range or (0.0, 1.0)
     return abs(part.weight) * (high - low)
 
@@ -110,49 +110,54 @@ def _weights(spec: RewardSpec) -> Iterator[_Fault]:
     parts = _terminal(spec)
     for part in parts:
         if part.weight < 0 and part.kind != "penalty":
-            reason = f"{part.name} has a negative weight: the better its value, the less is paid"
-            yield _Fault(reason, "make it a penalty, or turn its value around", _place(spec, part, "weight"))
+            reason = (
+                f"{part.name} has the negative weight {part.weight:g}, so a better value lowers the reward"
+            )
+            yield _Fault(reason, "make it a penalty, or invert its value", _place(spec, part, "weight"))
     for index, entry in enumerate(spec.document.components):
         if entry.kind == "check" and entry.weight != 1.0:
-            reason = f"{entry.name} is a check, which gates and is in no sum: its weight says nothing"
-            yield _Fault(reason, "leave the weight out", ("components", index, "weight"), "warning")
+            reason = f"{entry.name} is a check, and its weight {entry.weight:g} has no effect"
+            yield _Fault(reason, "remove the weight", ("components", index, "weight"), "warning")
     total = fsum(abs(part.weight) for part in parts if part.kind != "penalty")
     if spec.document.combine in _SUMS and len(parts) > 1 and not isclose(total, 1.0, abs_tol=1e-6):
-        reason = f"the weights add up to {total:g}, so that the full reward is not 1"
-        yield _Fault(reason, "scale them to add up to 1, or state the `range`", ("components",), "warning")
+        reason = f"the weights add up to {total:g}, so the highest reward is not 1"
+        yield _Fault(reason, "scale them to add up to 1, or set `range`", ("components",), "warning")
 
 
 def _unreachable(spec: RewardSpec) -> Iterator[_Fault]:
     for part in _terminal(spec):
         if part.weight == 0 and spec.document.combine in (*_SUMS, "lexicographic"):
-            reason = f"{part.name} has the weight 0: whatever it says, nothing changes"
+            reason = f"{part.name} has the weight 0 and does not change the reward"
             if part.kind != "verifier" or spec.document.combine != "gated":
-                yield _Fault(reason, "give it a weight, or take it out", _place(spec, part, "weight"))
+                yield _Fault(reason, "give it a weight, or remove it", _place(spec, part, "weight"))
         if part.range is not None and part.range[0] == part.range[1]:
-            reason = f"{part.name} can only be {part.range[0]:g}"
-            yield _Fault(reason, "widen its range, or take it out", _place(spec, part, "range"))
+            reason = f"the range of {part.name} has one value, {part.range[0]:g}"
+            yield _Fault(reason, "widen its range, or remove it", _place(spec, part, "range"))
         if spec.document.combine == "lexicographic" and part.priority is None and part.kind != "penalty":
-            reason = f"{part.name} has no priority, and comes after all that have one"
-            yield _Fault(reason, "state its `priority`", _place(spec, part), "warning")
+            reason = f"{part.name} has no priority and comes after all components with one"
+            yield _Fault(reason, "set its `priority`", _place(spec, part), "warning")
     for index, entry in enumerate(spec.document.components):
         if entry.kind in ("verifier", "check"):
             low, high = entry.range or (0.0, 1.0)
             least = threshold(entry.kind, entry.threshold, entry.range)
             if least is not None and low < high and not low < least <= high:
-                what = "never fails" if least <= low else "never passes"
-                reason = f"{entry.name} {what}: its threshold is {least:g}, of [{low:g}, {high:g}]"
+                effect = "never fails" if least <= low else "never passes"
+                reason = (
+                    f"{entry.name} {effect}: its threshold is {least:g} and its range [{low:g}, {high:g}]"
+                )
                 where: Place = ("components", index, "threshold")
-                yield _Fault(reason, "choose a threshold within its range, above the lowest", where)
+                yield _Fault(reason, "choose a threshold above the lowest value of the range", where)
 
 
 def _gates(spec: RewardSpec) -> Iterator[_Fault]:
     document = spec.document
     kinds = {part.kind for part in spec.parts}
     if document.combine == "gated" and "verifier" not in kinds:
-        reason = "it is gated, and has no verifier that could fail"
-        yield _Fault(reason, "add a verifier, or `combine: weighted_sum`", ("combine",), "warning")
+        reason = "`combine` is gated, and the spec has no verifier"
+        yield _Fault(reason, "add a verifier, or write `combine: weighted_sum`", ("combine",), "warning")
     if not spec.parts:
-        yield _Fault("it has no components: every sample gets the same", "add one", ("components",))
+        reason = "the spec has no components, so every sample gets the same reward"
+        yield _Fault(reason, "add a component", ("components",))
 
 
 def _shaping(spec: RewardSpec) -> Iterator[_Fault]:
@@ -160,13 +165,13 @@ def _shaping(spec: RewardSpec) -> Iterator[_Fault]:
     steps = [part for part in spec.parts if part.scope == "step" and part.kind not in ("check", "penalty")]
     goal = fsum(_span(part) for part in _terminal(spec) if part.kind not in ("shaping", "penalty"))
     horizon = spec.document.horizon
-    paid = fsum(_span(part) for part in small)
-    if small and goal and paid > goal:
-        reason = f"shaping can pay {paid:g}, and the goal {goal:g}: the way is worth more than the end"
+    most = fsum(_span(part) for part in small)
+    if small and goal and most > goal:
+        reason = f"shaping can give {most:g}, which is more than the {goal:g} for reaching the goal"
         yield _Fault(reason, "lower the weights of the shaping components", _place(spec, small[0]))
     elif steps and goal and horizon is None:
-        reason = f"{steps[0].name} pays each step: what an episode's steps come to is not known"
-        fix = "state the `horizon`, the steps that an episode has at most"
+        reason = f"{steps[0].name} rewards every step, and the sum over an episode has no known limit"
+        fix = "set `horizon`, the maximum number of steps of an episode"
         yield _Fault(reason, fix, _place(spec, steps[0], "scope"), "warning")
     elif steps and goal and horizon is not None:
         yield from _step_shaping(spec, steps, goal, horizon)
@@ -178,16 +183,16 @@ def _step_shaping(
     each = fsum(_span(part) for part in steps)
     if each * horizon > goal:
         reason = (
-            f"steps can pay {each:g} each, {each * horizon:g} over {horizon} steps, and the episode's end "
-            f"{goal:g}: the way is worth more than the end"
+            f"each step can give {each:g}, so {horizon} steps can give {each * horizon:g}, which is more "
+            f"than the {goal:g} of the episode's end"
         )
-        fix = f"have steps pay {goal / horizon:.3g} each at most"
+        fix = f"limit the reward of a step to {goal / horizon:.3g}"
         yield _Fault(reason, fix, _place(spec, max(steps, key=_span)))
 
 
 def _void_gate(spec: RewardSpec) -> Iterator[_Fault]:
-    """Partial credit that takes nothing off a sample whose verifier failed."""
-    credit, found = spec.document.partial_credit, paid_and_taken(spec.document, spec.parts)
+    """Find a partial credit that does not lower the reward of a sample whose verifier failed."""
+    credit, found = spec.document.partial_credit, gains_and_penalties(spec.document, spec.parts)
     verifiers = [part for part in _terminal(spec) if part.kind == "verifier"]
     if credit is None or found is None or spec.document.combine != "gated" or not verifiers:
         return
@@ -195,12 +200,15 @@ def _void_gate(spec: RewardSpec) -> Iterator[_Fault]:
     least_right = fsum(min(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
     others = most - fsum(max(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
     if credit >= most:
-        reason = f"a failure is paid up to {credit:g}, and nothing more than {most:g}: no verifier gates"
+        reason = (
+            f"`partial_credit` is {credit:g} and the highest reward is {most:g}, so a failed verifier "
+            "lowers nothing"
+        )
         yield _Fault(reason, f"lower it below {most:g}", ("partial_credit",))
     elif credit > others + least_right and not isclose(credit, others + least_right):
         reason = (
-            f"a failure is paid up to {credit:g}, and with verifiers at their lowest nothing more than "
-            f"{others + least_right:g}: where these only pass or fail, no verifier gates"
+            f"`partial_credit` is {credit:g}, and with verifiers at their lowest value the reward is at "
+            f"most {others + least_right:g}, so verifiers that only pass or fail lower nothing"
         )
         yield _Fault(reason, f"lower it to {others + least_right:g}", ("partial_credit",), "warning")
 
@@ -211,74 +219,77 @@ def _heavy_judges(spec: RewardSpec) -> Iterator[_Fault]:
     right = fsum(_span(part) for part in _terminal(spec) if part.kind == "verifier")
     is_sum = spec.document.combine in (*_SUMS, "lexicographic")
     if is_sum and judges and right and opinion > right and not isclose(opinion, right):
-        reason = f"judges can pay {opinion:g}, and verifiers {right:g}: an opinion outweighs what can be told"
+        reason = f"judges can give {opinion:g}, which is more than the {right:g} of the verifiers"
         where = _place(spec, max(judges, key=_span), "weight")
         yield _Fault(reason, "raise the verifier's weight above the judges'", where, "warning")
 
 
 def _penalties(spec: RewardSpec) -> Iterator[_Fault]:
     penalties = [part for part in _terminal(spec) if part.kind == "penalty"]
-    found = paid_and_taken(spec.document, spec.parts)
+    found = gains_and_penalties(spec.document, spec.parts)
     if not penalties or found is None:
         return
     (_, most), (taken, _) = found
     if most > 0 and -taken > most and not isclose(-taken, most):
-        reason = f"penalties take off up to {-taken:g}, and all else pays {most:g} at most"
+        reason = f"penalties can subtract {-taken:g}, and the other components give at most {most:g}"
         where = _place(spec, max(penalties, key=_span), "weight")
-        yield _Fault(reason, f"have penalties take off less than {most:g}", where, "warning")
+        yield _Fault(reason, f"limit the penalties to less than {most:g}", where, "warning")
 
 
 def _criteria(spec: RewardSpec) -> Iterator[_Fault]:
     rubrics = [part for part in spec.document.components if part.kind == "rubric"]
     if len(rubrics) > _MOST_CRITERIA:
-        reason = f"of {len(rubrics)} rubric criteria each counts for little"
+        reason = (
+            f"the spec has {len(rubrics)} rubric criteria, so each has little weight; "
+            f"the rule allows {_MOST_CRITERIA}"
+        )
         where = _place(spec, rubrics[_MOST_CRITERIA])
-        yield _Fault(reason, "keep those that matter, or include a spec of their own", where, "warning")
+        yield _Fault(reason, "remove some, or move them to an included spec", where, "warning")
 
 
 def _bundled(spec: RewardSpec) -> Iterator[_Fault]:
     for part in spec.document.components:
-        said = next((key for key in ("name", "description") if _BUNDLED.search(getattr(part, key))), None)
-        if part.kind in ("rubric", "judge") and said is not None:
-            reason = f"{part.name} asks two things at once: nobody can tell which of them its value is about"
-            yield _Fault(reason, "make two components of it", _place(spec, part, said), "warning")
+        key = next((key for key in ("name", "description") if _BUNDLED.search(getattr(part, key))), None)
+        if part.kind in ("rubric", "judge") and key is not None:
+            reason = f"the {key} of {part.name} has two criteria, and one value can't tell them apart"
+            yield _Fault(reason, "split it into two components", _place(spec, part, key), "warning")
 
 
 def _judges(spec: RewardSpec) -> Iterator[_Fault]:
     judges = [part for part in spec.parts if part.kind == "judge"]
     sure = [part for part in spec.parts if part.kind in ("verifier", "check", "rubric")]
     if judges and not sure:
-        reason = f"{judges[0].name} is a judge, and nothing deterministic stands beside it"
-        fix = "add a verifier or a check for what can be told by code"
+        reason = f"{judges[0].name} is a judge, and the spec has no deterministic component"
+        fix = "add a verifier or a check for what code can decide"
         yield _Fault(reason, fix, _place(spec, judges[0]), "warning")
 
 
 def _exploits(spec: RewardSpec) -> Iterator[_Fault]:
     cases = [case for case in spec.document.cases if isinstance(case, SpecCase)]
     if not any(case.kind == "exploit" for case in cases):
-        reason = "no case is an exploit: that a cheat is not paid was never tried"
-        yield _Fault(
-            reason, "add a case of the kind exploit, and what it may get at most", ("cases",), "warning"
-        )
+        reason = "no case has the kind exploit, so no cheating sample is tested"
+        fix = "add a case of the kind exploit with a maximum for its reward"
+        yield _Fault(reason, fix, ("cases",), "warning")
 
 
 def _ranges(spec: RewardSpec) -> Iterator[_Fault]:
     checks = [part for part in spec.parts if part.kind == "check"]
-    hangs = bool(checks) and spec.document.floor is None and spec.document.range is None
+    unknown_floor = bool(checks) and spec.document.floor is None and spec.document.range is None
     for part in spec.parts:
         if part.range is None and part.kind != "check":
-            reason = f"{part.name} has no range: what it can pay is not known"
-            if hangs:
-                reason += f", nor that a failed {checks[0].name} gets the least"
-            yield _Fault(reason, "state its `range`", _place(spec, part), "error" if hangs else "warning")
+            reason = f"{part.name} has no range, so its possible values are unknown"
+            if unknown_floor:
+                reason += f" and the floor of a failed {checks[0].name} may not be the lowest reward"
+            level: Severity = "error" if unknown_floor else "warning"
+            yield _Fault(reason, "set its `range`", _place(spec, part), level)
 
 
 def _includes(spec: RewardSpec) -> Iterator[_Fault]:
     for index, part in enumerate(spec.document.include):
         if part.version is None:
             found = spec.included[part.as_].version
-            reason = f"any version of {part.spec} will do: the reward changes when that does"
-            fix = f'pin it: version: "^{found}"'
+            reason = f"the include {part.spec} has no version, so the reward changes when that spec does"
+            fix = f'pin it with version: "^{found}"'
             yield _Fault(reason, fix, ("include", index), "warning")
 
 
@@ -288,7 +299,7 @@ def _included_inputs(spec: RewardSpec) -> Iterator[_Fault]:
     for index, part in enumerate(spec.document.include):
         for name, stated in spec.included[part.as_].document.inputs.items():
             if name not in spec.document.inputs and not stated.endswith("?"):
-                reason = f"{part.as_} needs the input {name}, which samples of this spec do not have"
+                reason = f"the include {part.as_} needs the input {name}, which this spec lacks"
                 yield _Fault(reason, f"add {name} to `inputs`", ("include", index))
 
 
@@ -296,11 +307,14 @@ def _style(spec: RewardSpec) -> Iterator[_Fault]:
     parts = _terminal(spec)
     right = fsum(_span(part) for part in parts if part.kind == "verifier")
     style = [part for part in parts if part.kind in _STYLE]
-    paid = fsum(_span(part) for part in style)
-    if right and paid > right and not isclose(paid, right) and not _is_gated(spec):
-        reason = f"style can pay {paid:g}, and being right {right:g}: a wrong answer in good style wins"
+    most = fsum(_span(part) for part in style)
+    if right and most > right and not isclose(most, right) and not _is_gated(spec):
+        reason = (
+            f"rubrics and shaping can give {most:g} and verifiers {right:g}, so a wrong answer in good "
+            "style can win"
+        )
         where = _place(spec, max(style, key=_span), "weight")
-        yield _Fault(reason, "raise the verifier's weight, or `combine: gated`", where, "warning")
+        yield _Fault(reason, "raise the verifier's weight, or write `combine: gated`", where, "warning")
 
 
 def _is_gated(spec: RewardSpec) -> bool:
@@ -315,7 +329,7 @@ def _floor(spec: RewardSpec) -> Iterator[_Fault]:
     lowest = found[0] if document.range is None else max(found[0], document.range[0])
     if spec.floor > lowest:
         reason = (
-            f"who breaks a check gets {spec.floor:g}, and who keeps them may get {lowest:g}: cheating pays"
+            f"a sample that fails a gate gets {spec.floor:g}, and one that passes all may get only {lowest:g}"
         )
         key = "floor" if document.floor is not None else "range"
         yield _Fault(reason, f"lower the {key} to {lowest:g}", (key,))
@@ -332,16 +346,16 @@ def _code(spec: RewardSpec) -> Iterator[_Fault]:
             continue
         gaps = "; ".join(code.gaps)
         if code.coverage == "opaque":
-            reason = f"the code of {name} can't be read ({gaps}): it may change unseen"
-            yield _Fault(reason, "make it a plain function of a module, or state its `version`", at)
+            reason = f"the code of {name} can't be read ({gaps}), so changes to it go undetected"
+            yield _Fault(reason, "make it a plain function of a module, or set its `version`", at)
         else:
             reason = f"some code of {name} is not in the digest: {gaps}"
-            fix = "list it under `depends` or `distributions`, or state its `version`"
+            fix = "list it under `depends` or `distributions`, or set its `version`"
             yield _Fault(reason, fix, at, "warning")
 
 
 def _functions(spec: RewardSpec) -> Iterator[tuple[str, str | None, str | None, Place]]:
-    """Name, target, stated version and place of each function."""
+    """Yield the name, target, stated version and place of each function."""
     for index, entry in enumerate(spec.document.components):
         yield entry.name, entry.use, entry.version, ("components", index, "use")
     combine = spec.document.combine
@@ -353,10 +367,12 @@ def _lock(spec: RewardSpec) -> Iterator[_Fault]:
     lock = read_lock(spec.path) if spec.path is not None else None
     for change in changes(lock, spec) if lock is not None else ():
         if change.kind == "stale":
-            yield _Fault(change.reason, "run `mttp spec lock` once that is meant", ("version",), "warning")
+            fix = "run `mttp spec lock` if the change is intended"
+            yield _Fault(change.reason, fix, ("version",), "warning")
         else:
-            fix = "give it another version, then run `mttp spec lock`"
-            yield _Fault(f"{change.reason}: rewards under one version would differ", fix, ("version",))
+            fix = "change the version, then run `mttp spec lock`"
+            reason = f"{change.reason}, so rewards under one version differ"
+            yield _Fault(reason, fix, ("version",))
 
 
 def _cases(spec: RewardSpec) -> Iterator[_Fault]:
@@ -371,12 +387,12 @@ def _inputs(case: SpecCase, document: SpecDocument, at: Place) -> Iterator[_Faul
         problem = Inputs({name: stated}).problem(case.input)
         if problem is not None:
             is_text = stated.startswith("string") and name in case.input
-            fix = "quote it" if is_text else "give it as the spec says"
+            fix = "quote it" if is_text else f"give the case a value of the type {stated.rstrip('?')}"
             yield _Fault(f"in the case {case.name}, {problem}", fix, (*at, name))
     if document.inputs:
         for name in sorted(case.input.keys() - document.inputs.keys()):
-            reason = f"{name} of the case {case.name} is no input of the spec"
-            yield _Fault(reason, "take it out, or state it under `inputs`", (*at, name), "warning")
+            reason = f"the case {case.name} has {name}, which is not an input of the spec"
+            yield _Fault(reason, "remove it, or add it to `inputs`", (*at, name), "warning")
 
 
 def _expectations(case: SpecCase, spec: RewardSpec, at: Place) -> Iterator[_Fault]:
@@ -386,22 +402,24 @@ def _expectations(case: SpecCase, spec: RewardSpec, at: Place) -> Iterator[_Faul
     checks = sorted(_checks(spec))
     for name in case.expect.failed_checks or ():
         if name not in checks:
-            reason = f"the case {case.name} expects the check {name} to fail, and there is none"
-            yield _Fault(reason, f"name one of: {', '.join(checks)}", (*at, "failed_checks"))
+            reason = f"the case {case.name} expects the check {name} to fail, and the spec has no such check"
+            known = ", ".join(checks) or "the spec has none"
+            yield _Fault(reason, f"name one of its checks: {known}", (*at, "failed_checks"))
     for name in case.expect.components.keys() - names.keys():
-        reason = f"the case {case.name} expects a value of {name}, which is no component"
+        reason = f"the case {case.name} expects a value of {name}, which is not a component"
         yield _Fault(reason, f"name one of: {', '.join(names)}", (*at, "components", name))
-    bounds = None if case.steps else spec.range  # steps are paid beside it
+    bounds = None if case.steps else spec.range  # `range` does not bound the sum of step rewards
     value = case.expect.value
     if bounds is not None and value is not None and not _is_possible(value, bounds):
         reason = (
-            f"the case {case.name} expects what can't be: rewards are within [{bounds[0]:g}, {bounds[1]:g}]"
+            f"the case {case.name} expects a reward outside of the spec's range "
+            f"[{bounds[0]:g}, {bounds[1]:g}]"
         )
         yield _Fault(reason, "expect a value within the range", (*at, "value"))
 
 
 def _checks(spec: RewardSpec) -> Iterator[str]:
-    """The checks of a spec, those of included ones by their paths."""
+    """Yield the names of a spec's checks; those of included specs are dotted paths."""
     yield from (part.name for part in spec.parts if part.kind == "check")
     for name, inner in spec.included.items():
         yield from (f"{name}.{path}" for path in _checks(inner))
@@ -421,46 +439,51 @@ def _kinds(spec: RewardSpec) -> Iterator[_Fault]:
     for index, component in enumerate(spec.plan.components):
         mark = mark_of(component.function)
         if mark is not None and mark.kind != component.entry.kind:
-            reason = f"{component.name} is a {component.entry.kind} here, and decorated as a {mark.kind}"
-            yield _Fault(reason, "say the same in both places", ("components", index, "kind"), "warning")
+            reason = (
+                f"{component.name} is a {component.entry.kind} in the spec and decorated as a {mark.kind}"
+            )
+            fix = "use one kind in both places"
+            yield _Fault(reason, fix, ("components", index, "kind"), "warning")
 
 
 _SKIPPED: Final[Mapping[str, str]] = {
-    "product": "under product, what is skipped counts as if it were 1",
-    "minimum": "under minimum, what is skipped counts as if it were not the lowest",
-    "lexicographic": "under lexicographic nothing is skipped: what comes after hangs on what comes before",
+    "product": "under product, a skipped component counts as 1",
+    "minimum": "under minimum, a skipped component is ignored even if it were the lowest",
+    "lexicographic": "under lexicographic nothing is skipped, since each level depends on those before it",
 }
 
 
 def _invalid(spec: RewardSpec) -> Iterator[_Fault]:
-    """What the policy for samples without a value does where that may surprise."""
+    """Find an `on_invalid` with a surprising effect."""
     policy, combine = spec.document.on_invalid, spec.document.combine
     for index, part in enumerate(spec.document.include):
         if spec.included[part.as_].document.on_invalid == "floor" != policy:
-            reason = f"the floor that {part.as_} pays on its own is not paid here: on_invalid is {policy}"
-            yield _Fault(
-                reason, "state `on_invalid: floor` here, if that is meant", ("include", index), "warning"
-            )
+            reason = f"{part.as_} has on_invalid: floor, which has no effect here: on_invalid is {policy}"
+            fix = "write `on_invalid: floor` here if that is intended"
+            yield _Fault(reason, fix, ("include", index), "warning")
     if policy != "skip":
         return
     counted = [part for part in _terminal(spec) if part.kind not in ("verifier", "penalty")]
     if isinstance(combine, str) and combine in _SKIPPED:
         reason = _SKIPPED[combine]
-        yield _Fault(reason, "state `on_invalid: invalid`, or combine by a sum", ("on_invalid",), "warning")
+        yield _Fault(reason, "write `on_invalid: invalid`, or combine by a sum", ("on_invalid",), "warning")
     elif not counted and combine != "weighted_sum":
-        reason = "nothing is skipped: every component gates"
-        yield _Fault(reason, "state `on_invalid: invalid`", ("on_invalid",), "warning")
+        reason = "on_invalid is skip, and nothing is skipped since every component gates"
+        yield _Fault(reason, "write `on_invalid: invalid`", ("on_invalid",), "warning")
     elif (
         combine in _SUMS
         and len({part.range for part in counted if part.range}) > 1
         and not spec.document.clip
     ):
-        reason = "the ranges differ, so that with a component skipped a reward may leave the range: an error"
-        yield _Fault(reason, "give components one range, or state `clip: true`", ("on_invalid",), "warning")
+        reason = (
+            "on_invalid is skip and the components' ranges differ, so a reward with a skipped component may "
+            "leave the spec's range, which is an error"
+        )
+        yield _Fault(reason, "give components one range, or write `clip: true`", ("on_invalid",), "warning")
 
 
 def _misspelt(spec: RewardSpec) -> Iterator[_Fault]:
-    """Arguments with a default, or parameters, that are nearly called as an input is, and never get it."""
+    """Find optional arguments and params whose name resembles an input's name."""
     for index, component in enumerate(spec.plan.components):
         if component.function is None:
             continue
@@ -468,13 +491,15 @@ def _misspelt(spec: RewardSpec) -> Iterator[_Fault]:
         optional = optional_names(component.function)
         given = [name for name in (*optional, *component.entry.params) if name not in inputs]
         for name in dict.fromkeys(given):
-            meant = get_close_matches(name, inputs, n=1, cutoff=_ALIKE)
-            if meant and not takes(component.function, meant[0]):
-                what = "parameter" if name in component.entry.params else "argument"
-                reason = f"{component.name} has the {what} {name!r}, and the spec the input {meant[0]!r}"
+            similar = get_close_matches(name, inputs, n=1, cutoff=_SIMILAR)
+            if similar and not takes(component.function, similar[0]):
+                sort = "parameter" if name in component.entry.params else "argument"
+                reason = (
+                    f"{component.name} has the {sort} {name!r}, and the spec has the input {similar[0]!r}"
+                )
                 place: Place = ("components", index, "params", name)
-                where = place if what == "parameter" else ("components", index, "use")
-                yield _Fault(reason, f"call it {meant[0]}, if that is what is meant", where, "warning")
+                where = place if sort == "parameter" else ("components", index, "use")
+                yield _Fault(reason, f"rename it to {similar[0]} if the input is meant", where, "warning")
 
 
 RULES: Final[Mapping[str, _Rule]] = {
@@ -501,4 +526,4 @@ RULES: Final[Mapping[str, _Rule]] = {
     "unusual-policy": _invalid,
     "misspelt-input": _misspelt,
 }
-"""What is looked for, by the rule's id; `docs/reward-specs.md` explains each."""
+"""The rules by id; `docs/reward-specs.md` describes each."""

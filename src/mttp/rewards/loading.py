@@ -1,4 +1,4 @@
-"""From plain data to a document, with errors that name lines and the nearest word that is known."""
+"""Validation of plain data as a spec document, with errors that name lines and suggest known words."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mttp.rewards.document import (
     SpecDocument,
     SpecInclude,
 )
-from mttp.rewards.plain import unfit
-from mttp.rewards.source import Place, SpecSource
+from mttp.rewards.parsing import Place, SpecSource
+from mttp.rewards.plain_data import unfit
 from mttp.rewards.versions import constraint
 
 __all__ = ["document_of", "nearest"]
@@ -37,17 +37,17 @@ _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "bounds": Bounds,
     "function": CombiningFunction,
 }
-"""The model of a place, by the last of these in pydantic's words for it."""
+"""The model of a place, by the last of these names in pydantic's location."""
 _MOST = 10
 
 
 def document_of(source: SpecSource) -> SpecDocument:
-    """The document that `source` holds; raises SpecError, whose message has a line for each fault."""
+    """Return the validated document; raises SpecError, whose message has a line for each fault."""
     if not isinstance(source.data, dict):
-        raise source.error("is no reward spec: that is a mapping with mttp, name, version and components")
-    said = source.data.get("mttp")
-    if said != FORMAT:
-        raise source.error(f"says {said!r} under `mttp`; a reward spec says {FORMAT}", "mttp")
+        raise source.error("not a reward spec; expected a mapping with mttp, name, version and components")
+    written = source.data.get("mttp")
+    if written != FORMAT:
+        raise source.error(f"`mttp` is {written!r}; write mttp: {FORMAT}", "mttp")
     try:
         document = SpecDocument.model_validate(source.data)
     except ValidationError as error:
@@ -58,7 +58,7 @@ def document_of(source: SpecSource) -> SpecDocument:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that is meant, and all of them, as the rest of a sentence."""
+    """Return a suggestion of the closest known word and all known words, to end a sentence with."""
     choices = sorted(known)
     found = get_close_matches(word, choices, n=1, cutoff=0.6)
     meant = f"; did you mean {found[0]!r}?" if found else ";"
@@ -66,7 +66,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _joined(faults: list[SpecError]) -> SpecError:
-    """One error that says them all, at the place of the first."""
+    """Return one error with all messages, at the place of the first."""
     faults = sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0))
     first = faults[0]
     reasons = [first.reason, *map(str, faults[1:_MOST])]
@@ -76,7 +76,7 @@ def _joined(faults: list[SpecError]) -> SpecError:
 
 
 def _fault(detail: Any, source: SpecSource) -> SpecError:
-    """One of pydantic's errors in our words, with the line."""
+    """Return the error for one of pydantic's, with its line."""
     kind, loc = str(detail["type"]), detail["loc"]
     place = _place(loc, source.data)
     if kind == "extra_forbidden":
@@ -94,13 +94,13 @@ def _fault(detail: Any, source: SpecSource) -> SpecError:
     if place == ("version",) and type(detail["input"]) in (int, float):
         two = written if "." in written else f"{written}.0"
         advice = f'write {two}.0 or "{two}"'
-        return source.error(f"`version` is {written}, which is a number in YAML; {advice}", *place)
-    reason = f"{_where(place)} is {written}: {_wanted(detail)}"
+        return source.error(f"`version` is {written}, which YAML reads as a number; {advice}", *place)
+    reason = f"{_where(place)} is {written}: {_expected(detail)}"
     return source.error(reason + _hint(detail["input"], kind, place, source), *place)
 
 
 def _place(loc: tuple[str | int, ...], data: Any) -> Place:
-    """Where pydantic's place is in the data; names of a union's members are no part of it."""
+    """Return the place in the data for pydantic's location, without the names of union members."""
     found: list[str | int] = []
     for part in loc:
         try:
@@ -116,7 +116,7 @@ def _model(loc: tuple[str | int, ...]) -> type[BaseModel]:
 
 
 def _where(place: Place) -> str:
-    """What is at a place, in words."""
+    """Return words for the value at a place."""
     words = {"components": "the component", "include": "the include", "cases": "the case"}
     if len(place) > 1 and isinstance(place[-1], int):
         return f"{words.get(str(place[-2]), f'`{place[-2]}`')} at position {place[-1] + 1}"
@@ -128,27 +128,28 @@ def _written(value: object, place: Place, source: SpecSource) -> str:
     return text if text is not None else f"{value!r:.60}"
 
 
-def _wanted(detail: Any) -> str:
+def _expected(detail: Any) -> str:
     pattern = str(detail.get("ctx", {}).get("pattern", ""))
     for beginning, words in _PATTERNS.items():
         if pattern.startswith(beginning):
             return words
-    said = str(detail["msg"]).removeprefix("Value error, ").replace("Input should be", "it should be")
-    return _MAPPING.sub("a mapping", said).replace("a valid tuple", "a list")
+    message = str(detail["msg"]).removeprefix("Value error, ").replace("Input should be", "it should be")
+    return _MAPPING.sub("a mapping", message).replace("a valid tuple", "a list")
 
 
 _MAPPING = re.compile(r"a valid dictionary( or instance of \w+)?")
 _PATTERNS: Final[Mapping[str, str]] = {
-    r"^[A-Za-z0-9]": "a name begins with a letter or digit; letters, digits, dots, - and _ follow",
+    r"^[A-Za-z0-9]": "a name starts with a letter or digit and has letters, digits, dots, - and _",
     r"^\d+\.\d+": "a version has two or three numbers, such as 1.2.0",
-    r"^[^\W\d]\w*(\.": "it names `module:function`, such as graders:math_reward",
-    r"^[^\W\d]\w*$": "an input has the name of a Python argument",
-    r"^(string|": "it should be string, number, integer, boolean, array, object or any, with ? if optional",
+    r"^[^\W\d]\w*(\.": "write `module:function`, such as graders:math_reward",
+    r"^[^\W\d]\w*$": "an input's name must be a Python identifier",
+    r"^(string|": "it should be string, number, integer, boolean, array, object, any or episode, "
+    "followed by ? if optional",
 }
 
 
 def _hint(value: object, kind: str, place: Place, source: SpecSource) -> str:
-    """What the writer of YAML probably meant."""
+    """Return advice for text that YAML reads as another type."""
     if kind == "string_type" and place in source.texts:
         return f'; quote it: "{source.texts[place]}"'
     if kind == "bool_type" and str(value).lower() in ("yes", "no", "on", "off", "y", "n"):
@@ -157,7 +158,7 @@ def _hint(value: object, kind: str, place: Place, source: SpecSource) -> str:
 
 
 def _incoherent(document: SpecDocument) -> Iterator[tuple[Place, str]]:
-    """What no single field shows: names that are there twice, or are those of nothing."""
+    """Yield faults between fields: repeated names, unknown cases, missing inputs."""
     yield from _repeated_names(document)
     cases = [case for case in document.cases if isinstance(case, SpecCase)]
     known = {case.name for case in cases}
@@ -168,7 +169,7 @@ def _incoherent(document: SpecDocument) -> Iterator[tuple[Place, str]]:
                 if name not in known:
                     yield ("cases", index, key), f"there is no case {name!r}{nearest(name, known)}"
         elif case.name in seen:
-            yield ("cases", index, "name"), f"there are two cases {case.name!r}"
+            yield ("cases", index, "name"), f"two cases are named {case.name!r}; rename one"
         else:
             seen.add(case.name)
     for index, part in enumerate(document.include):
@@ -180,11 +181,12 @@ def _incoherent(document: SpecDocument) -> Iterator[tuple[Place, str]]:
     yield from _not_plain(document)
     for index, entry in enumerate(document.components):
         if entry.arity == "output-truth" and len(document.inputs) < 2:
-            yield ("components", index, "arity"), "output-truth takes the first two `inputs`; state them"
+            reason = f"output-truth needs two `inputs`, and the spec has {len(document.inputs)}; add them"
+            yield ("components", index, "arity"), reason
 
 
 def _not_plain(document: SpecDocument) -> Iterator[tuple[Place, str]]:
-    """Parameters and samples that no file, and no digest, could hold."""
+    """Yield parameters and samples that a spec file or its digest can't represent."""
     for index, entry in enumerate(document.components):
         for name, value in entry.params.items():
             if problem := unfit(value, is_exact=True):
@@ -208,7 +210,7 @@ def _repeated_names(document: SpecDocument) -> Iterator[tuple[Place, str]]:
         others = known.setdefault(name_key(name), [])
         if others and name not in others:
             key = name_key(name)
-            yield place, f"{others[0]!r} and {name!r} are recorded under one key, {key!r}; rename one"
+            yield place, f"{others[0]!r} and {name!r} have the same attribute key {key!r}; rename one"
         elif others.count(name) == 1:
-            yield place, f"there are two components {name!r}"
+            yield place, f"two components are named {name!r}; rename one"
         others.append(name)

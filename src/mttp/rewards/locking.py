@@ -1,4 +1,4 @@
-"""The lock of a spec: which versions and digests it and its includes had when somebody looked."""
+"""Lock files: the versions and digests of a spec and its includes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mttp.errors import SpecError
 from mttp.otlp import regular_files
+from mttp.rewards.parsing import MAX_BYTES
 from mttp.rewards.protocols import LockedSpec
-from mttp.rewards.source import MAX_BYTES
 
 __all__ = [
     "Change",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 FORMAT: Final = "reward-lock/1"
-"""What a lock says under `mttp`."""
+"""The value of `mttp` in a lock file."""
 
 _log = logging.getLogger("mttp")
 _warned: set[tuple[str, str, str]] = set()
@@ -39,48 +39,48 @@ _ChangeKind: TypeAlias = Literal["code", "spec", "stale"]
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """One spec as it was."""
+    """The locked version and digests of one spec."""
 
     version: str
-    """Its version."""
+    """The spec's version."""
     sha256: str
-    """The digest of its document."""
+    """The digest of the document."""
     code_sha256: str
-    """The digest of its code."""
+    """The digest of the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A spec and its includes as they were."""
+    """The contents of a lock file."""
 
     specs: Mapping[str, Locked] = field(default_factory=dict)
-    """By name."""
+    """The spec and its includes by name."""
 
     @property
     def pins(self) -> dict[str, str]:
-        """The version of each, which is taken where there are several."""
+        """The locked versions by name, which includes prefer."""
         return {name: one.version for name, one in self.specs.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is no longer as it was locked."""
+    """A difference between a spec and its lock."""
 
     kind: _ChangeKind
-    """code or spec: its digest changed, its version did not; stale: another version, or other includes."""
+    """code or spec: the digest changed and the version did not; stale: other versions or includes."""
     name: str
     """The spec's name."""
     reason: str
-    """What changed, in words."""
+    """The difference as a message."""
 
 
 def lock_path(path: Path) -> Path:
-    """Where a spec's lock is: beside it."""
+    """Return the path of a spec's lock file, which is beside the spec."""
     return path.with_name(f"{path.name}.lock")
 
 
 def locked(spec: LockedSpec) -> Lock:
-    """A spec and its includes as they are."""
+    """Return the lock for a spec and its includes in their present state."""
     return Lock(
         {
             one.name: Locked(one.version, one.sha256, one.code_sha256)
@@ -90,66 +90,62 @@ def locked(spec: LockedSpec) -> Lock:
 
 
 def write_lock(spec: LockedSpec) -> None:
-    """Lock a spec that has a file."""
+    """Write the lock file of a spec; raises SpecError for a spec without a file."""
     if spec.path is None:
-        raise SpecError("only a spec in a file has a lock")
+        raise SpecError(f"spec {spec.name} has no file to lock; write it to a file and load it from there")
     specs = {name: asdict(one) for name, one in locked(spec).specs.items()}
     lock_path(spec.path).write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
 
 
 def read_lock(spec: Path) -> Lock | None:
-    """The lock of the spec in a file; None where it has none."""
+    """Read the lock of a spec file; None if it has none. Raises SpecError for an unreadable lock."""
     path = lock_path(spec)
     try:
         text = regular_files.read(path, MAX_BYTES).decode()
     except FileNotFoundError:
         return None
     except OSError as error:
-        reason = f"the lock can't be read: {error.strerror or error}"
+        reason = f"can't read the lock: {error.strerror or error}"
         raise SpecError(reason, path=str(path)) from error
     except UnicodeError as error:
-        raise SpecError(f"the lock can't be read: {error}", path=str(path)) from error
+        raise SpecError(f"can't read the lock: {error}", path=str(path)) from error
     try:
         return _lock(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        reason = f"is no lock that can be read ({error}); `mttp spec lock` writes another"
+        reason = f"not a valid lock ({error}); run `mttp spec lock` to write a new one"
         raise SpecError(reason, path=str(path)) from error
 
 
 def _lock(data: Any) -> Lock:
     if data["mttp"] != FORMAT:
-        raise ValueError(f"it says {data['mttp']!r} under `mttp`, not {FORMAT}")
+        raise ValueError(f"`mttp` is {data['mttp']!r}, expected {FORMAT}")
     return Lock({str(name): Locked(**one) for name, one in data["specs"].items()})
 
 
 def changes(lock: Lock, spec: LockedSpec) -> Iterator[Change]:
-    """What is no longer as it was locked."""
+    """Yield the differences between a spec and its lock."""
     now = locked(spec).specs
     for name in sorted({*lock.specs, *now}):
         then, found = lock.specs.get(name), now.get(name)
         if then is None or found is None:
-            reason = "is not in the lock" if then is None else "is in the lock, and no longer used"
+            reason = "is not in the lock" if then is None else "is in the lock and no longer included"
             yield Change("stale", name, f"{name} {reason}")
         elif then.version != found.version:
             yield Change("stale", name, f"{name} is {found.version}, and {then.version} in the lock")
         elif then.sha256 != found.sha256:
-            yield Change(
-                "spec", name, f"{name} scores by other rules than in the lock, and is still {found.version}"
-            )
+            yield Change("spec", name, f"the rules of {name} {found.version} differ from those in its lock")
         elif then.code_sha256 != found.code_sha256:
-            yield Change(
-                "code", name, f"{name} runs other code than in the lock, and is still {found.version}"
-            )
+            yield Change("code", name, f"the code of {name} {found.version} differs from that in its lock")
 
 
 def silence() -> None:
-    """Leave warnings to the process that started this one."""
+    """Disable warnings in this process; its parent logs them."""
     global _is_silent
     _is_silent = True
 
 
 def warn(spec: LockedSpec) -> None:
-    """Say once that a spec changed under its version, where it has a lock."""
+    """Log once if a spec or its code differs from its lock under the same version."""
     if _is_silent or spec.path is None or (lock := read_lock(spec.path)) is None:
         return
     key = (str(spec.path), spec.sha256, spec.code_sha256)
@@ -157,7 +153,7 @@ def warn(spec: LockedSpec) -> None:
     if changed and key not in _warned:
         _warned.add(key)
         _log.warning(
-            "%s: %s: give it another version, then `mttp spec lock`",
+            "%s: %s; change the version, then run `mttp spec lock`",
             spec.path,
             "; ".join(one.reason for one in changed),
         )

@@ -1,4 +1,4 @@
-"""Modules that a spec names, found without running them."""
+"""Lookup of modules without importing them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Module:
     """A module that was found."""
 
     name: str
-    """Its name, as in an import."""
+    """The name, as in an import."""
     path: Path | None
-    """Its source; None where it has none, as what is built in or compiled."""
+    """The source file; None for a built-in or compiled module."""
     root: Path | None
-    """The folder that its own code lies in: that of the spec, or of its package."""
+    """The directory of its own code: the spec's, or that of its package."""
     alone: bool = False
-    """Whether it has no package, so that what lies beside it is not its own."""
+    """Whether it is a single installed module, whose neighbours are not its own code."""
     beside: bool = False
-    """Whether it lies beside the spec."""
+    """Whether it is in the spec's directory."""
 
 
 def locate(name: str, folder: Path | None) -> Module | None:
-    """The module of that name, beside the spec or installed; None where there is none."""
+    """Return the module of that name in `folder` or installed, or None."""
     if folder is not None and (path := find(folder, name)) is not None:
         return Module(name, path / "__init__.py" if path.is_dir() else path, folder.resolve(), beside=True)
     try:
-        found = find_spec(name.partition(".")[0])  # of a submodule, it would run what the module is in
+        found = find_spec(name.partition(".")[0])  # for a submodule, find_spec would import its parents
     except (ImportError, ValueError):
         return None
     if found is None:
@@ -63,13 +63,13 @@ def _single(name: str, origin: str | None) -> Module | None:
 
 
 def is_installed(module: Module) -> bool:
-    """Whether a module is of Python's own library, or of an installed distribution."""
+    """Return whether a module belongs to the standard library or an installed distribution."""
     is_python = module.name.partition(".")[0] in sys.stdlib_module_names
     return is_python or (module.path is not None and any(part in _INSTALLED for part in module.path.parts))
 
 
 def version_of(distribution: str) -> str | None:
-    """The version of an installed distribution; None where it is not installed."""
+    """Return the version of a distribution, or None if it is not installed."""
     try:
         return metadata.version(distribution)
     except (metadata.PackageNotFoundError, ValueError):  # ValueError: an empty name

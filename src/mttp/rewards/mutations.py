@@ -1,4 +1,4 @@
-"""Faults put into a spec on purpose: those that no case notices show what the cases don't hold."""
+"""Mutation testing of specs: faults that no case detects show gaps in the cases."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from mttp.model.episodes import Grade
 from mttp.model.results import RewardResult
+from mttp.rewards.case_runs import CaseReport, case_order, misses, run_cases
 from mttp.rewards.combining import combine
 from mttp.rewards.document import Better, ComponentEntry, SpecCase
 from mttp.rewards.grading import regraded
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.trials import Trial, misses, rivalry, try_cases
 
 __all__ = ["Mutant", "Mutation", "mutate"]
 
@@ -24,64 +24,63 @@ _SUMS = ("gated", "weighted_sum", "lexicographic")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One fault, and whether the cases notice it."""
+    """A spec with one fault, and the cases that detect it."""
 
     kind: str
     """drop, invert, constant-maximum, widened-range, gate-removed or weights-swapped."""
     components: tuple[str, ...]
-    """Whom it concerns."""
+    """The names of the changed components."""
     fault: str
-    """What is wrong with the spec now, in words."""
+    """The fault as a message."""
     caught_by: tuple[str, ...]
-    """The cases that notice; empty for a survivor."""
+    """The cases that detect the fault; empty for a survivor."""
     changed: tuple[str, ...]
-    """The cases whose reward it changes, noticed or not."""
+    """The cases whose reward the fault changes, detected or not."""
 
     @property
     def survived(self) -> bool:
-        """Whether no case notices."""
+        """Whether no case detects the fault."""
         return not self.caught_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """All faults that were tried."""
+    """The result of mutation testing."""
 
-    trial: Trial
-    """The cases without any fault; where one of them fails, nothing was tried."""
+    report: CaseReport
+    """The cases run without a fault; if one fails, no mutant is made."""
     mutants: tuple[Mutant, ...]
-    """The faults, component by component."""
+    """The mutants, component by component."""
 
     @property
     def survivors(self) -> tuple[Mutant, ...]:
-        """Those that no case notices."""
+        """The mutants that no case detects."""
         return tuple(one for one in self.mutants if one.survived)
 
 
 def mutate(plan: ScoringPlan, cases: Sequence[SpecCase | Better]) -> Mutation:
     """
-    Score the cases once, and see which of them notice each fault of the plan.
+    Run the cases once, then combine their grades again under each fault to find the cases that detect it.
 
-    A fault changes what components gave and what becomes of it; no component is called again for it.
-    Cases with steps are left out.
+    Components are not called again for a fault. Cases with steps are left out.
     """
-    cases = _ends(cases)
-    trial = try_cases(_exhaustive(plan), cases)
-    if trial.failed:
-        return Mutation(trial=trial, mutants=())
+    cases = _without_steps(cases)
+    report = run_cases(_exhaustive(plan), cases)
+    if report.failed:
+        return Mutation(report=report, mutants=())
     return Mutation(
-        trial=trial,
+        report=report,
         mutants=tuple(
-            _tried(plan, trial, cases, kind, names, fault, change)
+            _mutant(plan, report, cases, kind, names, fault, change)
             for kind, names, fault, change in _faults(
-                plan, {one.name for one in trial.coverage if one.values}
+                plan, {one.name for one in report.coverage if one.values}
             )
         ),
     )
 
 
-def _ends(cases: Sequence[SpecCase | Better]) -> list[SpecCase | Better]:
-    """The cases without steps, and the orders among them."""
+def _without_steps(cases: Sequence[SpecCase | Better]) -> list[SpecCase | Better]:
+    """Return the cases without steps, and the expected orders among them."""
     stepped = {case.name for case in cases if isinstance(case, SpecCase) and case.steps}
     return [
         case
@@ -91,7 +90,7 @@ def _ends(cases: Sequence[SpecCase | Better]) -> list[SpecCase | Better]:
 
 
 def _exhaustive(plan: ScoringPlan) -> ScoringPlan:
-    """The plan with every component called, whatever a gate says: a fault may take the gate away."""
+    """Return the plan with every component called despite gates, since a fault may remove a gate."""
     parts = [
         replace(
             one,
@@ -103,30 +102,30 @@ def _exhaustive(plan: ScoringPlan) -> ScoringPlan:
     return replace(plan, components=tuple(parts), prepared={})
 
 
-def _tried(
+def _mutant(
     plan: ScoringPlan,
-    trial: Trial,
+    report: CaseReport,
     cases: Sequence[SpecCase | Better],
     kind: str,
     names: tuple[str, ...],
     fault: str,
     change: _Change,
 ) -> Mutant:
-    before = {one.case.name: one.results[0] for one in trial.outcomes}
+    before = {one.case.name: one.results[0] for one in report.outcomes}
     after = {name: _combined(plan, result, change) for name, result in before.items()}
     values = {name: (result.value,) for name, result in after.items()}
-    caught = [one.case.name for one in trial.outcomes if misses(one.case, after[one.case.name])]
+    caught = [one.case.name for one in report.outcomes if misses(one.case, after[one.case.name])]
     caught += [
         f"{one.better} over {one.than}"
         for one in cases
-        if isinstance(one, Better) and rivalry(one, values).miss
+        if isinstance(one, Better) and case_order(one, values).miss
     ]
     changed = tuple(name for name in before if before[name].value != after[name].value)
     return Mutant(kind=kind, components=names, fault=fault, caught_by=tuple(caught), changed=changed)
 
 
 def _combined(plan: ScoringPlan, result: RewardResult, change: _Change) -> RewardResult:
-    """The result as a faulty spec would give it; its range is the spec's only where that clips."""
+    """Return the result under a fault; the spec's range applies only if it clips."""
     grades = change(result.components)
     found = combine(plan, list(grades.values()), bounds=plan.range if plan.clip else None)
     return replace(
@@ -145,21 +144,21 @@ def _faults(plan: ScoringPlan, graded: set[str]) -> Iterator[tuple[str, tuple[st
     for entry in entries:
         name = (entry.name,)
         if entry.kind != "check":
-            yield "drop", name, f"{entry.name} is gone", _drop(entry.name)
-        yield "invert", name, f"{entry.name} is upside down", _revalue(entry, _inverted)
+            yield "drop", name, f"{entry.name} is removed", _drop(entry.name)
+        yield "invert", name, f"{entry.name} is inverted", _revalue(entry, _inverted)
         if entry.kind == "check":
-            yield "gate-removed", name, f"{entry.name} gates nothing", _drop(entry.name)
+            yield "gate-removed", name, f"{entry.name} does not gate", _drop(entry.name)
             continue
-        yield "constant-maximum", name, f"{entry.name} always gives its best", _revalue(entry, _best)
+        yield "constant-maximum", name, f"{entry.name} always has its best value", _revalue(entry, _best)
         if entry.range is not None and entry.range[0] < entry.range[1]:
-            yield "widened-range", name, f"{entry.name} gives twice as much", _revalue(entry, _widened)
+            yield "widened-range", name, f"{entry.name} has doubled values", _revalue(entry, _widened)
         if entry.kind == "verifier" and plan.combine == "gated":
-            yield "gate-removed", name, f"{entry.name} gates nothing", _pass(entry.name)
+            yield "gate-removed", name, f"{entry.name} does not gate", _pass(entry.name)
     if plan.combine in _SUMS or not isinstance(plan.combine, str):
         weighted = [entry for entry in entries if entry.kind != "check"]
         for one, other in combinations(weighted, 2):
             if one.weight != other.weight:
-                fault = f"{one.name} and {other.name} have each other's weight"
+                fault = f"{one.name} and {other.name} have swapped weights"
                 yield "weights-swapped", (one.name, other.name), fault, _swap(one, other)
 
 
@@ -181,7 +180,7 @@ def _swap(one: ComponentEntry, other: ComponentEntry) -> _Change:
 
 
 def _revalue(entry: ComponentEntry, value: Callable[[ComponentEntry, float], float]) -> _Change:
-    """Another value in place of each that there is."""
+    """Return a change that replaces each value of a component."""
 
     def change(grades: _Grades) -> _Grades:
         grade = grades.get(entry.name)
@@ -198,7 +197,7 @@ def _inverted(entry: ComponentEntry, value: float) -> float:
 
 
 def _best(entry: ComponentEntry, _: float) -> float:
-    """The highest that pays: of a penalty the lowest."""
+    """Return the value that gives the highest reward: of a penalty the lowest."""
     low, high = entry.range or (0.0, 1.0)
     return low if entry.kind == "penalty" else high
 

@@ -1,4 +1,4 @@
-"""A reward spec ready to score: functions found, includes resolved, gates and weights stated."""
+"""Scoring plans: reward specs with imported functions and resolved includes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["Component", "ScoringPlan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One component as it is scored."""
+    """One component of a scoring plan."""
 
     entry: ComponentEntry
-    """What the document says of it; for an included spec, an entry made from its include."""
+    """The component's keys; for an included spec, an entry made from the include."""
     function: Callable[..., Any] | None = None
-    """What is called; None for an included spec."""
+    """The imported function; None for an included spec."""
     plan: ScoringPlan | None = None
-    """The included spec, whose reward is this component's value."""
+    """The plan of the included spec, whose reward is this component's value."""
 
     @property
     def name(self) -> str:
-        """Its name in the spec."""
+        """The component's name in the spec."""
         return self.entry.name
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What it scores: ends, steps, or as an included spec both."""
+        """The scopes that it scores: terminal, step, or both for an included spec."""
         if self.plan is None:
             return frozenset([self.entry.scope])
         return frozenset(scope for one in self.plan.components for scope in one.scopes)
@@ -39,29 +39,29 @@ class Component:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringPlan:
-    """Everything that scoring needs of a spec."""
+    """Everything that scoring needs from a spec."""
 
     identity: Spec
-    """Name, version and digests, as every reward says them."""
+    """The name, version and digests that are recorded with every reward."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Type by name; a `?` behind it makes it optional. Empty where the document states none."""
+    """The types of inputs by name, with a `?` after optional ones; empty if the spec has no `inputs`."""
     components: tuple[Component, ...] = ()
     combine: Combine | Callable[..., Any] = "gated"
-    """By name, or the user's function of (values by name, weights by name)."""
+    """A method by name, or the user's function of (values by name, weights by name)."""
     partial_credit: float | None = None
     range: tuple[float, float] | None = None
-    """Lowest and highest reward that is stated or can be reached; None where a component has no range."""
+    """The lowest and highest reward, stated or reachable; None if a component has no range."""
     clip: bool = False
     step_total: tuple[float, float] | None = None
-    """Lowest and highest sum of an episode's step rewards."""
+    """The lowest and highest sum of an episode's step rewards."""
     floor: float = 0.0
-    """What a failed check gives."""
+    """The reward of a failed check."""
     on_invalid: str = "invalid"
     location: str | None = None
-    """Path of the spec's file, by which a worker loads it again."""
+    """The path of the spec's file, which workers load."""
     trust: Trust = field(default_factory=Trust)
-    """The code that the user trusts: a worker may import no other."""
+    """The trusted code, also for workers."""
     document: str = ""
-    """The document as canonical JSON, of which a recording keeps one copy; empty where nobody wrote it."""
+    """The document as canonical JSON, which a recording keeps once; empty for a plan without one."""
     prepared: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What scoring has worked out once, for the samples to come."""
+    """A cache of scorers and workers."""

@@ -1,4 +1,4 @@
-"""What a reward spec promises to those who pay by it, and to those who lock it."""
+"""Protocols of reward specs for modules that `spec` imports."""
 
 from __future__ import annotations
 
@@ -15,66 +15,66 @@ __all__ = ["LockedSpec", "TrainerSpec"]
 
 
 class LockedSpec(Protocol):
-    """A spec as a lock knows it."""
+    """The members of a spec that locking uses."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The spec's name."""
 
     @property
     def version(self) -> str:
-        """Its semantic version."""
+        """The spec's semantic version."""
 
     @property
     def path(self) -> Path | None:
-        """Its file; None where it has none."""
+        """The spec's file, or None."""
 
     @property
     def sha256(self) -> str:
-        """Digest of what it says."""
+        """The digest of the spec's rules."""
 
     @property
     def code_sha256(self) -> str:
-        """Digest of the code that scores."""
+        """The digest of the scoring code."""
 
     def everything(self) -> Iterator[LockedSpec]:
-        """This spec, those that it includes, and so on."""
+        """Yield this spec and all specs that it includes."""
 
 
 class TrainerSpec(Protocol):
-    """A spec as a trainer's reward knows it."""
+    """The members of a spec that rewards for trainers use."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The spec's name."""
 
     @property
     def document(self) -> SpecDocument:
-        """What it says."""
+        """The keys of the spec file."""
 
     @property
     def plan(self) -> ScoringPlan:
-        """What scoring follows."""
+        """The spec ready to score."""
 
     @property
     def parts(self) -> Sequence[ComponentEntry]:
-        """Its components, with an entry for each included spec."""
+        """The spec's components, with an entry for each included spec."""
 
     @property
     def score(self) -> Callable[[Mapping[str, Any]], RewardResult]:
-        """What is paid for a sample, by its terminal components."""
+        """The function that scores a sample by the components of scope `terminal`."""
 
     @property
     def score_step(self) -> Callable[[Mapping[str, Any]], RewardResult]:
-        """What is paid for a step."""
+        """The function that scores a step by the components of scope `step`."""
 
     def for_episode(self) -> EpisodeScorer:
-        """What scores one episode's steps and its end together."""
+        """Return a scorer for one episode's steps and end."""
 
     def score_batch(
         self, samples: Sequence[Mapping[str, Any]], *, concurrency: int = 1
     ) -> list[RewardResult]:
-        """What is paid for each sample."""
+        """Score many samples."""
 
     def rank(self, group: Sequence[Mapping[str, Any]], *, seed: int | None = None) -> Ranking:
-        """What is paid for the members of a group."""
+        """Score the samples of a group together."""

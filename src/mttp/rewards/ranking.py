@@ -1,4 +1,4 @@
-"""How the values of a relative component came about: whom it was shown, in which order, by which judge."""
+"""Calls of relative components for a group, and the provenance of their values."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 
 from mttp.model.episodes import Grade
 from mttp.model.results import Provenance
+from mttp.rewards.component_results import ComponentResult, with_costs
 from mttp.rewards.document import ComponentEntry
-from mttp.rewards.scores import ComponentResult, with_costs
 
 __all__ = ["Comparison", "compare_pairs"]
 
 
 class Comparison:
-    """One group as relative components are shown it."""
+    """The samples of one group, for calls of relative components."""
 
     def __init__(self, group: Sequence[Mapping[str, Any]], seed: int | None) -> None:
         self._group = group
         self._seed = seed
         self.sources: dict[str, Provenance] = {}
-        """How the values of each component came about, by its path."""
+        """The provenance of each relative component by its path."""
 
     def ask(
         self,
@@ -33,12 +33,12 @@ class Comparison:
         places: Sequence[int],
         entry: ComponentEntry,
     ) -> tuple[list[tuple[int, ...]], list[list[ComponentResult]]]:
-        """The order of each of a component's calls, and what each answered of the members at these places."""
+        """Call a component for the members at these places; return each call's order and its results."""
         orders = list(_orders(places, self._seed, entry.repeats))
         repeats = []
         for order in orders:
-            shown = [self._group[place] for place in order]
-            answers = compare_pairs(call, shown) if entry.relative == "pairwise" else call(shown)
+            members = [self._group[place] for place in order]
+            answers = compare_pairs(call, members) if entry.relative == "pairwise" else call(members)
             known = dict(zip(order, answers, strict=True))
             repeats.append([known[place] for place in places])
         return orders, repeats
@@ -46,15 +46,15 @@ class Comparison:
     def keep(
         self, path: str, entry: ComponentEntry, orders: Sequence[tuple[int, ...]], grades: Sequence[Grade]
     ) -> None:
-        """Keep where the values of one component come from."""
+        """Store the provenance of one component's values."""
         self.sources[path] = _provenance(entry, self._group, orders, self._seed, grades)
 
 
 def _orders(places: Sequence[int], seed: int | None, count: int) -> Iterator[tuple[int, ...]]:
     """
-    The orders in which a component is shown members, a new one for each call.
+    Yield the order of members for each call of a component.
 
-    The first is the group's unless there is a seed to draw it with.
+    Without a seed the first order is the group's and the others are drawn with the seed 0.
     """
     draw = random.Random(0 if seed is None else seed)
     for call in range(count):
@@ -65,17 +65,17 @@ def _orders(places: Sequence[int], seed: int | None, count: int) -> Iterator[tup
 
 
 def compare_pairs(
-    call: Callable[[Sequence[Any]], list[ComponentResult]], shown: Sequence[Mapping[str, Any]]
+    call: Callable[[Sequence[Any]], list[ComponentResult]], members: Sequence[Mapping[str, Any]]
 ) -> list[ComponentResult]:
     """
-    Each member's mean over its comparisons with every other: 1 for one that it wins, 0.5 for a tie.
+    Return each member's mean over its comparisons with all others: 1 for a win, 0.5 for a tie.
 
-    In each pair the member that is shown first stands first. One comparison that fails fails both members;
-    those that abstain are left out.
+    Each pair is in the order of `members`. An error fails both members of its pair, and abstentions are left
+    out.
     """
-    found: list[list[ComponentResult]] = [[] for _ in shown]
-    for pair in combinations(range(len(shown)), 2):
-        for place, answer in zip(pair, call([shown[place] for place in pair]), strict=True):
+    found: list[list[ComponentResult]] = [[] for _ in members]
+    for pair in combinations(range(len(members)), 2):
+        for place, answer in zip(pair, call([members[place] for place in pair]), strict=True):
             found[place].append(answer)
     return [_wins(answers) for answers in found]
 
@@ -84,12 +84,12 @@ def _wins(answers: Sequence[ComponentResult]) -> ComponentResult:
     calls = tuple([call for one in answers for call in one.calls])
     failures = [one for one in answers if one.status == "error"]
     if failures:
-        said = f"{len(failures)} of {len(answers)} comparisons: {failures[0].error}"
-        return failures[0]._replace(error=said, calls=calls)
+        message = f"{len(failures)} of {len(answers)} comparisons failed: {failures[0].error}"
+        return failures[0]._replace(error=message, calls=calls)
     values = [one.value for one in answers if one.value is not None]
     if not values:
         return ComponentResult(
-            None, "abstained", explanation="there was nothing to compare it with", calls=calls
+            None, "abstained", explanation="it has no comparison with another member", calls=calls
         )
     facts = next((one.evidence for one in answers if isinstance(one.evidence, Mapping)), {})
     counts = {"won": sum(value > 0.5 for value in values), "tied": values.count(0.5)}
@@ -104,7 +104,7 @@ def _provenance(
     seed: int | None,
     grades: Sequence[Grade],
 ) -> Provenance:
-    """Where a group's values of one component come from; model and prompt as it or its parameters say."""
+    """Return the provenance of a component's values; model and prompt are from its evidence or params."""
     members = tuple(map(_digest, group))
     facts: dict[str, Any] = {**entry.params}
     for one in grades:
@@ -122,6 +122,6 @@ def _provenance(
 
 
 def _digest(value: object) -> str:
-    """SHA-256 of canonical JSON; what JSON does not know goes in as its `repr`."""
+    """Return the SHA-256 of sorted JSON, with the `repr` of values that JSON can't represent."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=repr)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Recorded episodes scored again by two reward specs, from the inputs that were recorded with them."""
+"""Rescoring: recorded episodes scored by two reward specs, from their recorded inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mttp.rewards.spec import RewardSpec
 __all__ = ["Rescored", "Rescoring", "RescoredSlice", "rescore", "sample", "scored_again"]
 
 _FEW = 500
-"""Up to so many episodes, ranks are compared pair by pair."""
+"""The maximum number of episodes whose ranks are compared in pairs, without scipy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,86 +24,86 @@ class Rescored:
     """One episode, scored by both specs."""
 
     trace_id: str
-    """Its trace."""
+    """The episode's trace id, 32 hex digits."""
     task: str | None
-    """Its task."""
+    """The episode's task."""
     slices: tuple[str, ...]
-    """The subsets that its task belongs to."""
+    """The names of the subsets that the task belongs to."""
     recorded: float | None
-    """What it was paid by the first spec as it is now, if it was."""
+    """The recorded reward, if it was given by the first spec with its present rules."""
     before: float | None
-    """What the first spec pays; None where it has no valid reward."""
+    """The reward by the first spec; None if it is not valid."""
     after: float | None
-    """What the second spec pays; None where it has none."""
+    """The reward by the second spec; None if it is not valid."""
     verdict_before: str | None
-    """pass or fail, by the first."""
+    """The verdict by the first spec, pass or fail."""
     verdict_after: str | None
-    """pass or fail, by the second."""
+    """The verdict by the second spec, pass or fail."""
     reasons_before: tuple[str, ...] = ()
-    """Why the first spec has no valid reward, `component: reason` each; empty where it has one."""
+    """Why the first spec has no valid reward, as `component: reason`; empty if it has one."""
     reasons_after: tuple[str, ...] = ()
-    """Why the second spec has none."""
+    """Why the second spec has no valid reward, as `component: reason`; empty if it has one."""
 
     @property
     def changed(self) -> bool:
-        """Whether the reward is another, or is there for one of them only."""
+        """Whether the rewards differ, or only one is valid."""
         if self.before is None or self.after is None:
             return self.before is not self.after
         return not isclose(self.before, self.after, rel_tol=1e-9, abs_tol=1e-12)
 
     @property
     def flipped(self) -> bool:
-        """Whether the verdict is another."""
+        """Whether the verdicts differ."""
         return self.verdict_before != self.verdict_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescoredSlice:
-    """What became of some episodes."""
+    """The differences between both specs in one slice of the episodes."""
 
     name: str
-    """The slice; `all` is all of them."""
+    """The slice; `all` is all episodes."""
     episodes: int
-    """How many were scored."""
+    """The number of scored episodes."""
     changed: int
-    """Rewards that are others."""
+    """The number of changed rewards."""
     flipped: int
-    """Verdicts that are others."""
+    """The number of changed verdicts."""
     invalid_before: int
-    """Episodes for which the first spec has no reward."""
+    """The number of episodes without a valid reward by the first spec."""
     invalid_after: int
-    """Episodes for which the second spec has none."""
+    """The number of episodes without a valid reward by the second spec."""
     mean_before: float | None
-    """Mean reward where both have one."""
+    """The mean reward by the first spec, of the episodes with two valid rewards."""
     mean_after: float | None
-    """Likewise, of the second."""
+    """The mean reward by the second spec, of the episodes with two valid rewards."""
     tau_b: float | None
-    """Kendall's rank correlation between both; None where one is all the same (or without scipy)."""
+    """Kendall's tau-b of both rewards; None if one side is constant, or above 500 episodes without scipy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescoring:
-    """Everything that a change of the spec does to a recording."""
+    """The effect of a spec's change on recorded episodes."""
 
     episodes: tuple[Rescored, ...]
-    """The episodes that could be scored."""
+    """The scored episodes."""
     reasons_before: Mapping[str, int]
-    """Why the first spec has no valid reward, and for how many episodes; the most frequent reason first."""
+    """The number of episodes by reason for no valid reward by the first spec, most frequent first."""
     reasons_after: Mapping[str, int]
-    """Why the second spec has none."""
+    """The number of episodes by reason for no valid reward by the second spec, most frequent first."""
     without_inputs: int
-    """Episodes that recorded no inputs by name, where the specs do not score the episode itself."""
+    """The number of episodes without recorded inputs, unless the specs score the episode itself."""
     reproduced: int
-    """Recorded rewards of the first spec that it pays again."""
+    """The number of recorded rewards of the first spec that it gives again."""
     slices: tuple[RescoredSlice, ...]
-    """All episodes together, then each slice by name."""
+    """All episodes, then each slice by name."""
 
 
 def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) -> Rescoring:
     """
-    What both specs pay for recorded episodes; relative components see the recorded groups.
+    Score recorded episodes by both specs and compare the rewards; relative components use recorded groups.
 
-    Raises SpecError where the code of one can't be called.
+    Raises SpecError when the code of a spec can't be used.
     """
     found = list(episodes)
     usable = [one for one in found if sample(before, one) is not None and sample(after, one) is not None]
@@ -128,9 +128,9 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
 
 def sample(spec: RewardSpec, episode: Episode) -> Mapping[str, Any] | None:
     """
-    What a spec scores of a recorded episode: its inputs, and itself where an input's type is `episode`.
+    Return a recorded episode as a sample: its inputs, and itself for inputs of the type `episode`.
 
-    None where it has no inputs by name and is none itself.
+    None if the episode has no inputs by name and the spec has no input of that type.
     """
     names = {
         name
@@ -148,7 +148,7 @@ def _counted(reasons: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 
 def scored_again(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
-    """The result of each episode; None of one that has no group where one is needed."""
+    """Score each episode; None for an episode without the group that a relative component needs."""
     samples = [sample(spec, episode) or {} for episode in episodes]
     if not any(part.relative for part in spec.parts):
         return [*spec.score_batch(samples)]
@@ -165,13 +165,13 @@ def scored_again(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardRe
 
 
 def _rescored(episode: Episode, before: RewardResult, after: RewardResult, spec: RewardSpec) -> Rescored:
-    paid = episode.reward
-    is_same = paid.spec is not None and paid.spec.sha256 == spec.sha256
+    recorded = episode.reward
+    is_same = recorded.spec is not None and recorded.spec.sha256 == spec.sha256
     return Rescored(
         trace_id=episode.trace_id,
         task=episode.task,
         slices=tuple(episode.slices),
-        recorded=paid.value if is_same and paid.status == "ok" else None,
+        recorded=recorded.value if is_same and recorded.status == "ok" else None,
         before=before.value if before.status == "ok" else None,
         after=after.value if after.status == "ok" else None,
         verdict_before=before.verdict,
@@ -182,7 +182,7 @@ def _rescored(episode: Episode, before: RewardResult, after: RewardResult, spec:
 
 
 def _reasons(result: RewardResult) -> tuple[str, ...]:
-    """Why a result is not valid: what each component without a value says, else what the result says."""
+    """Return why a result is not valid: the errors of its components, else its own."""
     if result.status == "ok":
         return ()
     found = [

@@ -1,4 +1,4 @@
-"""Scoring samples by a spec: one, a step, many, or a group whose members are compared."""
+"""Scoring of single samples, steps, batches and groups by a scoring plan."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from mttp.rewards.ranking import Comparison
 __all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
 
 Settle: TypeAlias = Callable[[RewardResult], RewardResult]
-"""What becomes of a result before anybody sees it."""
+"""A last change of a result before it is recorded."""
 
 _UNWATCHED: AbstractContextManager[None] = nullcontext()
-_GATES, _DEAR_GATES, _REST = range(3)
-"""The stages in which components are called: gates, gates that cost, and all others."""
+_GATES, _COSTLY_GATES, _REST = range(3)
+"""The stages in which components are called: gates, costly gates, and all others."""
 
 
 def score(
@@ -44,11 +44,11 @@ def score(
     watched: bool = True,
 ) -> RewardResult:
     """
-    What the spec pays for one sample, by its terminal components.
+    Score one sample by the components of scope `terminal`.
 
-    `closed` says why what costs is not called, `settle` has the last word before the result is recorded,
-    which it is in the current episode unless it is not to be `watched`.
-    Whatever a component does is in the result; raises NeedsGroup where one is relative.
+    `closed` is the reason why costly components are not called. `settle` changes the result before it is
+    recorded in the current episode; with `watched=False` it is not recorded.
+    Errors of components are in the result; raises NeedsGroup when one is relative.
     """
     scorer = _absolute(plan, "terminal")
     watch = hooks.begin(scorer.name, of_step=False) if watched else None
@@ -58,40 +58,40 @@ def score(
 def score_step(
     plan: ScoringPlan, sample: Sample, *, settle: Settle | None = None, watched: bool = True
 ) -> RewardResult:
-    """The same for one step, by the components whose scope is a step."""
+    """Score one step by the components of scope `step`; raises NeedsGroup when one is relative."""
     scorer = _absolute(plan, "step")
     watch = hooks.begin(scorer.name, of_step=True) if watched else None
     return scorer.score(sample, watch, None, settle)
 
 
 async def ascore(plan: ScoringPlan, sample: Sample) -> RewardResult:
-    """As `score`, with asynchronous components and judges side by side."""
+    """Score one sample as `score` does, with asynchronous components and judges running concurrently."""
     scorer = _absolute(plan, "terminal")
     return await scorer.score_async(sample, hooks.begin(scorer.name, of_step=False))
 
 
 def score_batch(plan: ScoringPlan, samples: Sequence[Sample], *, concurrency: int = 1) -> list[RewardResult]:
     """
-    What the spec pays for each sample, as many at once as `concurrency` says.
+    Score many samples, up to `concurrency` at once.
 
-    A component that takes a batch is called once for all.
-    Nothing of it is recorded: which sample belongs to which episode is known to whoever pays the results.
+    A component that takes batches is called once for all samples. Nothing is recorded here, since the
+    episodes of the samples are not known.
     """
     if concurrency < 1:
-        raise ValueError(f"concurrency is {concurrency}, expected 1 or more")
+        raise ValueError(f"concurrency is {concurrency}; pass 1 or more")
     return _absolute(plan, "terminal").score_many(samples, None, concurrency=concurrency)
 
 
 def rank(plan: ScoringPlan, group: Sequence[Sample], *, seed: int | None = None) -> Ranking:
     """
-    What the spec pays for the members of one group, its relative components called once for all of them.
+    Score the members of one group, calling relative components once for all of them.
 
-    With a `seed` they are shown the members in an order that is drawn with it, against a judge's habits.
-    The values of relative components mean nothing beyond the group.
-    Raises SpecError where the group is empty.
+    A `seed` shuffles the order that relative components receive, against a judge's position bias.
+    Their values are comparable only within the group.
+    Raises SpecError when the group is empty.
     """
     if not group:
-        raise SpecError("a group of nobody can't be ranked")
+        raise SpecError("the group is empty; pass at least one sample to rank")
     comparison = Comparison(group, seed)
     results = _scorer(plan, "terminal").score_many(group, comparison)
     sources = comparison.sources
@@ -101,7 +101,7 @@ def rank(plan: ScoringPlan, group: Sequence[Sample], *, seed: int | None = None)
 
 
 class SampleGrades:
-    """One sample on its way through the stages of a scorer: what its components were graded so far."""
+    """The grades of one sample while it passes through the stages of a scorer."""
 
     __slots__ = ("end", "grades", "included", "sample", "start", "watch", "wrong")
 
@@ -109,18 +109,18 @@ class SampleGrades:
         self.sample = sample
         self.watch = watch
         self.wrong = scorer.inputs.problem(sample)
-        """What is wrong with the sample, in words; then no component is called."""
+        """The error of an invalid sample, for which no component is called; else None."""
         self.grades: dict[str, Grade] = {}
         self.included = (
             {}
             if self.wrong
             else {one.name: SampleGrades(one.inner, sample) for one in scorer.graders if one.inner}
         )
-        """The same for each included spec, by its name."""
+        """The grades by each included spec, by its name."""
         self.start = self.end = 0
 
     def checks(self) -> Iterator[tuple[str, Grade]]:
-        """The checks that were graded so far, those of included specs by their paths."""
+        """Yield the checks graded so far by name; those of included specs by path."""
         yield from checks(self.grades.values())
         for name, inner in self.included.items():
             for path, found in inner.checks():
@@ -135,40 +135,40 @@ class Grader:
         self.entry = entry = component.entry
         self._repeats = range(entry.repeats)
         self.inner = None if component.plan is None else _scorer(component.plan, scope)
-        """What scores an included spec."""
+        """The scorer of an included spec; None for a function."""
         self._caller = None if component.plan is not None else Caller(component, plan)
         self.gates = entry.kind == "check" or (entry.kind == "verifier" and needs_verifiers(plan))
-        """Whether nothing but the floor is left where it fails."""
-        self.is_dear = _is_dear(entry)
-        """Whether it is not called once a gate has decided."""
+        """Whether its failure sets the reward to the floor."""
+        self.is_costly = _is_costly(entry)
+        """Whether it is not called after a gate has decided."""
         if self.inner is not None:
             self.stages = (
-                {_DEAR_GATES, *self.inner.stages} - {_REST} if self.gates else set(self.inner.stages)
+                {_COSTLY_GATES, *self.inner.stages} - {_REST} if self.gates else set(self.inner.stages)
             )
         else:
-            self.stages = {(_DEAR_GATES if self.is_dear else _GATES) if self.gates else _REST}
+            self.stages = {(_COSTLY_GATES if self.is_costly else _GATES) if self.gates else _REST}
 
     @property
     def takes_many(self) -> bool:
-        """Whether one call is for many samples."""
+        """Whether one call takes many samples."""
         return self._caller is not None and self._caller.is_batch
 
     def grade(self, sample: Sample) -> Grade:
-        """The grade of one sample."""
+        """Grade one sample."""
         assert self._caller is not None
         start = time.time_ns()
         answers = [self._caller.one(sample) for _ in self._repeats]
         return grade(self.entry, answers, start, time.time_ns())
 
     async def grade_async(self, sample: Sample) -> Grade:
-        """The same, without holding up others."""
+        """Grade one sample without blocking the event loop."""
         assert self._caller is not None
         start = time.time_ns()
         answers = await asyncio.gather(*[self._caller.one_async(sample) for _ in self._repeats])
         return grade(self.entry, answers, start, time.time_ns())
 
     def together(self, samples: Sequence[Sample]) -> list[Grade]:
-        """The grades of many samples, of one call for each repeat."""
+        """Grade many samples with one call for each repeat."""
         assert self._caller is not None
         start = time.time_ns()
         repeats = [self._caller.many(samples) for _ in self._repeats]
@@ -176,7 +176,7 @@ class Grader:
         return [grade(self.entry, answers, start, end) for answers in zip(*repeats, strict=True)]
 
     def compared(self, places: Sequence[int], comparison: Comparison, path: str) -> list[Grade]:
-        """The grades of those members of a group, which are shown in a new order for each repeat."""
+        """Grade the members of a group at these places, in a new order for each repeat."""
         assert self._caller is not None
         start = time.time_ns()
         orders, repeats = comparison.ask(self._caller.many, places, self.entry)
@@ -186,29 +186,32 @@ class Grader:
         return grades
 
 
-def _is_dear(entry: ComponentEntry) -> bool:
+def _is_costly(entry: ComponentEntry) -> bool:
     return not entry.always and (entry.kind == "judge" or bool(entry.relative) or entry.isolation != "none")
 
 
 class Scorer:
     """
-    The components of one scope, and what they come to.
+    Scores samples by the components of one scope.
 
-    Gates are called before what costs: checks and, under `gated`, verifiers first, of these what costs last.
-    What costs (a judge, what compares, what is isolated) is not called once a gate has decided, unless it
-    says `always`.
+    Gates (checks and, under `gated`, verifiers) are called first, costly ones after the others.
+    Costly components (judges, relative and isolated ones) are not called after a gate has decided, unless
+    they have `always`.
     """
 
     def __init__(self, plan: ScoringPlan, scope: str) -> None:
         components = [one for one in plan.components if scope in one.scopes]
         if not components:
-            raise SpecError(f"spec {plan.identity.name} has no components of scope {scope}")
+            raise SpecError(
+                f"spec {plan.identity.name} has no component of scope {scope}; add one, or call "
+                f"{'score_step' if scope == 'terminal' else 'score'}"
+            )
         self.plan = plan
         self.name = plan.identity.name
         self.graders = [Grader(one, plan, scope) for one in components]
         self.inputs = Inputs(plan.inputs)
         self.relative: list[str] = []
-        """Components that compare samples; those of included specs by their paths."""
+        """The names of relative components; those of included specs are dotted paths."""
         for one in self.graders:
             if one.inner is not None:
                 self.relative += [f"{one.name}.{path}" for path in one.inner.relative]
@@ -219,7 +222,7 @@ class Scorer:
 
     @property
     def takes_many(self) -> bool:
-        """Whether a component is called for many samples at once."""
+        """Whether a component takes many samples in one call."""
         return any(one.takes_many or (one.inner and one.inner.takes_many) for one in self.graders)
 
     def score(
@@ -229,7 +232,7 @@ class Scorer:
         closed: str | None = None,
         settle: Settle | None = None,
     ) -> RewardResult:
-        """The reward of one sample."""
+        """Score one sample."""
         state = SampleGrades(self, sample, watch)
         for stage in self.stages:
             self.advance(stage, state, closed)
@@ -237,7 +240,7 @@ class Scorer:
         return self._watched(result if settle is None else settle(result), watch)
 
     async def score_async(self, sample: Sample, watch: ScoringObserver | None = None) -> RewardResult:
-        """The same, components of one stage side by side."""
+        """Score one sample, with the components of a stage running concurrently."""
         state = SampleGrades(self, sample, watch)
         for stage in self.stages:
             await self.advance_async(stage, state)
@@ -246,7 +249,7 @@ class Scorer:
     def score_many(
         self, samples: Sequence[Sample], comparison: Comparison | None, *, concurrency: int = 1
     ) -> list[RewardResult]:
-        """The rewards of many samples; where there is a `comparison`, they are a group."""
+        """Score many samples; with a `comparison` they are the members of a group."""
         states = [SampleGrades(self, sample) for sample in samples]
         steps = [[stage] for stage in self.stages] if self.takes_many else [self.stages]
         with ThreadPoolExecutor(concurrency, thread_name_prefix="mttp-rewards") as pool:
@@ -273,9 +276,9 @@ class Scorer:
 
     def advance(self, stage: int, state: SampleGrades, closed: str | None = None) -> None:
         """
-        Call the components of a stage that were not called yet.
+        Call the components of a stage that have no grade yet.
 
-        `closed` says why those that cost are not called.
+        `closed` is the reason why costly components are not called.
         """
         state.start = state.start or time.time_ns()
         closed = closed or self._closed(stage, state)
@@ -285,14 +288,14 @@ class Scorer:
                     for inner_stage in _stages_of(grader, stage):
                         grader.inner.advance(inner_stage, state.included[grader.name], closed)
                     self._finish(grader, stage, state)
-                elif closed and grader.is_dear:
+                elif closed and grader.is_costly:
                     state.grades[grader.name] = uncalled(grader.entry, closed)
                 else:
                     state.grades[grader.name] = grader.grade(state.sample)
         state.end = time.time_ns()
 
     async def advance_async(self, stage: int, state: SampleGrades, closed: str | None = None) -> None:
-        """The same, components side by side."""
+        """Call the components of a stage that have no grade yet, concurrently."""
         state.start = state.start or time.time_ns()
         closed = closed or self._closed(stage, state)
 
@@ -302,7 +305,7 @@ class Scorer:
                     for inner_stage in _stages_of(grader, stage):
                         await grader.inner.advance_async(inner_stage, state.included[grader.name], closed)
                     self._finish(grader, stage, state)
-                elif closed and grader.is_dear:
+                elif closed and grader.is_costly:
                     state.grades[grader.name] = uncalled(grader.entry, closed)
                 else:
                     state.grades[grader.name] = await grader.grade_async(state.sample)
@@ -318,7 +321,7 @@ class Scorer:
         closed: Mapping[int, str | None] | None = None,
         path: str = "",
     ) -> None:
-        """Call the components of a stage that take many samples, for all that have their inputs."""
+        """Call the components of a stage that take many samples, for all valid samples."""
         fit = {place: state for place, state in states.items() if not state.wrong}
         known = closed or {}
         reasons = {place: known.get(place) or self._closed(stage, state) for place, state in fit.items()}
@@ -328,7 +331,7 @@ class Scorer:
                 for inner_stage in _stages_of(grader, stage):
                     grader.inner.together(inner_stage, inner, comparison, reasons, f"{path}{grader.name}.")
             elif stage in grader.stages and grader.takes_many:
-                called = [place for place in fit if not (reasons[place] and grader.is_dear)]
+                called = [place for place in fit if not (reasons[place] and grader.is_costly)]
                 self._call_together(grader, called, fit, comparison, path)
 
     def _call_together(
@@ -349,27 +352,27 @@ class Scorer:
             states[place].grades[grader.name] = found
 
     def _due(self, stage: int, state: SampleGrades) -> list[Grader]:
-        """The components that are to be called in a stage; none where the sample lacks inputs."""
+        """Return the components to call in a stage; none for an invalid sample."""
         if state.wrong:
             return []
         return [one for one in self.graders if stage in one.stages and one.name not in state.grades]
 
     def _finish(self, grader: Grader, stage: int, state: SampleGrades) -> None:
-        """The grade of an included spec, once all that it will call was called."""
+        """Store the grade of an included spec after its last stage."""
         if stage == max(grader.stages):
             assert grader.inner is not None
             inner = grader.inner.result(state.included.pop(grader.name))
             state.grades[grader.name] = included(grader.entry, inner)
 
     def _closed(self, stage: int, state: SampleGrades) -> str | None:
-        """Why what costs is not called any more: a gate has decided."""
+        """Return the reason why costly components are not called, or None while no gate has decided."""
         if stage == _GATES or state.wrong:
             return None
         found = dict(state.checks())
         failed = sorted(path for path, check in found.items() if check.verdict == "fail")
         if failed:
             return f"check{'s' if len(failed) > 1 else ''} {', '.join(failed)} failed"
-        if stage == _DEAR_GATES:
+        if stage == _COSTLY_GATES:
             return None
         found |= {one.name: state.grades[one.name] for one in self.graders if one.gates}
         for path, gate in sorted(found.items()):
@@ -378,7 +381,7 @@ class Scorer:
         return None
 
     def result(self, state: SampleGrades) -> RewardResult:
-        """The grades as a reward; a sample that lacks inputs has none."""
+        """Combine the grades to a result; an invalid sample has no grades."""
         plan = self.plan
         shared: dict[str, Any] = {
             "range": self._bounds,
@@ -398,7 +401,7 @@ class Scorer:
             )
         grades = {one.name: state.grades[one.name] for one in self.graders}
         found = combine(plan, list(grades.values()), bounds=self._bounds)
-        for name, amount in found.contributions.items():  # nobody else has seen the grades so far
+        for name, amount in found.contributions.items():  # in place, as the grades are not shared yet
             object.__setattr__(grades[name], "contribution", amount)
         return RewardResult(
             value=found.value,
@@ -418,12 +421,12 @@ class Scorer:
 
 
 def _stages_of(grader: Grader, stage: int) -> tuple[int, ...]:
-    """The stages of an included spec that belong to one of its includer's; a gate's end before what costs."""
-    return (stage, _REST) if grader.gates and stage == _DEAR_GATES else (stage,)
+    """Return the stages of an included spec to run in a stage; one that gates finishes with the gates."""
+    return (stage, _REST) if grader.gates and stage == _COSTLY_GATES else (stage,)
 
 
 def _scorer(plan: ScoringPlan, scope: str) -> Scorer:
-    """The plan's scorer, made once."""
+    """Return the plan's scorer of a scope, from its cache."""
     found: Scorer | None = plan.prepared.get(scope)
     if found is None:
         found = plan.prepared[scope] = Scorer(plan, scope)
@@ -431,11 +434,11 @@ def _scorer(plan: ScoringPlan, scope: str) -> Scorer:
 
 
 def _absolute(plan: ScoringPlan, scope: str) -> Scorer:
-    """The same, which must need no group."""
+    """Return the plan's scorer of a scope; raises NeedsGroup when a component is relative."""
     scorer = _scorer(plan, scope)
     if scorer.relative:
         raise NeedsGroup(
             f"spec {scorer.name}: {', '.join(scorer.relative)} compares the samples of a group;"
-            " score them together with rank(group)"
+            " score the group with rank(group)"
         )
     return scorer

@@ -1,4 +1,4 @@
-"""A reward spec: its document, what it is identified by, and how it scores."""
+"""Reward specs: loading them, their identity and scoring by them."""
 
 from __future__ import annotations
 
@@ -12,38 +12,58 @@ from typing import Any, Final
 from mttp.errors import MissingExtra, SpecError
 from mttp.model.episodes import Spec
 from mttp.model.results import Ranking, RewardResult
-from mttp.rewards import identity, locking, reach, scoring, writing
-from mttp.rewards.code import Code, Coverage, of_target
+from mttp.rewards import identity, locking, reward_range, scoring, writing
+from mttp.rewards.callable_code import of_function
+from mttp.rewards.callables import Policy, check_signature, resolve
 from mttp.rewards.composing import COMBINE, described, parts_of
 from mttp.rewards.document import CombiningFunction, ComponentEntry, SpecDocument
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
-from mttp.rewards.objects import of_function
+from mttp.rewards.parsing import SpecSource, parse, read
 from mttp.rewards.plan import Component, ScoringPlan
-from mttp.rewards.source import SpecSource, parse, read
-from mttp.rewards.targets import Policy, check_signature, resolve
+from mttp.rewards.static_analysis import Code, Coverage, of_target
 from mttp.rewards.trainers import TrlReward
 from mttp.rewards.trust import Trust, Trusted
 
 __all__ = ["MAX_INCLUDED", "RewardSpec"]
 
 MAX_INCLUDED: Final = 500
-"""Most specs that a spec includes, with those that they include."""
+"""The maximum number of specs that a spec includes, directly and indirectly."""
 
 
 class RewardSpec:
     """
-    What is paid, by which rule, at which version.
+    A named, versioned definition of a reward: its components, how they combine, and cases that test it.
 
-    From a file with `load`, or made here of functions:
+    Load a spec from a file with `RewardSpec.load`, or build one from functions:
 
-        RewardSpec(name="gsm8k", version="1.2.0", inputs={"completion": "string", "answer": "string"},
-                   components=[math_reward, {"name": "format", "kind": "rubric", "use": format_reward}])
+        >>> import mttp
+        >>> @mttp.rewards.verifier(range=(0, 1))
+        ... def right(completion, answer):
+        ...     return completion.strip() == answer
+        >>> spec = mttp.RewardSpec(
+        ...     name="exact",
+        ...     version="1.0.0",
+        ...     inputs={"completion": "string", "answer": "string"},
+        ...     components=[right],
+        ... )
+        >>> result = spec.score(completion=" 8", answer="8")
+        >>> result.value, result.verdict
+        (1.0, 'pass')
 
-    A component is a decorated function, or a mapping as in a file, whose `use` may be a function.
-    An include is a mapping as in a file, whose `spec` may be a RewardSpec; `combine` may be a function.
-    Raises SpecError for what no file could say either.
+    `name` (str) and `version` (str, a semantic version) identify the spec.
+    `components` are decorated functions, or dicts with the keys of a component in a file; `use` may be a
+    function. `include` are dicts with the keys of an include; `spec` may be a RewardSpec.
+    `folder` (a path) is where modules, files and includes are looked up.
+    `trust` names the modules outside of `folder` whose code may run (str or a collection of str); True trusts
+    all code.
+    Further keyword arguments are the other keys of a spec file: `inputs`, `combine` (may be a function of
+    values and weights by name), `partial_credit`, `range`, `clip`, `step_total`, `floor`, `on_invalid`,
+    `horizon`, `depends`, `distributions`, `cases` and `description`.
+
+    Raises SpecError when an argument is not valid in a spec file.
+    Scoring and reading files need `mttp[spec]`, and raise MissingExtra without it.
     """
 
     def __init__(
@@ -72,11 +92,17 @@ class RewardSpec:
     @classmethod
     def load(cls, path: str | Path, *, trust: Trusted = False) -> RewardSpec:
         """
-        The spec in a YAML or JSON file; its code is imported when it is first needed.
+        Load a spec from a YAML or JSON file.
 
-        Code in the file's directory, and in those below it, may be imported. `trust` names further modules,
-        as the variable MTTP_TRUST does; True allows any. Nothing in the file does.
-        Raises SpecError with file and line.
+            spec = mttp.RewardSpec.load("specs/gsm8k.yaml")
+
+        The spec's code is imported at the first use of `plan` or of a scoring method, not here.
+        Modules in the file's directory and below it may be imported. `trust` (str or a collection of str)
+        names further modules, as the environment variable MTTP_TRUST does; True trusts all code. A spec file
+        can't extend this.
+
+        Raises SpecError with file, line and column when the file can't be read or is not a valid spec, and
+        MissingExtra without `mttp[spec]`.
         """
         place = Path(path)
         lock = locking.read_lock(place)
@@ -85,7 +111,12 @@ class RewardSpec:
 
     @classmethod
     def from_text(cls, text: str, *, folder: str | Path | None = None, trust: Trusted = False) -> RewardSpec:
-        """The spec in a text; `folder` is where its modules, files and includes are looked for."""
+        """
+        Parse a spec from YAML or JSON text.
+
+        `folder` (a path) is where its modules, files and includes are looked up; `trust` is as for `load`.
+        Raises SpecError with line and column when the text is not a valid spec.
+        """
         place = Path(folder) if folder is not None else None
         return cls._of(parse(text), place, Trust.of(trust, place))
 
@@ -93,7 +124,12 @@ class RewardSpec:
     def from_dict(
         cls, data: Mapping[str, Any], *, folder: str | Path | None = None, trust: Trusted = False
     ) -> RewardSpec:
-        """The spec that plain data says, as a file would."""
+        """
+        Build a spec from a dict with the keys of a spec file, such as `to_dict` returns.
+
+        `folder` (a path) is where its modules, files and includes are looked up; `trust` is as for `load`.
+        Raises SpecError when the dict is not a valid spec.
+        """
         place = Path(folder) if folder is not None else None
         return cls._of(SpecSource(data=dict(data)), place, Trust.of(trust, place))
 
@@ -120,74 +156,74 @@ class RewardSpec:
         included: Mapping[str, RewardSpec] | None = None,
     ) -> None:
         self.document: SpecDocument = document_of(source)
-        """What the spec says."""
+        """The validated keys of the spec file."""
         self.source = source
-        """Where it says so."""
+        """The spec's data with line numbers, for error messages."""
         self.folder = folder.absolute() if folder is not None else None
-        """Where its modules and files are looked for; None where it has no file."""
+        """The directory in which its modules and files are looked up; None without one."""
         self._trust = trust
         self._functions = dict(functions or {})
         self.included: Mapping[str, RewardSpec] = {
             **(included or {}),
             **self._include(folder, chain, included or {}),
         }
-        """The included specs by their names here."""
+        """The included specs by the names that this spec gives them."""
         self._refuse_conflicts()
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The spec's name."""
         return self.document.name
 
     @property
     def version(self) -> str:
-        """Its semantic version."""
+        """The spec's semantic version."""
         return self.document.version
 
     @property
     def path(self) -> Path | None:
-        """Its file, wherever the process goes from here; None where it has none."""
+        """The absolute path of the spec's file; None for a spec without a file."""
         return self.folder / self.source.path.name if self.folder and self.source.path else None
 
     @cached_property
     def parts(self) -> Sequence[ComponentEntry]:
-        """Its components, with an entry for each included spec."""
-        found = reach.entries(self.document, {name: spec.range for name, spec in self.included.items()})
+        """The spec's components, with one entry for each included spec."""
+        ranges = {name: spec.range for name, spec in self.included.items()}
         return [
             one.model_copy(update=self.included[one.name]._as_part()) if one.name in self.included else one
-            for one in found
+            for one in reward_range.entries(self.document, ranges)
         ]
 
     def _as_part(self) -> dict[str, Any]:
-        """What its components make of it where another spec includes it."""
+        """Return the scope and relativity of this spec as a component of another spec."""
         scopes = {part.scope for part in self.parts}
         relative = any(part.relative for part in self.parts)
         return {"scope": "step" if scopes == {"step"} else "terminal", "relative": relative}
 
     @cached_property
     def range(self) -> tuple[float, float] | None:
-        """Lowest and highest reward, stated or reachable; None where that is not known."""
-        return reach.stated_or_reachable(self.document, self.parts)
+        """The lowest and highest reward, stated or derived; None if a component has no range."""
+        return reward_range.stated_or_reachable(self.document, self.parts)
 
     @property
     def floor(self) -> float:
-        """What a sample gets where a check failed."""
-        return reach.floor(self.document, self.parts)
+        """The reward of a sample that fails a check."""
+        return reward_range.floor(self.document, self.parts)
 
     @cached_property
     def canonical(self) -> str:
-        """The canonical JSON (RFC 8785) of what changes its scores."""
+        """The canonical JSON (RFC 8785) of the keys that affect scores."""
         included = {name: spec.sha256 for name, spec in self.included.items()}
         return identity.canonical(self.document, self.parts, included)
 
     @cached_property
     def sha256(self) -> str:
-        """Digest of `canonical`, 64 hex digits: equal for specs that score alike, whatever their name."""
+        """The SHA-256 of `canonical`, 64 hex digits; it does not depend on name, version or cases."""
         return identity.digest(self.canonical)
 
     @cached_property
     def codes(self) -> Mapping[str, Code]:
-        """The code of each function by its target, or by the component's name where it has none."""
+        """The code of each function by its `use` target, or by the component's name without one."""
         return self._codes()
 
     def _codes(self) -> dict[str, Code]:
@@ -200,24 +236,24 @@ class RewardSpec:
 
     @cached_property
     def code_sha256(self) -> str:
-        """Digest of the code that scores, 64 hex digits; nothing is imported for it."""
+        """The SHA-256 of the scoring code, 64 hex digits; computing it imports nothing."""
         included = {name: spec.code_sha256 for name, spec in self.included.items()}
         return self._code_digest(included)
 
     @cached_property
     def own_code_sha256(self) -> str:
-        """The same without the code of what it includes."""
+        """The SHA-256 of the scoring code without that of included specs, 64 hex digits."""
         return self._code_digest({})
 
     @cached_property
     def code_coverage(self) -> Coverage:
-        """full, partial or opaque: how much of the code `code_sha256` covers."""
+        """How much of the scoring code `code_sha256` covers: full, partial or opaque."""
         included = [spec.code_coverage for spec in self.included.values()]
         return identity.coverage(self.codes.values(), included)
 
     @cached_property
     def code_gaps(self) -> tuple[str, ...]:
-        """Why `code_coverage` is not full: what is not in the digest, by component."""
+        """The reasons why `code_coverage` is not full, each starting with the component's name."""
         targets = {entry.name: entry.use or entry.name for entry in self.document.components}
         if isinstance(self.document.combine, CombiningFunction):
             targets[COMBINE] = self.document.combine.use or COMBINE
@@ -227,7 +263,7 @@ class RewardSpec:
 
     @cached_property
     def identity(self) -> Spec:
-        """Name, version and digests, as every reward says them."""
+        """The name, version and digests that are recorded with every reward."""
         return Spec(
             name=self.name,
             version=self.version,
@@ -238,11 +274,15 @@ class RewardSpec:
 
     @cached_property
     def plan(self) -> ScoringPlan:
-        """What scoring follows; its code is imported here. Raises SpecError where that can't be called."""
+        """
+        The spec ready to score, with its functions imported.
+
+        Raises SpecError when a function is missing, is not trusted, or needs an input that the spec lacks.
+        """
         path = self.path
         components = tuple(self._component(entry) for entry in self.parts)
         if self._codes() != self.codes:
-            raise self.source.error("its code was changed after it was loaded; load it again")
+            raise self.source.error("the spec's code changed after the spec was loaded; load the spec again")
         locking.warn(self)
         return ScoringPlan(
             identity=self.identity,
@@ -261,79 +301,104 @@ class RewardSpec:
         )
 
     def everything(self) -> Iterator[RewardSpec]:
-        """This spec, those that it includes, those that they include, and so on."""
+        """Yield this spec and all specs that it includes, directly and indirectly."""
         yield self
         for spec in self.included.values():
             yield from spec.everything()
 
     def to_dict(self) -> dict[str, Any]:
-        """What its file says, as plain data, without what is left to defaults."""
+        """Return the keys of the spec file as a dict of plain data, without defaults."""
         return described(self.document)
 
     def to_yaml(self) -> str:
-        """What its file says, as YAML; raises SpecError where a file can't name a function."""
+        """Return the spec as YAML; raises SpecError when a function can't be named in a file, as a lambda."""
         self._refuse_unnamed()
         return writing.to_yaml(self.to_dict())
 
     def to_json(self) -> str:
-        """What its file says, as JSON; raises SpecError as `to_yaml` does."""
+        """Return the spec as JSON; raises SpecError when a function can't be named in a file, as a lambda."""
         self._refuse_unnamed()
         return writing.to_json(self.to_dict())
 
     def score(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
         """
-        What is paid for one sample, given by its inputs' names.
+        Score one sample by the components of scope `terminal`.
 
-        Whatever a component does is in the result; raises NeedsGroup where one is relative.
+        The sample is a mapping from input name to value, keyword arguments, or both:
+
+            result = spec.score(completion="<answer>8</answer>", answer="8")
+
+        A component that raises, abstains, returns NaN or leaves its range does not raise here: its grade in
+        `result.components` has the error, and `on_invalid` decides the reward. The same holds for a missing
+        input and for one of another type. Inside an episode the scoring is recorded.
+
+        Raises NeedsGroup when a component is relative, and SpecError when the spec's code can't be used or no
+        component has the scope.
         """
         return scoring.score(self.plan, _sample(sample, inputs))
 
     def score_step(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
-        """The same for one step, by the components whose scope is a step."""
+        """Score one step by the components of scope `step`; arguments and errors are those of `score`."""
         return scoring.score_step(self.plan, _sample(sample, inputs))
 
     def for_episode(self) -> EpisodeScorer:
         """
-        What scores one episode's steps and its end together: `step(...)` for each step, then `end(...)`.
+        Return a scorer for one episode: call its `step(...)` for each step, then its `end(...)`.
 
-        The sum of the steps stays within `step_total`, and a check that fails in a step gates the end.
+        The sum of the step rewards stays within `step_total`, and a check that fails in a step sets the
+        end's reward to the floor. `total` is the sum of both.
+        Raises SpecError when the spec's code can't be used.
         """
         return EpisodeScorer(self.plan)
 
     async def ascore(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
-        """As `score`, with asynchronous components and judges side by side."""
+        """Score one sample as `score` does, running asynchronous components and judges concurrently."""
         return await scoring.ascore(self.plan, _sample(sample, inputs))
 
     def score_batch(
         self, samples: Sequence[Mapping[str, Any]], *, concurrency: int = 1
     ) -> list[RewardResult]:
-        """What is paid for each sample, in their order, as many at once as `concurrency` says."""
+        """
+        Score many samples, up to `concurrency` (int, 1 or more) at once in threads.
+
+        Returns one result for each sample, in their order. A component with `arity: batch` is called once for
+        all samples. The results are not recorded until you give them to an episode.
+        Errors are those of `score`, and ValueError when `concurrency` is below 1.
+        """
         return scoring.score_batch(self.plan, samples, concurrency=concurrency)
 
     def rank(self, group: Sequence[Mapping[str, Any]], *, seed: int | None = None) -> Ranking:
         """
-        What is paid for the members of one group, whose relative components see all of them.
+        Score the samples of one group together, so that relative components can compare them.
 
-        With a `seed` they are shown in an order that is drawn with it.
+        `seed` (int) shuffles the order in which relative components receive the samples; without it they get
+        the group's order. `results` of the ranking are in the group's order, and not recorded until you give
+        them to episodes. Raises SpecError when the group is empty or the spec's code can't be used.
         """
         return scoring.rank(self.plan, group, seed=seed)
 
     def for_trl(self, *, concurrency: int = 1, group_size: int | None = None) -> TrlReward:
         """
-        The spec as one of TRL's `reward_funcs`, named as the spec.
+        Return the spec as a reward function for TRL, with the spec's name.
 
-        `concurrency` is that of `score_batch`; relative components need `group_size`, num_generations.
-        Instrumented trainers record components, gates and identity of what it pays.
-        Raises what `score` would of the spec itself: SpecError, MissingExtra.
+            trainer = GRPOTrainer(..., reward_funcs=[spec.for_trl()])
+
+        `concurrency` is that of `score_batch`. `group_size` is the trainer's `num_generations`; relative
+        components need it. A sample without a valid reward is None in the returned list.
+        Instrumented trainers record components, failed checks and the spec's identity.
+        Raises SpecError when the spec's code can't be used, and NeedsGroup without a needed `group_size`.
         """
-        _ = self.plan  # now, and not once the trainer has generated its first batch
+        _ = self.plan  # fail here, not after the trainer has generated its first batch
         return TrlReward(self, concurrency=concurrency, group_size=group_size)
 
     def for_gymnasium(self, env: Any) -> Any:
         """
-        The environment with the spec's rewards in place of its own, for Stable-Baselines3 and others.
+        Wrap a Gymnasium environment so that its rewards are those of the spec.
 
-        Raises SpecError where the spec can't pay every step a number, MissingExtra without Gymnasium.
+        A sample has `observation`, `action`, `reward` (the environment's own), `terminated`, `truncated`,
+        `info`, `episode_return` and `episode_length`.
+        Raises SpecError unless the spec has `on_invalid: floor` (every step needs a number), NeedsGroup when
+        a component is relative, and MissingExtra without Gymnasium.
         """
         try:
             environments = import_module("mttp.rewards.environments")
@@ -341,30 +406,30 @@ class RewardSpec:
             if error.name != "gymnasium":
                 raise
             raise MissingExtra(package="gymnasium", extra="gymnasium", purpose="for_gymnasium") from error
-        _ = self.plan  # now, and not at the first step
+        _ = self.plan  # fail here, not at the first step
         return environments.RewardedEnv(env, self)
 
     def __repr__(self) -> str:
         return f"RewardSpec({self.name!r}, {self.version!r}, components={[part.name for part in self.parts]})"
 
     def _refuse_unnamed(self) -> None:
-        """Functions that were given here and can't be imported by a name."""
+        """Raise SpecError for a function that can't be imported by a name."""
         stated = {entry.name: entry.use for entry in self.document.components}
         combine = self.document.combine
         stated[COMBINE] = combine.use if isinstance(combine, CombiningFunction) else None
         for name, function in self._functions.items():
             if stated[name] is None:
-                what = "`combine`" if name == COMBINE else f"the component {name!r}"
-                said = getattr(function, "__qualname__", type(function).__qualname__)
+                owner = "`combine`" if name == COMBINE else f"the component {name!r}"
+                called = getattr(function, "__qualname__", type(function).__qualname__)
                 raise SpecError(
-                    f"{what} is {said}, which no file can name under `use`: "
-                    "define a function in a module, and give that"
+                    f"{owner} uses {called}, which a file can't name under `use`; "
+                    "define a function in a module and use that"
                 )
 
     def _include(
         self, folder: Path | None, chain: _Chain, given: Mapping[str, RewardSpec]
     ) -> dict[str, RewardSpec]:
-        """Load what the document includes and was not given here."""
+        """Load the included specs, except those in `given`."""
         found: dict[str, RewardSpec] = {}
         for index, part in enumerate(self.document.include):
 
@@ -377,11 +442,14 @@ class RewardSpec:
             chosen = choose(part, folder, fail, chain.pins)
             if chain.has(chosen.path):
                 raise self.source.error(
-                    f"the includes are a loop{chain.longer(chosen.path)}", "include", index, "spec"
+                    f"the includes form a cycle{chain.longer(chosen.path)}; remove one of them",
+                    "include",
+                    index,
+                    "spec",
                 )
             chain.loaded.append(chosen.path)
             if len(chain.loaded) > MAX_INCLUDED:
-                raise fail(f"more than {MAX_INCLUDED} specs are included, each counted as often as it is")
+                raise fail(f"more than {MAX_INCLUDED} specs are included, counting repeated includes")
             trust = self._trust
             if chosen.package is not None:
                 trust = trust.of_package(chosen.package, chosen.path.parent)
@@ -389,21 +457,21 @@ class RewardSpec:
         return found
 
     def _refuse_conflicts(self) -> None:
-        """One name stands for one spec, wherever it is included."""
+        """Raise SpecError when one name is included as two different specs."""
         found: dict[str, tuple[RewardSpec, str]] = {}
         for index, part in enumerate(self.document.include):
             for spec, way in self.included[part.as_]._ways(self.name):
                 known, other = found.setdefault(spec.name, (spec, way))
                 if (known.version, known.sha256) != (spec.version, spec.sha256):
                     raise self.source.error(
-                        f"{spec.name} is included twice, as {known.version} ({other}) and as "
-                        f"{spec.version} ({way}); ask for one version in both places",
+                        f"{spec.name} is included as {known.version} ({other}) and as "
+                        f"{spec.version} ({way}); include one version in both places",
                         "include",
                         index,
                     )
 
     def _ways(self, way: str) -> Iterator[tuple[RewardSpec, str]]:
-        """This spec and those below it, each with how it came to be included."""
+        """Yield this spec and all that it includes, each with the path of includes that leads to it."""
         way = f"{way} includes {self.name}"
         yield self, way
         for spec in self.included.values():
@@ -426,7 +494,7 @@ class RewardSpec:
         if function is not None:
             return of_function(function, self.document.distributions, self._depends())
         if use is None:
-            return Code(coverage="opaque", gaps=("it names no code",))
+            return Code(coverage="opaque", gaps=("it has no `use`",))
         return of_target(use, self.folder, self.document.distributions, self._depends())
 
     def _component(self, entry: ComponentEntry) -> Component:
@@ -453,21 +521,21 @@ class RewardSpec:
         if name in self._functions:
             return self._functions[name]
         if use is None:
-            raise self.source.error(f"{name} has no `use`: say which function it is", *at)
+            raise self.source.error(f'{name} has no `use`; name its function as "module:function"', *at)
         policy = Policy(self.folder, self._trust)
         return resolve(use, policy, lambda reason: self.source.error(reason, *at, "use"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """How a spec came to be loaded."""
+    """The chain of includes through which a spec is loaded."""
 
     paths: tuple[Path, ...] = ()
-    """Its file, and before it those that include it."""
+    """The files from the first spec to this one."""
     pins: Mapping[str, str] = field(default_factory=dict)
-    """Versions by name that the lock of the first has."""
+    """Locked versions by name, from the first spec's lock."""
     loaded: list[Path] = field(default_factory=list)
-    """The files of all specs that the first includes so far, each as often as it was loaded."""
+    """Every file loaded for the first spec's includes so far, repeats counted."""
 
     def longer(self, path: Path) -> _Chain:
         return _Chain((*self.paths, path), self.pins, self.loaded)

@@ -1,4 +1,4 @@
-"""Source code in a normal form: without comments, layout and docstrings, on every Python alike."""
+"""A normal form of source code, without comments, layout and docstrings, equal on all Python versions."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Final
 
 __all__ = ["is_text", "normal"]
 
-_UNSAID: Final = {"ctx", "kind", "type_comment", "type_ignores"}
-"""Fields that follow from the others, or that some versions of Python lack."""
+_IGNORED: Final = {"ctx", "kind", "type_comment", "type_ignores"}
+"""Node fields that follow from others, or that some Python versions lack."""
 
 
 def normal(node: ast.AST) -> str:
     """
-    The normal form of a syntax tree.
+    Return the normal form of a syntax tree.
 
-    Versions of Python split the same f-string into different tokens, so that trees are compared, not tokens.
+    It is built from trees and not tokens, since Python versions tokenize f-strings differently.
     """
     if isinstance(node, ast.Constant):
         return _constant(node.value)
-    said = []
-    for name in sorted(set(node._fields) - _UNSAID):
+    fields = []
+    for name in sorted(set(node._fields) - _IGNORED):
         value = getattr(node, name, None)
         if isinstance(value, list):
             value = _items(node, value)
-        if value not in (None, []):  # what a version added to the language is empty in older code
-            said.append(f"{name}={_part(value)}")
-    return f"{type(node).__name__}({','.join(said)})"
+        if value not in (None, []):  # fields that newer versions added are empty for older syntax
+            fields.append(f"{name}={_part(value)}")
+    return f"{type(node).__name__}({','.join(fields)})"
 
 
 def is_text(statement: ast.AST) -> bool:
-    """Whether a statement is text alone, as a docstring is."""
+    """Return whether a statement is only a string, as a docstring is."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
@@ -41,7 +41,7 @@ def _part(value: object) -> str:
         return normal(value)
     if isinstance(value, list):
         return f"[{','.join(map(_part, value))}]"
-    return ascii(value)  # what `repr` escapes hangs on the version's table of characters
+    return ascii(value)  # which characters `repr` escapes depends on the Python version
 
 
 def _constant(value: object) -> str:
@@ -57,7 +57,7 @@ def _items(node: ast.AST, items: list[object]) -> list[object]:
 
 
 def _merged(items: Iterable[object]) -> Iterator[object]:
-    """The parts of an f-string, with texts that follow each other as one and none that is empty."""
+    """Yield the parts of an f-string, with adjacent texts merged and empty ones removed."""
     text = ""
     for item in items:
         if isinstance(item, ast.Constant):

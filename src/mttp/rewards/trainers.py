@@ -1,4 +1,4 @@
-"""A reward spec as the reward function that a trainer asks for."""
+"""Reward functions for trainers, made from reward specs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["RewardBatch", "TrlReward"]
 
 
 class RewardBatch(list["float | None"]):
-    """What a batch of completions is paid, None where a sample is invalid; with the results behind it."""
+    """The rewards of a batch of completions, None for invalid samples, with the results behind them."""
 
     def __init__(self, results: Sequence[RewardResult]) -> None:
         super().__init__(result.value for result in results)
         self.results = tuple(results)
-        """How each came about, in the same order."""
+        """The result of each completion, in order."""
 
 
 class TrlReward:
     """
-    A spec in TRL's batch form: `reward_funcs=[spec.for_trl()]`.
+    A spec as a reward function of TRL: `reward_funcs=[spec.for_trl()]`.
 
-    A sample has TRL's `prompt` and `completion` and the dataset's columns, of which a spec that states its
-    inputs gets these. Where an input is a string and TRL has messages, it is the content of the last one.
-    Raises NeedsGroup where a component is relative and `group_size` is not given.
+    A sample has TRL's `prompt` and `completion` and the dataset's columns; a spec with `inputs` gets only
+    these. For an input of type `string`, a list of messages is replaced by the content of its last message.
+    Raises NeedsGroup when a component is relative and `group_size` is not given.
     """
 
     def __init__(self, spec: TrainerSpec, *, concurrency: int = 1, group_size: int | None = None) -> None:
@@ -37,26 +37,30 @@ class TrlReward:
         if relative and group_size is None:
             raise NeedsGroup(
                 f"spec {spec.name}: {', '.join(relative)} compares the samples of a group;"
-                " write for_trl(group_size=...) with the trainer's num_generations"
+                " call for_trl(group_size=...) with the trainer's num_generations"
             )
         self.spec = spec
-        """The spec that pays."""
+        """The spec that scores the completions."""
         self.__name__ = spec.name
         self._concurrency = concurrency
         self._group_size = group_size if relative else None
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> RewardBatch:
         """
-        The reward of each completion, in their order; None where there is none, which TRL leaves out.
+        Return the reward of each completion, in order; None for an invalid sample, which TRL ignores.
 
-        Raises ValueError where relative components are given a batch that does not consist of whole groups.
+        Raises ValueError when a spec with relative components gets a batch that is not a multiple of the
+        group size.
         """
         samples = list(self._samples({"prompt": prompts, "completion": completions, **columns}))
         size = self._group_size
         if size is None:
             return RewardBatch(self.spec.score_batch(samples, concurrency=self._concurrency))
         if len(samples) % size:
-            raise ValueError(f"{len(samples)} completions are no whole groups of {size}")
+            raise ValueError(
+                f"{len(samples)} completions are not a multiple of group_size={size}; pass the trainer's "
+                "num_generations as group_size"
+            )
         groups = (samples[start : start + size] for start in range(0, len(samples), size))
         return RewardBatch([result for group in groups for result in self.spec.rank(group).results])
 
@@ -64,7 +68,7 @@ class TrlReward:
         return f"{self.spec!r}.for_trl()"
 
     def _samples(self, columns: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """A sample per completion; what TRL hands over beside its columns is none of them."""
+        """Yield a sample for each completion, without TRL's arguments that are not columns."""
         stated = self.spec.document.inputs
         count = len(columns["completion"])
         wanted = {
@@ -80,7 +84,7 @@ class TrlReward:
 
 
 def _text(value: Any) -> Any:
-    """The content of the last of several messages; anything else as it is."""
+    """Return the content of the last message of a list; other values unchanged."""
     if isinstance(value, (list, tuple)) and value and isinstance(value[-1], Mapping):
         return value[-1].get("content")
     return value

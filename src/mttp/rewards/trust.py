@@ -1,4 +1,4 @@
-"""Whose code a spec may import and call. The user says so, and no file does."""
+"""Trust: the modules and directories whose code a spec may import and call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mttp.rewards.folder import is_within
 __all__ = ["VARIABLE", "Trust", "Trusted"]
 
 VARIABLE = "MTTP_TRUST"
-"""The environment variable that names trusted modules, separated by commas."""
+"""The environment variable with the names of trusted modules, separated by commas."""
 
 Trusted: TypeAlias = "bool | str | Collection[str] | Trust"
-"""What a caller trusts: nothing (False), all code (True), or the modules of these names."""
+"""The `trust` argument: no further code (False), all code (True), or modules by name."""
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -27,20 +27,20 @@ class Trust:
     """The code that the user trusts."""
 
     everything: bool = False
-    """Whether any code may be called."""
+    """Whether all code is trusted."""
     modules: frozenset[str] = frozenset()
-    """Names of modules; what is below them is trusted, too."""
+    """Names of trusted modules; their submodules are trusted as well."""
     directories: tuple[Path, ...] = ()
-    """Directories whose modules are trusted, with those below them."""
+    """Directories whose modules, and those below, are trusted."""
     package: str | None = None
-    """The installed package that brings the spec, if one does."""
+    """The installed package that contains the spec; None for other specs."""
 
     @classmethod
     def of(cls, given: Trusted, directory: Path | None) -> Trust:
         """
-        What a caller and the environment trust, with the directory of the spec that the caller named.
+        Return the trust from an argument, the environment and the directory of the loaded spec.
 
-        Raises SpecError for a name that no module can have.
+        Raises SpecError for a name that is not a module name.
         """
         if isinstance(given, Trust):
             return given
@@ -50,26 +50,26 @@ class Trust:
         for name in names:
             if not all(part.isidentifier() for part in name.split(".")):
                 raise SpecError(
-                    f"{name!r} is trusted, and is not the name of a module; "
-                    f"trust and {VARIABLE} take names as in an import, such as acme_rewards.graders"
+                    f"{name!r} is not a module name; "
+                    f"write the names in `trust` and {VARIABLE} as in an import, such as acme_rewards.graders"
                 )
         directories = () if directory is None else (directory.absolute(),)
         return cls(given is True, frozenset(names), directories)
 
     def of_package(self, package: str, directory: Path) -> Trust:
-        """The trust in a spec that an installed package has in a directory."""
+        """Return the trust for a spec in a directory of an installed package."""
         directories = (directory.absolute(),) if self.has_module(package) else ()
         return replace(self, directories=(*self.directories, *directories), package=package)
 
     def has_module(self, name: str) -> bool:
-        """Whether the user trusts a module of this name, or one above it."""
+        """Return whether the module or one of its parents is trusted."""
         return self.everything or any(f"{name}.".startswith(f"{one}.") for one in self.modules)
 
     def has_directory(self, directory: Path) -> bool:
         """
-        Whether the modules in a directory are trusted: links are followed first.
+        Return whether a directory, with links resolved, is in or below a trusted one.
 
-        Installed packages below a trusted directory, as in a virtual environment, are not.
+        Installed packages below a trusted directory, as in a virtual environment, are not trusted.
         """
         return self.everything or any(_is_below(directory, one) for one in self.directories)
 

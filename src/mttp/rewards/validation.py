@@ -1,4 +1,4 @@
-"""What a spec pays for recorded episodes, held against what people and late graders said of them."""
+"""Validation of a spec against the scores and labels that people and late graders gave recorded episodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mttp.model.episodes import Annotation, Episode
 from mttp.model.results import RewardResult
 from mttp.reading import raters
 from mttp.rewards.agreement import agreement
+from mttp.rewards.case_runs import Instability, instability
 from mttp.rewards.rescoring import sample, scored_again
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.trials import Instability, instability
 
 __all__ = ["RaterAgreement", "ScoredEpisode", "Validation", "validate"]
 
@@ -21,9 +21,9 @@ _VERDICTS = {
     **dict.fromkeys(("success", "pass", "good", "correct", "right"), "pass"),
     **dict.fromkeys(("failure", "fail", "bad", "incorrect", "wrong"), "fail"),
 }
-"""What outcomes and labels say, in the words of verdicts."""
+"""The verdict that an outcome or a label stands for."""
 _FEW = 2_000
-"""Up to so many episodes, they are compared pair by pair."""
+"""The maximum number of episodes that are compared in pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,79 +31,79 @@ class ScoredEpisode:
     """One recorded episode, scored by the spec."""
 
     trace_id: str
-    """Its trace."""
+    """The episode's trace id, 32 hex digits."""
     task: str | None
-    """Its task."""
+    """The episode's task."""
     results: tuple[RewardResult, ...]
-    """What it was given each time."""
+    """The result of each repeat."""
 
     @property
     def result(self) -> RewardResult:
-        """What it was given the first time."""
+        """The result of the first repeat."""
         return self.results[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaterAgreement:
-    """A spec's rewards, or verdicts, against one kind of statement by one rater."""
+    """The agreement of a spec's rewards or verdicts with one rater's annotations of one kind."""
 
     key: str
-    """score, outcome or label."""
+    """The kind of annotation: score, outcome or label."""
     by: str | None
-    """Who stated it; None where that is not known."""
+    """The rater; None if unknown."""
     compared: str
-    """reward or verdict: what of the spec's it is compared with."""
+    """What is compared with the annotations: reward or verdict."""
     episodes: int
-    """Episodes that have both."""
+    """The number of episodes with both."""
     left_out: int
-    """Statements about episodes for which the spec has no reward, or no verdict."""
+    """The number of annotations of episodes without a valid reward or verdict."""
     agreed: int
-    """Episodes of equal verdicts; of rewards, pairs of episodes that both order alike."""
+    """The number of equal verdicts; for rewards, of pairs of episodes in the same order."""
     of: int
-    """Episodes, or pairs of episodes that the rater tells apart, of which so many agree."""
+    """The number of episodes; for rewards, of pairs of episodes that the rater scored differently."""
     kappa: float | None
-    """Cohen's kappa of verdicts; None where both know one verdict only, and of rewards."""
+    """Cohen's kappa of verdicts; None if both have only one verdict, and for rewards."""
     tau_b: float | None
-    """Kendall's tau-b of rewards; None where one side is all the same, and of verdicts."""
+    """Kendall's tau-b of rewards; None if one side is constant, and for verdicts."""
     alpha: float | None
-    """Krippendorff's alpha: nominal of verdicts, interval of rewards; None where all are the same."""
+    """Krippendorff's alpha, nominal for verdicts, interval for rewards; None if all values are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """A recording, scored by a spec."""
+    """Recorded episodes, scored by a spec and compared with their annotations."""
 
     episodes: tuple[ScoredEpisode, ...]
-    """The episodes that could be scored."""
+    """The scored episodes."""
     without_inputs: int
-    """Episodes that recorded no inputs by name."""
+    """The number of episodes without recorded inputs."""
     without_group: int
-    """Episodes without a group, where the spec compares the members of one."""
+    """The number of episodes without a group, if a relative component needs one."""
     statuses: Mapping[str, int]
-    """How often a reward is ok, error, abstained and so on."""
+    """The number of rewards by status."""
     errors: Mapping[str, int]
-    """What went wrong, and how often."""
+    """The number of rewards by error."""
     verdicts: Mapping[str, int]
-    """How often it is pass and fail."""
+    """The number of rewards by verdict."""
     failed_checks: Mapping[str, int]
-    """How often each check failed."""
+    """The number of failures by check."""
     mean: float | None
-    """Mean reward of the episodes whose status is ok."""
+    """The mean reward of the episodes with the status ok; None without any."""
     instability: Instability | None
-    """How many episodes were not given the same each time; None where each was scored once."""
+    """How many episodes had different results between repeats; None if each was scored once."""
     agreements: tuple[RaterAgreement, ...]
-    """By kind of statement and rater."""
+    """The agreement by kind of annotation and rater."""
     unread_labels: Mapping[str, int]
-    """Labels that are no verdict, and how often each was given."""
+    """The number of labels that stand for no verdict, by label."""
 
 
 def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1) -> Validation:
     """
-    Score recorded episodes, each `repeats` times, and hold the first result against what was stated of them.
+    Score recorded episodes, each `repeats` times, and compare the first result with their annotations.
 
-    Scores stand against rewards; outcomes, labels that say pass or fail, and scores that are all 0 or 1
-    against verdicts. Of several statements of one rater the last counts.
-    Raises SpecError where the spec's code can't be called, MissingExtra where a measure's library is missing.
+    Scores are compared with rewards. Outcomes, labels for pass and fail, and scores that are all 0 or 1 are
+    compared with verdicts. A rater's last annotation of an episode counts.
+    Raises SpecError when the spec's code can't be used, and MissingExtra without `mttp[agreement]`.
     """
     found = list(episodes)
     usable = [episode for episode in found if sample(spec, episode) is not None]
@@ -130,8 +130,8 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
         instability=instability([one.results for one in scored]) if repeats > 1 else None,
         agreements=tuple(
             agreement
-            for (key, by), said in sorted(statements.items(), key=lambda one: (one[0][0], one[0][1] or ""))
-            for agreement in _agreements(key, by, said, first)
+            for (key, by), given in sorted(statements.items(), key=lambda one: (one[0][0], one[0][1] or ""))
+            for agreement in _agreements(key, by, given, first)
         ),
         unread_labels=unread,
     )
@@ -140,17 +140,17 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
 def _statements(
     episodes: Sequence[Episode],
 ) -> tuple[dict[tuple[str, str | None], dict[int, float | str]], Counter[str]]:
-    """What each rater stated of the episodes, by place; and labels that are no verdict."""
+    """Return each rater's annotations by index of the episode, and the labels that stand for no verdict."""
     found: dict[tuple[str, str | None], dict[int, float | str]] = {}
     unread: Counter[str] = Counter()
     for place, episode in enumerate(episodes):
         for one in sorted(episode.annotations, key=lambda annotation: annotation.order):
             if one.on_step or one.kind not in ("score", "outcome", "label"):
                 continue
-            said = _score(one) if one.kind == "score" else _VERDICTS.get(str(one.value).strip().lower())
-            if said is not None:
+            given = _score(one) if one.kind == "score" else _VERDICTS.get(str(one.value).strip().lower())
+            if given is not None:
                 by = (one.reward.grader if one.reward is not None else None) or one.by
-                found.setdefault((one.kind, by), {})[place] = said
+                found.setdefault((one.kind, by), {})[place] = given
             elif one.kind == "label":
                 unread[str(one.value)] += 1
     return found, unread
@@ -162,27 +162,27 @@ def _score(annotation: Annotation) -> float | None:
 
 
 def _agreements(
-    key: str, by: str | None, said: Mapping[int, float | str], results: Sequence[RewardResult]
+    key: str, by: str | None, given: Mapping[int, float | str], results: Sequence[RewardResult]
 ) -> Iterable[RaterAgreement]:
-    """One rater's statements against rewards, verdicts or both."""
-    valid = [place for place in said if results[place].status == "ok"]
+    """Compare one rater's annotations with rewards, verdicts or both."""
+    valid = [place for place in given if results[place].status == "ok"]
     decided = [place for place in valid if results[place].verdict is not None]
     if key == "score" or not decided:
-        pairs = [(results[place].value, _number_of(said[place])) for place in valid]
+        pairs = [(results[place].value, _number_of(given[place])) for place in valid]
         yield _of_rewards(
-            key, by, len(said), [(reward, score) for reward, score in pairs if reward is not None]
+            key, by, len(given), [(reward, score) for reward, score in pairs if reward is not None]
         )
-    if decided and {_number_of(word) for word in said.values()} <= {0.0, 1.0}:
-        words = [(str(results[place].verdict), _verdict_of(said[place])) for place in decided]
-        yield _of_verdicts(key, by, len(said), words)
+    if decided and {_number_of(one) for one in given.values()} <= {0.0, 1.0}:
+        words = [(str(results[place].verdict), _verdict_of(given[place])) for place in decided]
+        yield _of_verdicts(key, by, len(given), words)
 
 
-def _number_of(said: float | str) -> float:
-    return float(said == "pass") if isinstance(said, str) else said
+def _number_of(given: float | str) -> float:
+    return float(given == "pass") if isinstance(given, str) else given
 
 
-def _verdict_of(said: float | str) -> str:
-    return said if isinstance(said, str) else "pass" if said else "fail"
+def _verdict_of(given: float | str) -> str:
+    return given if isinstance(given, str) else "pass" if given else "fail"
 
 
 def _of_rewards(

@@ -1,4 +1,4 @@
-"""Semantic versions of specs, and which of them a constraint takes."""
+"""Semantic versions of specs, and constraints on them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 __all__ = ["Constraint", "Version", "constraint", "full", "version"]
 
-_EARLY = r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
-_VERSION = re.compile(rf"([0-9]+)\.([0-9]+)(?:\.([0-9]+){_EARLY}(?:\+[0-9A-Za-z.-]+)?)?")
-_PART = re.compile(rf"(\^|~|>=|<=|==|=|>|<|)\s*([0-9]+(?:\.[0-9]+(?:\.[0-9]+{_EARLY})?)?)")
+_PRERELEASE = r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
+_VERSION = re.compile(rf"([0-9]+)\.([0-9]+)(?:\.([0-9]+){_PRERELEASE}(?:\+[0-9A-Za-z.-]+)?)?")
+_PART = re.compile(rf"(\^|~|>=|<=|==|=|>|<|)\s*([0-9]+(?:\.[0-9]+(?:\.[0-9]+{_PRERELEASE})?)?)")
 _COMPARISONS: Mapping[str, Any] = {
     ">=": operator.ge,
     ">": operator.gt,
@@ -21,68 +21,68 @@ _COMPARISONS: Mapping[str, Any] = {
 
 
 class Version(NamedTuple):
-    """A semantic version; they compare as its precedence says."""
+    """A semantic version; comparison follows its precedence."""
 
     numbers: tuple[int, ...]
     """Major, minor and patch."""
     is_final: bool
-    """Whether it is none of the early versions, such as 1.2.0-rc.1, which come before it."""
-    early: tuple[tuple[bool, int, str], ...]
-    """The parts behind the hyphen: numbers come before words."""
+    """Whether it is not a pre-release such as 1.2.0-rc.1; pre-releases come before the release."""
+    prerelease: tuple[tuple[bool, int, str], ...]
+    """The identifiers after the hyphen; numbers come before words."""
 
 
 class Constraint(NamedTuple):
-    """Which versions will do."""
+    """A constraint on versions."""
 
     text: str
-    """As it is written."""
+    """The constraint as written."""
     tests: tuple[Callable[[Version], bool], ...]
-    """What each part of it takes."""
-    names_early: bool
-    """Whether it names an early version; only then are such taken."""
+    """One test for each comma-separated part."""
+    names_prerelease: bool
+    """Whether it names a pre-release; only then are pre-releases accepted."""
 
     def takes(self, found: str) -> bool:
-        """Whether the version `found` will do."""
+        """Return whether the version `found` satisfies the constraint; raises ValueError."""
         candidate = version(found)
-        return (candidate.is_final or self.names_early) and all(test(candidate) for test in self.tests)
+        return (candidate.is_final or self.names_prerelease) and all(test(candidate) for test in self.tests)
 
 
 def version(text: str) -> Version:
-    """The version that `text` is, such as 1.2.0, or 1.2 for the same; raises ValueError."""
-    major, minor, patch, early = _matched(text).groups()
-    return _made([int(major), int(minor), int(patch or 0)], early)
+    """Parse a version such as 1.2.0, or 1.2, which equals it; raises ValueError."""
+    major, minor, patch, prerelease = _matched(text).groups()
+    return _version([int(major), int(minor), int(patch or 0)], prerelease)
 
 
 def full(text: str) -> str:
-    """A version with all of its three numbers; raises ValueError."""
+    """Return a version with three numbers; raises ValueError."""
     return text if _matched(text)[3] else f"{text}.0"
 
 
 def constraint(text: str) -> Constraint:
-    """The constraint that `text` is, such as `^1.2`, `~1.2`, `>=1.2,<2` or `1.2.0`; raises ValueError."""
+    """Parse a constraint such as `^1.2`, `~1.2`, `>=1.2,<2` or `1.2.0`; raises ValueError."""
     parts = [part for part in map(_PART.fullmatch, map(str.strip, text.split(","))) if part]
     if len(parts) <= text.count(","):
-        raise ValueError(f"{text!r} is no version, nor such as ^1.2, ~1.2 or >=1.2,<2")
+        raise ValueError(f"{text!r} is not a version constraint; write it as ^1.2, ~1.2, >=1.2,<2 or 1.2.0")
     return Constraint(text, tuple(_test(*part.groups()) for part in parts), any(part[3] for part in parts))
 
 
 def _matched(text: str) -> re.Match[str]:
     found = _VERSION.fullmatch(text)
     if not found:
-        raise ValueError(f"{text!r} is no version of two or three numbers, such as 1.2.0")
+        raise ValueError(f"{text!r} is not a version; write two or three numbers, such as 1.2.0")
     return found
 
 
-def _made(numbers: list[int], early: str | None) -> Version:
-    parts = early.split(".") if early else ()
+def _version(numbers: list[int], prerelease: str | None) -> Version:
+    parts = prerelease.split(".") if prerelease else ()
     ranks = [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
-    return Version((*numbers, 0, 0)[:3], not early, tuple(ranks))
+    return Version((*numbers, 0, 0)[:3], not prerelease, tuple(ranks))
 
 
-def _test(sign: str, said: str, early: str | None) -> Callable[[Version], bool]:
-    """What one part of a constraint takes; only as many numbers as it says are compared."""
-    stated = [int(number) for number in said.removesuffix(f"-{early}").split(".")]
-    least, count = _made(stated, early), len(stated)
+def _test(sign: str, written: str, prerelease: str | None) -> Callable[[Version], bool]:
+    """Return the test of one part; it compares only as many numbers as the part has."""
+    stated = [int(number) for number in written.removesuffix(f"-{prerelease}").split(".")]
+    least, count = _version(stated, prerelease), len(stated)
 
     def test(found: Version) -> bool:
         if sign in ("^", "~"):

@@ -1,4 +1,4 @@
-"""The far side of isolation: a process that loads a spec, calls its components, and answers."""
+"""The worker process of isolated components: it loads a spec and calls its components."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 from mttp.otlp.processes import serve
 from mttp.rewards import locking
 from mttp.rewards.calling import Caller
+from mttp.rewards.component_results import ComponentResult
 from mttp.rewards.isolation import LOAD
 from mttp.rewards.plan import ScoringPlan
-from mttp.rewards.scores import ComponentResult
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trust import Trust
 
 _GRACE = 1.0
-"""Seconds after its time limit at which a worker ends itself, should nobody be left to end it."""
+"""Seconds after the time limit at which a worker ends itself, in case its parent does not."""
 
 
 class _Calls:
-    """What a worker does: it loads a spec, once, and calls its components."""
+    """Handles a worker's requests: one to load a spec, then calls of its components."""
 
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
 
     def answer(self, kind: int, request: bytes) -> bytes:
-        """What became of loading the spec, None where it is, or what a component answers."""
+        """Return the pickled reply: None or an error for loading, results for a call."""
         if kind == LOAD:
             try:
                 self._callers = _callers(*pickle.loads(request))
@@ -36,15 +36,15 @@ class _Calls:
                 return pickle.dumps(f"{type(error).__name__}: {error}")
             return pickle.dumps(None)
         name, samples, timeout = pickle.loads(request)
-        return _packed(_answered(self._callers[name], samples, timeout))
+        return _pickled(_called(self._callers[name], samples, timeout))
 
 
 def _callers(location: str, trust: Trust, sha256: str | None, code_sha256: str | None) -> dict[str, Caller]:
-    """The components by name, of the spec that the process which asks has loaded, with its trust."""
-    locking.silence()  # the process that scores has warned of it
+    """Load the spec with the parent's trust, and return its components by name."""
+    locking.silence()  # the parent logs these warnings
     plan: ScoringPlan = RewardSpec.load(location, trust=trust).plan
     if (plan.identity.sha256, plan.identity.code_sha256) != (sha256, code_sha256):
-        raise ValueError("the spec or its code has changed since it was loaded; load it again")
+        raise ValueError("the spec or its code changed after the spec was loaded; load the spec again")
     here = {"isolation": "none", "timeout": None}
     return {
         one.name: Caller(replace(one, entry=one.entry.model_copy(update=here)), plan)
@@ -53,8 +53,8 @@ def _callers(location: str, trust: Trust, sha256: str | None, code_sha256: str |
     }
 
 
-def _answered(caller: Caller, samples: list[Any], timeout: float | None) -> list[ComponentResult]:
-    """The timer's signal ends the process even where a function never gives the interpreter back."""
+def _called(caller: Caller, samples: list[Any], timeout: float | None) -> list[ComponentResult]:
+    """Call a component under a timer whose signal ends the process even if a function holds the GIL."""
     if timeout is not None and hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, timeout + _GRACE)
@@ -65,8 +65,8 @@ def _answered(caller: Caller, samples: list[Any], timeout: float | None) -> list
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _packed(answers: list[ComponentResult]) -> bytes:
-    """Answers as plain tuples; of evidence what JSON can say, since its classes may be unknown elsewhere."""
+def _pickled(answers: list[ComponentResult]) -> bytes:
+    """Return results as pickled tuples, with evidence as JSON values, as the parent may lack its classes."""
     return pickle.dumps([tuple(_portable(answer)) for answer in answers])
 
 
@@ -77,12 +77,12 @@ def _portable(answer: ComponentResult) -> ComponentResult:
 
 def _plain(evidence: Any) -> Any:
     try:
-        return json.loads(json.dumps(evidence, default=_said))
-    except Exception:  # keys that are no text, a loop
+        return json.loads(json.dumps(evidence, default=_json_value))
+    except Exception:  # keys that are not text, a cycle
         return repr(evidence)
 
 
-def _said(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else repr(value)
 
 

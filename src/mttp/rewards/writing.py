@@ -1,4 +1,4 @@
-"""Documents as text that reads back as the same."""
+"""Serialization of spec documents to YAML and JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _WIDTH = 110
 
 
 def to_yaml(data: Any) -> str:
-    """Plain data as YAML, with quotes around all text that some version of YAML takes for something else."""
+    """Return plain data as YAML, with quotes around text that some YAML version reads as another type."""
     try:
         import yaml
     except ImportError as error:
         raise MissingExtra(package="pyyaml", extra="spec", purpose="writing a reward spec") from error
 
     class Dumper(yaml.SafeDumper):
-        """As YAML's own, which knows version 1.1 only, and repeats what is there twice."""
+        """A dumper for YAML 1.1 and 1.2 readers, without aliases."""
 
         def ignore_aliases(self, _data: Any) -> bool:
             return True
@@ -41,8 +41,8 @@ def to_yaml(data: Any) -> str:
 
 
 def to_json(data: Any) -> str:
-    """Plain data as JSON."""
+    """Return plain data as JSON; raises SpecError for NaN and the infinities."""
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     except ValueError as error:
-        raise SpecError(f"the spec holds what JSON can't: {error}") from error
+        raise SpecError(f"the spec has a value that JSON can't represent: {error}") from error

@@ -98,6 +98,7 @@ def _figures(summary: Summary) -> dict[str, Any]:
         "graders": graders.documents(summary.graders, episodes),
         "failed_gradings": summary.failed_gradings,
         "unlisted_gradings": summary.unlisted_gradings,
+        "invalid_step_rewards": summary.invalid_step_rewards,
         "faults": summary.faults,
         "omissions": summary.omissions,
         "tokens": {
@@ -229,6 +230,8 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         for state in ("error", "invalid", "partial")
         if (total := sum(one[state] for one in facts["graders"]))
     }
+    if facts["invalid_step_rewards"]:
+        failures["invalid step rewards"] = facts["invalid_step_rewards"]
     return {
         "return": _mean(facts["return"]),
         "": _spread(facts["return"], number),

@@ -14,9 +14,9 @@ from rich.text import Text
 from mttp.cli.report.figures import SHARE_INTERVAL, share_interval
 from mttp.cli.report.words import NOTHING, count, duration, number, printed
 from mttp.reading.jsonable import jsonable
+from mttp.rewards.case_runs import CaseReport, CaseResult, Instability
 from mttp.rewards.mutations import Mutant, Mutation
 from mttp.rewards.spec import RewardSpec
-from mttp.rewards.trials import Instability, Outcome, Trial
 
 __all__ = [
     "document",
@@ -31,7 +31,7 @@ __all__ = [
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def document(spec: RewardSpec, trial: Trial) -> dict[str, Any]:
+def document(spec: RewardSpec, trial: CaseReport) -> dict[str, Any]:
     """The outcomes as an object of plain data."""
     return {
         "spec": jsonable(spec.identity),
@@ -40,7 +40,7 @@ def document(spec: RewardSpec, trial: Trial) -> dict[str, Any]:
         "cases": [_case(outcome) for outcome in trial.outcomes],
         "better": [
             {"better": one.stated.better, "than": one.stated.than, "margin": one.margin, "miss": one.miss}
-            for one in trial.rivalries
+            for one in trial.orders
         ],
         "coverage": jsonable(trial.coverage),
         "instability": instability_document(trial.instability),
@@ -73,7 +73,7 @@ def instability_line(found: Instability, noun: str) -> str:
     return f"{said}: {100 * found.rate:.1f} %{within}"
 
 
-def _case(outcome: Outcome) -> dict[str, Any]:
+def _case(outcome: CaseResult) -> dict[str, Any]:
     last = outcome.results[-1]
     return {
         "name": outcome.case.name,
@@ -92,7 +92,7 @@ def _case(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def render(spec: RewardSpec, trial: Trial) -> RenderableType:
+def render(spec: RewardSpec, trial: CaseReport) -> RenderableType:
     """The outcomes as text: a row for each case with what each component gave, then what is lacking."""
     parts: list[RenderableType] = [Text(_headline(spec, trial), style="bold")]
     if trial.outcomes:
@@ -101,17 +101,17 @@ def render(spec: RewardSpec, trial: Trial) -> RenderableType:
     return Group(*parts)
 
 
-def _headline(spec: RewardSpec, trial: Trial) -> str:
+def _headline(spec: RewardSpec, trial: CaseReport) -> str:
     failures = sum(not outcome.passed for outcome in trial.outcomes) + sum(
-        rivalry.miss is not None for rivalry in trial.rivalries
+        rivalry.miss is not None for rivalry in trial.orders
     )
     said = f"{spec.name} {spec.version}: {count(len(trial.outcomes), 'case')}"
-    if trial.rivalries:
-        said += f", {count(len(trial.rivalries), 'order')} among them"
+    if trial.orders:
+        said += f", {count(len(trial.orders), 'order')} among them"
     return f"{said}; {f'{failures:,} failed' if failures else 'all as expected'}"
 
 
-def _table(trial: Trial) -> Table:
+def _table(trial: CaseReport) -> Table:
     names = [one.name for one in trial.coverage]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "case", "kind"):
@@ -131,7 +131,7 @@ def _table(trial: Trial) -> Table:
     return table
 
 
-def _given(outcome: Outcome, name: str) -> Text:
+def _given(outcome: CaseResult, name: str) -> Text:
     """What a component gave, of several times the lowest and the highest."""
     grades = [result.components[name] for result in outcome.results if name in result.components]
     values = sorted(grade.value for grade in grades if grade.value is not None)
@@ -142,7 +142,7 @@ def _given(outcome: Outcome, name: str) -> Text:
     return Text(number(values[0]), style="yellow" if grades[0].verdict == "fail" else "")
 
 
-def _notes(trial: Trial) -> Iterator[tuple[str, str]]:
+def _notes(trial: CaseReport) -> Iterator[tuple[str, str]]:
     """Lines below the table, and how they look."""
     if trial.failed:
         yield "", ""
@@ -183,7 +183,7 @@ def mutation_document(spec: RewardSpec, mutation: Mutation) -> dict[str, Any]:
     """The faults as an object of plain data."""
     return {
         "spec": jsonable(spec.identity),
-        "failed": mutation.trial.failed,
+        "failed": mutation.report.failed,
         "mutants": len(mutation.mutants),
         "caught": len(mutation.mutants) - len(mutation.survivors),
         "survivors": jsonable(mutation.survivors),
@@ -193,8 +193,8 @@ def mutation_document(spec: RewardSpec, mutation: Mutation) -> dict[str, Any]:
 
 def render_mutation(spec: RewardSpec, mutation: Mutation) -> RenderableType:
     """The faults as text: how many were noticed, and those that were not."""
-    if mutation.trial.failed:
-        lines = [printed(f"  {miss}", style="red") for miss in mutation.trial.failed]
+    if mutation.report.failed:
+        lines = [printed(f"  {miss}", style="red") for miss in mutation.report.failed]
         said = f"{spec.name} {spec.version}: its cases fail without any fault, so none was tried"
         return Group(Text(said, style="bold"), *lines)
     survivors = mutation.survivors
@@ -222,7 +222,7 @@ def _remedy(mutant: Mutant) -> str:
     return f"a case in which {' and '.join(mutant.components)} makes a difference"
 
 
-def junit(spec: RewardSpec, trial: Trial) -> str:
+def junit(spec: RewardSpec, trial: CaseReport) -> str:
     """The outcomes as JUnit XML; each case is a test, and so is each order among them."""
     suite = ElementTree.Element("testsuite", name=f"{spec.name} {spec.version}")
     properties = ElementTree.SubElement(suite, "properties")
@@ -231,10 +231,10 @@ def junit(spec: RewardSpec, trial: Trial) -> str:
     for outcome in trial.outcomes:
         test = _test(suite, f"{spec.name}.{outcome.case.kind}", outcome.case.name, outcome.misses)
         test.set("time", f"{outcome.seconds:.6f}")
-    for one in trial.rivalries:
+    for one in trial.orders:
         name = f"{one.stated.better} over {one.stated.than}"
         _test(suite, f"{spec.name}.better", name, () if one.miss is None else (one.miss,))
-    suite.set("tests", str(len(trial.outcomes) + len(trial.rivalries)))
+    suite.set("tests", str(len(trial.outcomes) + len(trial.orders)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("errors", "0")
     suite.set("time", f"{sum(outcome.seconds for outcome in trial.outcomes):.6f}")

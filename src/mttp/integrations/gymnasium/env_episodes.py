@@ -11,6 +11,7 @@ from mttp.integrations.gymnasium import infos, spaces
 from mttp.integrations.options import Options
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording import configuration
+from mttp.recording.arguments import ScoringFacts
 from mttp.recording.current import inert_episode
 from mttp.recording.open_episode import OpenEpisode, Template
 from mttp.recording.open_step import OpenStep
@@ -43,7 +44,7 @@ class _Open(NamedTuple):
 
     def lives(self) -> bool:
         """Whether it can take anything: its session may have been closed, or this may be a forked child."""
-        return self.session.records_for(self.share)
+        return self.session._records_for(self.share)
 
 
 class EnvEpisodes:
@@ -183,11 +184,11 @@ class EnvEpisodes:
         if self._known is None:
             self._known = _written(self._identity(faults), faults)
         metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
-        if self._template is None or self._template[0] is not session.share:
-            self._template = session.share, session.template(self._known, faults)
+        if self._template is None or self._template[0] is not session._recorder:
+            self._template = session._recorder, session._template(self._known, faults)
         facts = {**self._options.identity(), **start, "metadata": metadata or None}
-        episode = session.episode_like(self._template[1], facts)
-        return _Open(episode, session, session.share) if episode else None
+        episode = session._episode_like(self._template[1], facts)
+        return _Open(episode, session, session._recorder) if episode else None
 
     def react(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
@@ -210,7 +211,8 @@ class EnvEpisodes:
         if result is not None:
             step.reward(result)
         else:
-            step.reward(reward, **({"components": parts, "start_time": at, "end_time": at} if parts else {}))
+            scoring: ScoringFacts = {"components": parts, "start_time": at, "end_time": at} if parts else {}
+            step.reward(reward, **scoring)
         step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
 
     def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:

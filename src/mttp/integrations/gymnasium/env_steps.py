@@ -96,10 +96,10 @@ class EnvSteps:
         "_owner",
         "_quick_actions",
         "_quick_scalars",
+        "_recorder",
         "_rows",
         "_session",
         "_shape",
-        "_share",
         "_shown",
         "_step",
         "_unopened",
@@ -119,7 +119,7 @@ class EnvSteps:
         """For episodes of that session whose first observation is like this one."""
         self._owner = owner
         self._session = session
-        self._share = session.share
+        self._recorder = session._recorder
         self._options = options
         self._kind = _kind(observation, options.max_bytes)
         self._form = _form(self._kind, options.max_bytes)
@@ -142,14 +142,14 @@ class EnvSteps:
     def takes(self, session: Session, observation: Any, options: Options) -> bool:
         """Whether it may take the next episode, too: one of that session, with such observations."""
         return (
-            self._share is session.share
+            self._recorder is session._recorder
             and self._options is options
             and self._kind == _kind(observation, options.max_bytes)
         )
 
     def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
         """Take the steps of an episode that is shown this observation first; False where it takes none."""
-        buffer = episode.buffer(self._form, at)
+        buffer = episode._open_buffer(self._form, at)
         if buffer is None:
             return False
         self._buffer, self._rows = buffer, buffer.rows
@@ -165,7 +165,9 @@ class EnvSteps:
     def goes_on(self) -> bool:  # which is called in half the time that a property takes
         """Whether nothing has changed around the calls: the context, the session, the process."""
         session = self._session
-        return self._variable.get() is self._base and session._share is self._share and not session._closed
+        return (
+            self._variable.get() is self._base and session._recorder is self._recorder and not session._closed
+        )
 
     def leave(self) -> None:
         """Take nothing more; a step that goes on is recorded as far as it went."""

@@ -68,7 +68,7 @@ class ModelRecorder:
         session.describe(**facts.of_run(model))
         if session is not self._session:
             self._session = session
-            session.before_close(self.leave, "training_ended")
+            session._before_close(self.leave, "training_ended")
 
     def _reset(self, model: Any, vector: Any) -> None:
         """Other environments, or they were reset: what was played is over."""

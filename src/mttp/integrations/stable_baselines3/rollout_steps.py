@@ -40,7 +40,7 @@ class RolloutSteps:
     def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
         """Take the steps of an episode that is shown this observation first; False where it takes none."""
         self.count = episode.length
-        buffer = episode.buffer(self._form, at)
+        buffer = episode._open_buffer(self._form, at)
         if buffer is None:
             return False
         self._buffer, self.shown, self.at, self._faults = buffer, observation, at, faults

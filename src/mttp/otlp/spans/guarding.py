@@ -9,10 +9,14 @@ from typing import Any, Protocol, TypeVar, cast
 
 from typing_extensions import ParamSpec
 
-__all__ = ["FaultSink", "failed", "guarded", "quiet", "quiet_but"]
+__all__ = ["FaultSink", "MisuseError", "failed", "guarded", "is_misuse", "quiet", "quiet_but"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+class MisuseError(TypeError):
+    """A call has arguments that the function does not have: a bug of the program, raised at once."""
 
 
 class FaultSink(Protocol):
@@ -34,13 +38,13 @@ def failed(sink: FaultSink | None, what: str, error: Exception) -> None:
 
 
 def guarded(
-    otherwise: Callable[..., Any], tell: Callable[..., None], *, forgiving: bool = False
+    otherwise: Callable[..., Any], tell: Callable[..., None]
 ) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """
     A decorator: where the call raises, `tell(name, error, *args)` counts that, and `otherwise` answers.
 
     `otherwise` is given the arguments of the call.
-    Arguments that the call does not have are a TypeError all the same, unless it is `forgiving`.
+    A TypeError for arguments that the call does not have is raised.
     """
 
     def decorated(call: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -51,7 +55,7 @@ def guarded(
             try:
                 return call(*args, **kwargs)
             except Exception as error:
-                if not forgiving and _is_misuse(error):
+                if is_misuse(error):
                     raise
                 with suppress(Exception):  # there may be no stack left for that either
                     tell(name, error, *args)
@@ -62,15 +66,17 @@ def guarded(
     return decorated
 
 
-def _is_misuse(error: Exception) -> bool:
-    """Whether the call could not be entered with its arguments, a bug of the program that is seen at once."""
+def is_misuse(error: Exception) -> bool:
+    """Whether an error that was just caught says that the call has no such arguments."""
+    if not isinstance(error, TypeError):
+        return False
     trace = error.__traceback__
-    return isinstance(error, TypeError) and trace is not None and trace.tb_next is None
+    return isinstance(error, MisuseError) or (trace is not None and trace.tb_next is None)
 
 
 def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:
     """A method that has its owner's `_failed` count what it raises; it answers None then."""
-    return guarded(_nothing, _tell, forgiving=True)(method)
+    return guarded(_nothing, _tell)(method)
 
 
 def quiet_but(otherwise: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:

@@ -1,4 +1,4 @@
-"""A recording's spans against the registry of the convention."""
+"""Compares the spans of a recording with the registry of the convention."""
 
 from mttp.reading.checking.checker import check
 from mttp.reading.checking.findings import LEVELS, Example, Finding, Findings, Level

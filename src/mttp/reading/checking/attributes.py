@@ -1,4 +1,4 @@
-"""One attribute against the registry: whether it is known, and of the type and value that it should be."""
+"""Compares one attribute with the registry: its name, type and value."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 __all__ = ["NAMESPACE", "issues", "known"]
 
 NAMESPACE = "mttp."
-"""What every attribute of the convention's own begins with."""
+"""Prefix of the convention's own attributes."""
 
 _NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 
 
 class KnownAttribute(NamedTuple):
-    """What the registry says of an attribute."""
+    """The registry's definition of an attribute."""
 
     key: str
-    """Its key there: of one that a template makes, the template's prefix."""
+    """Key in the registry; for an attribute of a template, the template's prefix."""
     type: str
-    """The type of its value."""
+    """Type of the value."""
     name: str
-    """What completes a template's prefix; else empty."""
+    """Rest of the key after a template's prefix; else empty."""
 
 
 @lru_cache(maxsize=4096)
 def known(key: str) -> KnownAttribute | None:
-    """What the registry says of the attribute; None where it does not know it."""
+    """The definition of an attribute; None if the registry has none."""
     if key in ATTRIBUTE_TYPES:
         return KnownAttribute(key, ATTRIBUTE_TYPES[key], "")
     for prefix, type_ in TEMPLATE_TYPES.items():
@@ -43,7 +43,7 @@ def known(key: str) -> KnownAttribute | None:
 
 
 def issues(key: str, value: Any) -> Iterator[Issue]:
-    """What is wrong with an attribute; of one that is not ours only where the convention reuses it."""
+    """The issues of an attribute that is under `mttp` or reused by the convention; none for others."""
     found = known(key)
     if found is None:
         if key.startswith(NAMESPACE):

@@ -1,4 +1,4 @@
-"""The check of a recording, span by span and in constant memory."""
+"""Checks a recording span by span, in constant memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from mttp.semconv.definitions import RESOURCE
 __all__ = ["check"]
 
 _SCOPE = "mttp"
-_SCHEMAS = SCHEMA_URL.removesuffix(VERSION)
+_SCHEMA_PREFIX = SCHEMA_URL.removesuffix(VERSION)
 
 
 def check(source: Source, *, progress: Progress | None = None) -> Findings:
     """
-    Each span of `source` against the registry of the convention, and what it says went wrong.
+    Compare each span of `source` with the registry of the convention, and return the findings.
 
-    Arguments are those of `read`, and so are errors. Memory stays constant however large the files are.
-    Spans of others are counted, and only their attributes of ours are checked.
+    Findings also include the faults and failed gradings that spans of mttp state.
+    Spans of other instrumentations are counted, and only their attributes under `mttp` are checked.
+    Arguments and errors are those of `mttp.read`. Memory is constant however large the files are.
     """
     scan = Scan(source, arrays=True, as_written=True, progress=progress)
     register, conformity = Register(), Conformity()
@@ -41,7 +42,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     for record in scan:
         if not _is_ours(record):
             foreign += 1
-            found = spans.of_another(record)
+            found = spans.foreign_issues(record)
         else:
             ours += 1
             omissions.update(summary_fields.omitted(record.attributes))
@@ -55,21 +56,21 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
         spans=ours,
         foreign=foreign,
         omissions=dict(omissions.most_common()),
-        problems=_unnamed(scan, register),
+        problems=_problems(scan, register),
         sources=scan.sources,
     )
 
 
-def _unnamed(scan: Scan, register: Register) -> list[Problem]:
-    """The problems, but for values of a wrong type that are findings."""
+def _problems(scan: Scan, register: Register) -> list[Problem]:
+    """The problems without values of a wrong type that are already findings."""
     named = register.mismatched
     return [one for one in scan.problems if one.kind != "wrong_type" or one.message.split()[0] not in named]
 
 
 def _is_ours(record: SpanRecord) -> bool:
-    """Whether the span was made by this convention's recorder, or by another one that follows it."""
+    """Whether the span was recorded by mttp, or by another recorder that follows the convention."""
     scope = record.scope
-    if scope.name == _SCOPE or scope.schema_url.startswith(_SCHEMAS):
+    if scope.name == _SCOPE or scope.schema_url.startswith(_SCHEMA_PREFIX):
         return True
     return not scope.name and a.RUN_ID in record.attributes
 
@@ -85,8 +86,8 @@ def _check_origin(record: SpanRecord, register: Register) -> None:
 def _of_scope(scope: Scope) -> Iterator[Issue]:
     if scope.schema_url == SCHEMA_URL:
         return
-    if scope.schema_url.startswith(_SCHEMAS):
-        version = scope.schema_url.removeprefix(_SCHEMAS)
+    if scope.schema_url.startswith(_SCHEMA_PREFIX):
+        version = scope.schema_url.removeprefix(_SCHEMA_PREFIX)
         message = f"Scope follows version '{version}' of the convention. It was checked against '{VERSION}'."
         yield Issue("schema_url_mismatch", "information", message)
     else:

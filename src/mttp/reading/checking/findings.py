@@ -1,4 +1,4 @@
-"""What a check found, as values; ids and levels are those of weaver's live-check, where it has them."""
+"""The findings of a check as values; ids and levels follow `weaver registry live-check`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mttp.reading.jsonable import to_json
 __all__ = ["LEVELS", "Example", "Finding", "Findings", "Id", "Issue", "Level", "Place", "Register"]
 
 Level: TypeAlias = Literal["violation", "improvement", "information"]
-"""How bad a finding is."""
+"""Severity of a finding."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""From worst to least."""
+"""All levels, worst first."""
 
 Id: TypeAlias = Literal[
     "required_attribute_not_present",
@@ -39,96 +39,100 @@ Id: TypeAlias = Literal[
     "grading_failed",
     "total_includes_failed_component",
 ]
-"""What a finding is; `docs/checking.md` explains each."""
+"""Ids of findings; `docs/checking.md` explains each."""
 
 SignalType: TypeAlias = Literal["span", "resource", "instrumentation_scope"]
-"""What it is about."""
+"""Kind of signal that a finding concerns."""
 
 
 class Issue(NamedTuple):
-    """One thing that is wrong in one place."""
+    """One issue of one span, resource or scope."""
 
     id: Id
-    """What it is."""
+    """Id of the issue."""
     level: Level
-    """How bad it is."""
+    """Severity."""
     message: str
-    """What is wrong, in a sentence."""
+    """Description, for people."""
     attribute: str | None = None
-    """The attribute that it is about, if any."""
+    """Key of the attribute, if the issue concerns one."""
     value: Any = None
-    """What that holds."""
+    """Value of that attribute."""
 
 
 class Place(NamedTuple):
-    """Where an issue was found."""
+    """The location of an issue."""
 
     signal_type: SignalType
-    """What it is about."""
+    """span, resource or instrumentation_scope."""
     signal_name: str
-    """The word that the span's name begins with, or the name of the scope; of a resource nothing."""
+    """First word of the span's name, or name of the scope; empty for a resource."""
     trace_id: str
-    """The trace, 32 hex digits."""
+    """Trace id, 32 hex digits."""
     span_id: str
-    """The span, 16 hex digits; of a scope or a resource the first that was read with it."""
+    """Span id, 16 hex digits; for a scope or a resource, of the first span that has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One place where a finding was made."""
+    """One occurrence of a finding."""
 
     trace_id: str
-    """The trace, 32 hex digits."""
+    """Trace id, 32 hex digits."""
     span_id: str
-    """The span, 16 hex digits."""
+    """Span id, 16 hex digits."""
     value: str | None = None
-    """What the attribute holds, as JSON of at most 80 characters."""
+    """Value of the attribute as JSON, at most 80 characters; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The same thing wrong in the same way, wherever it is."""
+    """All issues with equal id, level, message, attribute and signal."""
 
     id: Id
-    """What it is."""
+    """Id of the finding, such as `type_mismatch`; `docs/checking.md` lists all ids."""
     level: Level
-    """How bad it is: violation, improvement or information."""
+    """Severity: violation, improvement or information."""
     message: str
-    """What is wrong, in a sentence."""
+    """Description, for people."""
     signal_type: SignalType
-    """What it is about: span, resource or instrumentation_scope."""
+    """span, resource or instrumentation_scope."""
     signal_name: str
-    """The word that the spans' name begins with, or the name of the scope; of a resource nothing."""
+    """First word of the spans' name, or name of the scope; empty for a resource."""
     attribute: str | None
-    """The attribute that it is about, if any."""
+    """Key of the attribute; None if the finding concerns none."""
     count: int
-    """How many times it was found; a resource or a scope counts once per line of a file."""
+    """Number of occurrences; a resource or a scope counts once per line of a file."""
     examples: tuple[Example, ...]
-    """The first places where it was found."""
+    """The first three occurrences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Everything that a check found; iterate over it for the findings, the worst first."""
+    """
+    The result of `mttp.check`; iterating yields the findings, worst first, and `len` is their number.
+
+    A recording without findings has `list(findings) == []`.
+    """
 
     all: list[Finding] = field(default_factory=list)
-    """The findings, sorted by level, id, and what they are about."""
+    """At most 1,000 findings, sorted by level (worst first), id, signal name and message."""
     levels: dict[Level, int] = field(default_factory=dict)
-    """How many times each level was found, worst first; findings that are not listed count too."""
+    """Number of issues by level, worst first, without zeros; includes unlisted issues."""
     ids: dict[Id, int] = field(default_factory=dict)
-    """How many times each id was found, likewise."""
+    """Number of issues by id, without zeros; includes unlisted issues."""
     unlisted: int = 0
-    """How many times something was found after so many different findings that no more were listed."""
+    """Number of issues that belong to no listed finding."""
     spans: int = 0
-    """Spans of ours that were checked."""
+    """Number of checked spans of mttp."""
     foreign: int = 0
-    """Spans of others, of which only the attributes of ours were checked."""
+    """Number of spans of other instrumentations, whose attributes under `mttp` were checked."""
     omissions: dict[str, int] = field(default_factory=dict)
-    """How many times spans of ours say of each attribute that it was left out, withheld or redacted."""
+    """How often spans state that each attribute was left out, withheld or redacted, most frequent first."""
     problems: list[Problem] = field(default_factory=list)
-    """What is wrong with the files themselves."""
+    """Problems of the files, such as truncated lines."""
     sources: list[Path] = field(default_factory=list)
-    """The files that were read."""
+    """Paths of the files that were read, in order."""
 
     def __len__(self) -> int:
         return len(self.all)
@@ -138,23 +142,21 @@ class Findings:
 
     @property
     def faults(self) -> int:
-        """How many faults the recorder noted."""
+        """Number of faults that the recorder noted."""
         return self.ids.get("recorded_fault", 0)
 
     @property
     def failed_gradings(self) -> int:
-        """How many gradings failed, and totals include a component that did."""
+        """Number of failed gradings, and of totals that include a failed component."""
         return self.ids.get("grading_failed", 0) + self.ids.get("total_includes_failed_component", 0)
 
     def at_least(self, level: Level) -> int:
-        """How many times something of this level, or worse, was found."""
+        """Number of issues of this level or worse."""
         return sum(self.levels.get(each, 0) for each in LEVELS[: LEVELS.index(level) + 1])
 
 
 class Register:
-    """
-    The findings so far: at most `LIMIT` different ones, the rest only counted, so that memory stays bounded.
-    """
+    """Collects issues: lists at most `LIMIT` different findings and counts further issues."""
 
     LIMIT = 1000
     EXAMPLES = 3
@@ -167,10 +169,10 @@ class Register:
         self._ids: Counter[Id] = Counter()
         self._unlisted = 0
         self.mismatched: set[str | None] = set()
-        """Attributes that had a value of a wrong type somewhere."""
+        """Attributes with a value of a wrong type."""
 
     def add(self, issue: Issue, place: Place) -> None:
-        """Take note of an issue."""
+        """Add an issue."""
         self._levels[issue.level] += 1
         self._ids[issue.id] += 1
         if issue.id == "type_mismatch":
@@ -193,7 +195,7 @@ class Register:
         return Example(place.trace_id, place.span_id, value)
 
     def findings(self, **facts: Any) -> Findings:
-        """What was found, with `facts` about what was read."""
+        """The findings; `facts` are further fields of the result."""
         return Findings(
             all=sorted(map(self._finding, self._found), key=_order),
             levels={level: self._levels[level] for level in LEVELS if self._levels[level]},
@@ -217,5 +219,5 @@ class Register:
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
-    """Where a finding stands: the worst first."""
+    """The sort key of a finding: worst first."""
     return LEVELS.index(finding.level), finding.id, finding.signal_name, finding.message

@@ -1,4 +1,4 @@
-"""What a span says went wrong: faults that the recorder noted, and gradings that failed."""
+"""Issues that a span states itself: recorded faults and failed gradings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mttp.semconv import spans as names
 __all__ = ["issues"]
 
 _REPEATED = (names.REWARD, names.GRADE)
-"""Spans whose faults are also on the span of what was scored."""
+"""Spans whose faults are repeated on the span of their target."""
 
 
 def issues(record: SpanRecord) -> Iterator[Issue]:
-    """Each fault and each failed grading that a span of ours states."""
+    """The faults and failed gradings of a span."""
     word = kinds.kind(record)
     if word not in _REPEATED:
         yield from _faults(record)

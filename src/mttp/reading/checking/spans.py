@@ -1,4 +1,4 @@
-"""One span against the registry: whether it is known, where it should be, and has what it must have."""
+"""Compares one span with the registry: its name, kind, parent and attributes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.semconv.definitions import ENUMS, SPANS, SpanDefinition
 
-__all__ = ["issues", "of_another", "word"]
+__all__ = ["issues", "foreign_issues", "word"]
 
 _BY_WORD = {span.name: span for span in SPANS.values()}
 _MODEL_CALL = _BY_WORD.pop("")
@@ -20,19 +20,19 @@ _KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 
 
 def word(record: SpanRecord) -> str:
-    """What the span is called, without what tells it from others of its kind."""
+    """The first word of the span's name."""
     return record.name.partition(" ")[0][:80]
 
 
-def of_another(record: SpanRecord) -> Iterator[Issue]:
-    """What is wrong with the attributes of ours on a span that is not ours."""
+def foreign_issues(record: SpanRecord) -> Iterator[Issue]:
+    """The issues of attributes under `mttp` on a span of another instrumentation."""
     for key, value in record.attributes.items():
         if key.startswith(attributes.NAMESPACE):
             yield from attributes.issues(key, value)
 
 
 def issues(record: SpanRecord) -> Iterator[Issue]:
-    """Everything that is wrong with a span of ours."""
+    """All issues of a span."""
     span = _definition(record)
     if span is None:
         message = f"Span '{word(record)}' does not exist in the registry."
@@ -50,7 +50,7 @@ def issues(record: SpanRecord) -> Iterator[Issue]:
 
 
 def _definition(record: SpanRecord) -> SpanDefinition | None:
-    """What the span is; a call may be of any operation, also one that no registry lists."""
+    """The definition of the span; a call may have any operation, also one that no registry lists."""
     first, kind = word(record), kinds.kind(record)
     if kind == kinds.CALL:
         is_tool = record.attributes[a.GEN_AI_OPERATION_NAME] == names.EXECUTE_TOOL
@@ -89,7 +89,7 @@ def _missing(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
 
 
 def _is_left_out(record: SpanRecord, key: str) -> bool:
-    """Whether the span says itself that the attribute was left out."""
+    """Whether the span's omissions list the attribute."""
     omissions = record.attributes.get(a.OMISSIONS)
     return isinstance(omissions, list) and any(str(item).startswith(f"{key}:") for item in omissions)
 

@@ -1,4 +1,4 @@
-"""What a receiver of traces keeps of what it is sent: every kind of value goes there and is read back."""
+"""Tests which values a receiver of traces keeps: sends every kind of value and reads it back."""
 
 from mttp.reading.probing.cases import ProbeCase, every_case
 from mttp.reading.probing.findings import ProbeFinding, suited

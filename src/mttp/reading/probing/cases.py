@@ -1,4 +1,4 @@
-"""The values that a probe sends, each in a trace of its own, so that one takes nothing else with it."""
+"""The values that a probe sends, each in its own trace, so that losing one loses no other."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mttp import __version__
 from mttp.model import ids
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.model.version import __version__
 from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -19,31 +19,31 @@ from mttp.semconv import spans as names
 __all__ = ["KEY", "ProbeCase", "every_case"]
 
 KEY = f"{a.METADATA}.probe"
-"""The attribute that holds a case's value."""
+"""Key of the attribute with the case's value."""
 MANY_SPANS = 2000
 MANY_ATTRIBUTES = 200
 LARGE_SPANS = 30
 LARGE_DOUBLES = 19_000
-"""Doubles of each of these spans, some 200 kB: six megabytes in all."""
+"""Doubles per large span, about 200 kB each and 6 MB in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeCase:
-    """One thing that is sent, to see what becomes of it."""
+    """One value that is sent, and the spans that carry it."""
 
     name: str
-    """What it is, in a few words."""
+    """Short description."""
     spans: list[SpanRecord]
-    """The trace, its root last."""
+    """Spans of the trace, the root last."""
 
     @property
     def trace_id(self) -> str:
-        """The trace."""
+        """Trace id, 32 hex digits."""
         return self.spans[-1].trace_id
 
 
 def every_case(run_id: str, now: int) -> Iterator[ProbeCase]:
-    """Every case, as spans of a run that ended `now`, in nanoseconds since the Unix epoch."""
+    """All cases, as spans that end at `now`, in nanoseconds since the Unix epoch."""
     for name, value in _VALUES.items():
         yield ProbeCase(name, [_span(run_id, now, {KEY: value})])
     many = {f"{KEY}_{number}": number for number in range(MANY_ATTRIBUTES)}
@@ -88,7 +88,7 @@ _VALUES: dict[str, Any] = {
 
 
 def _span(run_id: str, now: int, values: Mapping[str, Any]) -> SpanRecord:
-    """The root of a trace, which is an episode that lasted a millisecond and 123 nanoseconds."""
+    """The root of a trace: an episode of 1,000,123 nanoseconds."""
     trace_id = f"{ids.trace_id():032x}"
     return SpanRecord(
         trace_id=trace_id,
@@ -107,7 +107,7 @@ def _scope(run_id: str) -> Scope:
 
 
 def _framed(run_id: str, now: int) -> ProbeCase:
-    """What a span has beside its attributes."""
+    """A case for the parts of a span besides its attributes."""
     root = _span(run_id, now, {KEY: "frame"})
     event = SpanEvent("exception", now - 1000, {a.EXCEPTION_MESSAGE: "odd"})
     link = Link(f"{ids.trace_id():032x}", f"{ids.span_id():016x}", {KEY: 1})

@@ -1,4 +1,4 @@
-"""What came back of a case, in words, and which profile would not have sent what was lost."""
+"""Compares the returned spans with a case, and chooses the profile that avoids losses."""
 
 from __future__ import annotations
 
@@ -14,44 +14,46 @@ from mttp.transports.otlp.profiles import PROFILES
 
 __all__ = ["ProbeFinding", "compared", "suited"]
 
-_SHOWN = 60
+_MAX_SHOWN = 60
 _FRAME = ("name", "parent_id", "kind", "status_code", "status_message", "start_time", "end_time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeFinding:
-    """What became of one case."""
+    """The result of one case."""
 
     case: str
-    """What was sent."""
+    """Description of the case."""
     answer: str
-    """What the receiver answered: taken, or why not."""
+    """`taken`, or the receiver's error message."""
     outcome: Literal["whole", "changed", "lost", "refused", "unknown"]
-    """What was read back; unknown where nobody could be asked."""
+    """Result of reading back; unknown without a store to read."""
     detail: str = ""
-    """What is different, or in whose words."""
+    """Differences, or the error message."""
 
     @property
     def silent(self) -> bool:
-        """Whether something was lost although the receiver had taken it."""
+        """Whether the receiver lost something although it reported success."""
         return self.answer == "taken" and self.outcome in ("changed", "lost")
 
 
 def compared(case: ProbeCase, found: Sequence[SpanRecord]) -> tuple[Literal["whole", "changed", "lost"], str]:
-    """What was read back of a case that was taken."""
+    """The outcome and the differences for a case that the receiver accepted."""
     by_id = {span.span_id: span for span in found}
     if not by_id:
         return "lost", "the whole trace" if len(case.spans) > 1 else "the whole span"
     missing = [span for span in case.spans if span.span_id not in by_id]
     if missing:
         return "changed", f"{len(missing):,} of {len(case.spans):,} spans are lost"
-    said = [words for span in case.spans for words in _differences(span, by_id[span.span_id])]
+    differences = [words for span in case.spans for words in _differences(span, by_id[span.span_id])]
     if len(found) > len(by_id):
-        said.append(f"{len(found) - len(by_id):,} of {len(case.spans):,} spans came back more than once")
-    if not said:
+        differences.append(
+            f"{len(found) - len(by_id):,} of {len(case.spans):,} spans came back more than once"
+        )
+    if not differences:
         return "whole", ""
-    lost = all(words == f"{KEY} is lost" for words in said)
-    return ("lost" if lost else "changed"), "; ".join(dict.fromkeys(said))[:400]
+    lost = all(words == f"{KEY} is lost" for words in differences)
+    return ("lost" if lost else "changed"), "; ".join(dict.fromkeys(differences))[:400]
 
 
 def _differences(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
@@ -71,7 +73,7 @@ def _differences(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
 
 
 def _frame(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
-    """What is different beside the attributes."""
+    """Differences besides the attributes."""
     for name in _FRAME:
         before, after = getattr(sent, name), getattr(got, name)
         if before != after:
@@ -84,7 +86,7 @@ def _frame(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
             yield f"{name} are lost"
         else:
             yield from dict.fromkeys(
-                said for pair in zip(before, after, strict=False) for said in _beside(*pair)
+                words for pair in zip(before, after, strict=False) for words in _part_differences(*pair)
             )
     if dict(sent.scope.resource).items() - dict(got.scope.resource).items():
         yield "resource is lost"
@@ -92,10 +94,12 @@ def _frame(sent: SpanRecord, got: SpanRecord) -> Iterator[str]:
         yield "scope is lost"
 
 
-def _beside(sent: Any, got: Any) -> Iterator[str]:
-    """What is different of an event or a link, whatever a store has added to its attributes."""
-    what, said = ("event", ("name",)) if isinstance(sent, SpanEvent) else ("link", ("trace_id", "span_id"))
-    if any(getattr(sent, name) != getattr(got, name) for name in said):
+def _part_differences(sent: Any, got: Any) -> Iterator[str]:
+    """Differences of an event or a link, ignoring attributes that a store adds."""
+    what, identity = (
+        ("event", ("name",)) if isinstance(sent, SpanEvent) else ("link", ("trace_id", "span_id"))
+    )
+    if any(getattr(sent, name) != getattr(got, name) for name in identity):
         yield f"{what} came back as another"
     if what == "event" and sent.time != got.time:
         yield f"event time is {abs(sent.time - got.time)} ns off"
@@ -137,34 +141,34 @@ def _kind(value: Any) -> str:
 
 def _short(value: Any) -> str:
     shown = repr(value)
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
 
 
 def suited(
     cases: Sequence[ProbeCase], findings: Sequence[ProbeFinding], *, guess: str
 ) -> tuple[str, list[str]]:
     """
-    The profile that keeps back what was lost and the least of the rest; the cases that no profile keeps back.
+    The profile that withholds all lost cases and the fewest others, and the cases that no profile withholds.
 
-    Of profiles that keep back as much of what was lost, `guess` is preferred: the address chooses it anyway.
+    Of equally suited profiles, `guess` is preferred: the address selects it automatically.
     """
     by_case = list(zip(cases, findings, strict=True))
     bad = [case for case, finding in by_case if finding.outcome in ("changed", "lost", "refused")]
     good = [case for case, finding in by_case if finding.outcome == "whole"]
-    helpless = [case for case in bad if not any(_keeps_back(name, case) for name in PROFILES)]
+    helpless = [case for case in bad if not any(_withholds(name, case) for name in PROFILES)]
     ranked = sorted(
         PROFILES,
         key=lambda name: (
-            sum(not _keeps_back(name, case) for case in bad if case not in helpless),
+            sum(not _withholds(name, case) for case in bad if case not in helpless),
             name != guess,
-            sum(_keeps_back(name, case) for case in good),
+            sum(_withholds(name, case) for case in good),
         ),
     )
     return ranked[0], [case.name for case in helpless]
 
 
-def _keeps_back(profile: str, case: ProbeCase) -> bool:
-    """Whether a profile sends something else than the case, and says so."""
+def _withholds(profile: str, case: ProbeCase) -> bool:
+    """Whether a profile changes the case before sending, and lists that in its omissions."""
     withholding, spent = PROFILES[profile].withholding, 0
     for span in case.spans:
         kept = withholding.keep(span.attributes, spent=spent)

@@ -1,4 +1,4 @@
-"""A probe: the cases sent, waited for, and compared."""
+"""Runs a probe: sends the cases, waits for them, and compares them."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from mttp.transports.partial_export import PartialExport
 __all__ = ["Probe", "ProbeReport"]
 
 PAUSE_SECONDS = 0.5
-PATIENCE_SECONDS = 60.0
-"""A receiver that is busy is tried again for so long with each case."""
+RETRY_SECONDS = 60.0
+"""Seconds for which a case is sent again to a busy receiver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
-    """What a probe found."""
+    """The result of a probe."""
 
     to: str
-    """Where the cases were sent."""
+    """The receiver that the cases were sent to."""
     query: str
-    """Where they were read back; empty where nobody could be asked."""
+    """The store that they were read from; empty if there is none."""
     run_id: str
-    """The run that they are of."""
+    """Id of the cases' run."""
     findings: Sequence[ProbeFinding]
-    """One per case, in the order in which they were sent."""
+    """One finding per case, in the order of sending."""
     logs: str
-    """What the receiver says to logs, over HTTP."""
+    """The receiver's response to logs, over HTTP."""
     profile: str
-    """The profile to use."""
+    """Name of the recommended profile."""
     helpless: Sequence[str]
-    """The cases that no profile saves."""
+    """The lost cases that no profile avoids."""
 
     @property
     def silent(self) -> list[ProbeFinding]:
-        """What was lost although it had been taken."""
+        """The cases that were lost although the receiver reported success."""
         return [finding for finding in self.findings if finding.silent]
 
 
@@ -59,37 +59,37 @@ class Probe:
     """One probe of one receiver."""
 
     transport: OtlpTransport
-    """Where to."""
+    """The transport to the receiver."""
     store: Store | None = None
-    """Whom to ask what arrived."""
+    """The store to read back from."""
     wait: float = 300.0
-    """Seconds that spans may take to arrive."""
+    """Largest number of seconds to wait for spans."""
     quiet: float = 15.0
-    """What has not arrived after nothing did for so many seconds is lost."""
+    """Seconds without a new span after which missing spans are lost."""
     first: float = 90.0
-    """The same of everything: some stores show nothing for the first half minute."""
+    """Seconds to wait for the first span: some stores return nothing for half a minute."""
     on_progress: Callable[[str], None] | None = None
-    """Told what is being done."""
+    """Called with a description of each activity."""
     run_id: str = field(default_factory=ids.run_id)
-    """The run that the cases are of."""
+    """Id of the cases' run."""
     _is_open: bool = field(default=False, init=False)
-    """Whether the receiver has taken anything."""
+    """Whether the receiver has accepted a case."""
 
     def run(self) -> ProbeReport:
         """
-        Send every case and read it back.
+        Send every case, read it back, and return the report.
 
-        Raises TransportError where nothing is taken, and ReadError where the store can't be asked.
+        Raises TransportError if the receiver accepts nothing, and ReadError if the store can't be read.
         """
         sent = list(every_case(self.run_id, time_ns()))
         answers = []
         for case in sent:
-            self._say(f"sending {case.name}")
+            self._report(f"sending {case.name}")
             answers.append(self._send(case))
             if len(answers) == 1 and answers[0] != "taken":
-                raise TransportError(f"{self.transport!r} does not take one short text: {answers[0]}")
+                raise TransportError(f"{self.transport!r} does not accept a short string: {answers[0]}")
             if len(answers) == 1 and self.store is not None:
-                self.store.asked(case.trace_id)  # who can't be asked at all says so before all the rest
+                self.store.read_trace(case.trace_id)  # fails before the other cases are sent
         found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
         findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
         profile, helpless = suited(sent, findings, guess=guessed(self.transport.settings.endpoint).name)
@@ -104,9 +104,9 @@ class Probe:
         )
 
     def _send(self, case: ProbeCase) -> str:
-        """Send a case as it is, and again where the receiver is busy; what was answered."""
+        """Send a case, repeatedly if the receiver is busy; return the answer."""
         spans: Sequence[ReadableSpan] = [Restored(span) for span in case.spans]
-        end = monotonic() + PATIENCE_SECONDS
+        end = monotonic() + RETRY_SECONDS
         while True:
             try:
                 self.transport.export(spans)
@@ -122,14 +122,14 @@ class Probe:
                 return "taken"
 
     def _read(self, taken: Sequence[ProbeCase]) -> dict[str, _Trace]:
-        """What there is of each trace, once all of it is there or nothing more arrives."""
+        """The spans of each trace, when all have arrived or no more arrive."""
         if self.store is None:
             return {}
         found = {case.trace_id: _Trace() for case in taken}
         end, quiet = monotonic() + self.wait, monotonic() + self.first
         while True:
             waiting = [case for case in taken if len(found[case.trace_id].spans) < len(case.spans)]
-            self._say(f"waiting for {len(waiting)} of {len(taken)} traces")
+            self._report(f"waiting for {len(waiting)} of {len(taken)} traces")
             before = sum(len(trace.spans) for trace in found.values())
             for case in waiting:
                 found[case.trace_id] = self._trace(case.trace_id)
@@ -142,7 +142,7 @@ class Probe:
     def _trace(self, trace_id: str) -> _Trace:
         assert self.store is not None
         try:
-            return _Trace(self.store.asked(trace_id))
+            return _Trace(self.store.read_trace(trace_id))
         except ReadError as error:
             return _Trace([], str(error))
 
@@ -160,7 +160,7 @@ class Probe:
         return ProbeFinding(case=case.name, answer=answer, outcome=outcome, detail=detail)
 
     def _logs(self) -> str:
-        """What is answered to a request of no logs."""
+        """The receiver's response to an empty logs request."""
         settings = self.transport.settings
         if settings.protocol != "http":
             return "not asked over gRPC"
@@ -173,15 +173,15 @@ class Probe:
             return str(error)
         return "taken" if 200 <= reply.status < 300 else "not taken: " + reply.said(headers, b"")
 
-    def _say(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         if self.on_progress is not None:
             self.on_progress(what)
 
 
 class _Trace(NamedTuple):
-    """What a store gave of a trace."""
+    """The response of a store for a trace."""
 
     spans: Sequence[SpanRecord] = ()
-    """Its spans."""
+    """Spans of the trace."""
     why: str = ""
-    """Why there are none, where the store said so."""
+    """The store's error message; empty if there is none."""

@@ -1,10 +1,10 @@
 """
-Trace stores as sources: what their query APIs give, as spans.
+Reads spans from trace stores by their query APIs.
 
-    jaeger://HOST:16686?run=...       a Jaeger, or what speaks its API, such as VictoriaTraces
-    tempo://HOST:3200?q={...}         a Tempo
-    phoenix://HOST:6006?run=...       a Phoenix
-    mlflow://HOST:5000?run=...        an MLflow tracking server
+    jaeger://HOST:16686?run=...       Jaeger, or a store with its API, such as VictoriaTraces
+    tempo://HOST:3200?q={...}         Tempo
+    phoenix://HOST:6006?run=...       Phoenix
+    mlflow://HOST:5000?run=...        MLflow tracking server
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SCHEMES: Mapping[str, str] = {
     "phoenix": "mttp.reading.stores.phoenix",
     "mlflow": "mttp.reading.stores.mlflow",
 }
-"""Scheme to the module whose `open(address)` makes the store."""
+"""Modules with a function `open(address)` that returns the store, by scheme."""
 
 
 def is_address(given: str) -> bool:
-    """Whether it names a trace store."""
+    """Whether the text is the address of a trace store."""
     return given.partition("://")[0] in SCHEMES and "://" in given
 
 
 def open(given: str) -> Store:
-    """The store at an address, which nobody has asked yet; raises ReadError where the address is wrong."""
+    """The store at an address, without a request; raises ReadError if the address is invalid."""
     address = Address.parse(given)
     store: Store = import_module(SCHEMES[address.scheme]).open(address)
     return store

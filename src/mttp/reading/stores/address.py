@@ -1,4 +1,4 @@
-"""The address of a trace store: where it is, and which traces are meant."""
+"""Addresses of trace stores and their options."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _COMMON = ("run", "trace", "limit", "timeout", "tls", "headers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A parsed address."""
+    """The parsed address of a trace store, with its options."""
 
     scheme: str
-    """Which store: jaeger, tempo, phoenix or mlflow."""
+    """Kind of store: jaeger, tempo, phoenix or mlflow."""
     url: str
-    """Where its query API begins, without a slash at the end."""
+    """Base URL of the query API, without a trailing slash."""
     run: str | None = None
-    """Traces of this run only."""
+    """Id of the run whose traces are read; None for all runs."""
     traces: tuple[str, ...] = ()
-    """These traces only, by their ids."""
+    """Ids of the traces to read; empty to search."""
     limit: int = _LIMIT
-    """The most traces that are asked for."""
+    """Largest number of traces to request."""
     timeout: float = 30.0
-    """Seconds that one answer may take."""
+    """Seconds to wait for one response."""
     wait: float = 45.0
-    """Seconds for which a run that can't be found yet is looked for again."""
+    """Seconds to repeat the search for an incomplete run."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request."""
+    """Headers of every request."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What only this store knows."""
+    """Options of this kind of store only."""
 
     def __str__(self) -> str:
         return self.url
 
     @classmethod
     def parse(cls, given: str) -> Address:
-        """An address in its parts; raises ReadError where it is wrong."""
+        """Parse an address; raises ReadError if it is invalid."""
         place, _, query = given.partition("?")
         parts = _parts(place)
         options = _options(query)
@@ -89,7 +89,9 @@ def _parts(place: str):  # type: ignore[no-untyped-def]  # urllib's own type is 
     if not parts.hostname:
         raise ReadError(f"{place}: no host; write {scheme}://HOST:{_PORTS[scheme]}")
     if "@" in parts.netloc:
-        raise ReadError(f"{scheme}://…: an address holds no credentials; give them as headers=NAME=VALUE")
+        raise ReadError(
+            f"{scheme}://…: credentials are not allowed in the address; give them as headers=NAME=VALUE"
+        )
     return parts
 
 
@@ -98,7 +100,7 @@ def _host(name: str) -> str:
 
 
 def _options(query: str) -> dict[str, str]:
-    """The options; of a TraceQL query in braces everything up to the last one belongs to it."""
+    """The options; a TraceQL query in braces ends at its last brace."""
     found: dict[str, str] = {}
     begin = query.find("q={")
     if begin >= 0 and (begin == 0 or query[begin - 1] == "&"):
@@ -126,7 +128,7 @@ def _check_tags(place: str, given: str) -> None:
 
 
 def _number(place: str, name: str, given: str, *, least: float | None = None, most: float = 1e9) -> float:
-    """The number, above zero or, where that is stated, from `least` on."""
+    """The number, which must be above zero or, if given, at least `least`."""
     try:
         number = float(given)
     except ValueError:

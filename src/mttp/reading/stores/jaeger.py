@@ -1,4 +1,4 @@
-"""Jaeger, and what answers as it does: found by its older API, read by its newer where there is one."""
+"""Jaeger and stores with its API: searched by the older API, read by the newer one if available."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ __all__ = ["Jaeger", "open"]
 
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _TEXTS = (
-    "this store keeps text alone: numbers and arrays of the convention are what they were again, "
-    "others, such as those of metadata, stay text"
+    "this store keeps strings only: attributes of the convention are converted back to numbers and arrays, "
+    "others, such as metadata, stay strings"
 )
-_EMPTY = f"this store answers {EMPTY!r} for an empty text: which of them were empty is not known"
-_MOST_NAMED = 20
-"""So many attributes are named whose type the store lost."""
+_EMPTY = (
+    f"this store returns {EMPTY!r} for an empty string: empty strings and {EMPTY!r} can't be distinguished"
+)
+_MAX_NAMED = 20
+"""Largest number of attributes of unknown type that are listed as losses."""
 _OLDER = (
-    "this store answers by Jaeger's older API only: times are in microseconds, flags are gone, "
-    "and so are maps and lists of several kinds, which come as text"
+    "this store has Jaeger's older API only: times have microseconds, flags are lost, "
+    "and maps and lists of mixed types are strings"
 )
 
 
@@ -40,20 +42,20 @@ def open(address: Address) -> Store:
 
 
 class Jaeger(Store):
-    """Asks `/api/traces` for what there is, and `/api/v3/traces` for each trace as OTLP."""
+    """Searches by `/api/traces`, and reads each trace as OTLP by `/api/v3/traces`."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._found: dict[str, Any] = {}
-        """Traces as the search gave them, in Jaeger's JSON."""
+        """Traces from the search, in Jaeger's JSON."""
         self._decoded: dict[str, list[SpanRecord]] = {}
-        """Traces as the search gave them, where it had to be the newer one."""
+        """Traces from a search by the newer API."""
         self._has_newer = True
         self._untyped: set[str] = set()
-        """Attributes that were named since their type is lost."""
+        """Attributes of unknown type that were listed as losses."""
 
     def search(self) -> Iterator[str]:
-        """By service, and by run where that is given."""
+        """Search by service, and by run if given."""
         seen: set[str] = set()
         for service in self._services():
             try:
@@ -61,7 +63,7 @@ class Jaeger(Store):
                 found = {trace["traceID"].zfill(32): trace for trace in data}
                 self._found |= found
                 trace_ids = list(found)
-            except ReadError as error:  # one NaN among the traces is enough
+            except ReadError as error:  # the older API fails if any trace has a NaN
                 trace_ids = self._search_newer(service, error)
             for trace_id in trace_ids:
                 if trace_id not in seen:
@@ -69,7 +71,7 @@ class Jaeger(Store):
                     yield trace_id
 
     def _search_newer(self, service: str, error: ReadError) -> list[str]:
-        """The traces of a service by the newer API, which knows no attributes; raises `error` without one."""
+        """The traces of a service by the newer API, which can't search attributes; raises `error`."""
         query = {
             "query.service_name": service,
             "query.start_time_min": self._moment("start"),
@@ -114,7 +116,7 @@ class Jaeger(Store):
         return query if {"start", "end"} & query.keys() else {**query, "lookback": "custom", **_ALL_TIME}
 
     def trace(self, trace_id: str) -> list[SpanRecord]:
-        """As OTLP, with everything that it has; as Jaeger's own JSON where there is nothing else."""
+        """The trace by the newer API, as OTLP, else by the older one."""
         if trace_id in self._decoded:
             return self._decoded.pop(trace_id)
         if self._has_newer:
@@ -131,11 +133,11 @@ class Jaeger(Store):
         return self._by_older(trace_id)
 
     def _spans(self, where: str, answer: Mapping[str, Any]) -> list[SpanRecord]:
-        """The spans of an answer as OTLP, also where the store keeps text alone."""
+        """The spans of an OTLP response, with the types of the convention."""
         return self._typed(otlp.spans(where, answer.get("result", answer)))
 
     def _typed(self, found: Sequence[SpanRecord]) -> list[SpanRecord]:
-        """The spans with the types of the convention; what can't be told is named among the losses."""
+        """The spans with the types of the convention; attributes of unknown type are listed as losses."""
         if _TEXTS not in self.losses and _keeps_text(found):
             self.losses.append(_TEXTS)
         spans = [replace(span, attributes=typed(span.attributes)) for span in found]
@@ -145,16 +147,18 @@ class Jaeger(Store):
         return spans
 
     def _name_untyped(self, span: SpanRecord) -> None:
-        written_as_json = {str(said).partition(": ")[0] for said in span.attributes.get(a.OMISSIONS) or ()}
+        written_as_json = {str(one).partition(": ")[0] for one in span.attributes.get(a.OMISSIONS) or ()}
         for key in untyped(span.attributes):
-            if len(self._untyped) < _MOST_NAMED and key not in self._untyped | written_as_json:
+            if len(self._untyped) < _MAX_NAMED and key not in self._untyped | written_as_json:
                 self._untyped.add(key)
-                self.losses.append(f"{key} came as text and stays text; it may have been something else")
+                self.losses.append(
+                    f"{key} is returned as a string and stays one; its original type is unknown"
+                )
         if _EMPTY not in self.losses and EMPTY in span.attributes.values():
             self.losses.append(_EMPTY)
 
     def doubt(self, trace_id: str) -> str:
-        """The user interface asks the older API, which has no word for NaN."""
+        """Why the interface can't show the trace: it uses the older API, which can't represent NaN."""
         try:
             ask(self.address, f"/api/traces/{trace_id}")
         except ReadError as error:
@@ -183,7 +187,7 @@ _ALL_TIME = {"start": 0, "end": 4_102_444_800_000_000}
 
 
 def _spans(trace: Mapping[str, Any]) -> list[SpanRecord]:
-    """A trace of Jaeger's own JSON."""
+    """The spans of a trace in Jaeger's JSON."""
     resources = {key: _resource(process) for key, process in (trace.get("processes") or {}).items()}
     return [_span(span, resources.get(span.get("processID"), {})) for span in trace.get("spans") or ()]
 
@@ -244,7 +248,7 @@ def _values(tags: list[dict[str, Any]] | None) -> dict[str, Any]:
 def _value(tag: Mapping[str, Any]) -> Any:
     kind, value = tag["type"], tag["value"]
     if kind == "int64":
-        return int(value)  # beyond 2**53 it comes as text
+        return int(value)  # beyond 2**53 it is a string
     if kind == "float64":
         return float(value)
     return base64.b64decode(value) if kind == "binary" else value

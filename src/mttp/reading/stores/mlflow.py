@@ -1,4 +1,4 @@
-"""MLflow: traces of an experiment."""
+"""Reads traces of an MLflow experiment."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def open(address: Address) -> Store:
 
 
 class Mlflow(Store):
-    """Asks `/api/3.0/mlflow/traces/search`, and for each trace `/api/3.0/mlflow/traces/get`."""
+    """Searches by `/api/3.0/mlflow/traces/search`, and reads each trace by `/api/3.0/mlflow/traces/get`."""
 
     def search(self) -> Iterator[str]:
-        """By run where that is given."""
+        """Search the experiment, by run if given."""
         experiment = self.address.options.get("experiment", "0")
-        asked: dict[str, Any] = {
+        query: dict[str, Any] = {
             "locations": [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}],
             "max_results": _PAGE,
         }
         if self.address.run:
             quote = '"' if "'" in self.address.run else "'"
-            # tags are the resource's attributes
-            asked["filter"] = f"tags.`{a.RUN_ID}` = {quote}{self.address.run}{quote}"
+            # MLflow stores the attributes of the resource as tags
+            query["filter"] = f"tags.`{a.RUN_ID}` = {quote}{self.address.run}{quote}"
         while True:
-            answer = ask(self.address, "/api/3.0/mlflow/traces/search", body=asked)
+            answer = ask(self.address, "/api/3.0/mlflow/traces/search", body=query)
             for trace in answer.get("traces") or ():
                 yield str(trace["trace_id"]).removeprefix("tr-")
             if not (token := answer.get("next_page_token")):
                 return
-            asked["page_token"] = token
+            query["page_token"] = token
 
     def trace(self, trace_id: str) -> list[SpanRecord]:
-        """All of its spans, which come without resource and scope."""
+        """All spans of the trace; MLflow returns no resource and scope."""
         path = "/api/3.0/mlflow/traces/get"
         try:
             answer = ask(self.address, path, {"trace_id": f"tr-{trace_id}", "allow_partial": "true"})
@@ -60,7 +60,7 @@ class Mlflow(Store):
 
 
 def _restored(span: SpanRecord) -> SpanRecord:
-    """The span without MLflow's own attributes, and with text where the convention has it."""
+    """The span without MLflow's attributes, and with strings where the convention defines strings."""
     values = {
         key: to_json(value, []) if _is_text(key) and not isinstance(value, str) else value
         for key, value in span.attributes.items()

@@ -1,4 +1,4 @@
-"""Spans of OTLP JSON as stores spell it: ids in hexadecimal or base64, fields in snake case."""
+"""Decodes the OTLP JSON variants of stores: ids in hexadecimal or base64, names in snake case."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _IDS = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
 
 def spans(where: str, document: Any) -> list[SpanRecord]:
     """
-    The spans of a TracesData, whose blocks may be called batches.
+    The spans of a TracesData document, in which `batches` may stand for `resourceSpans`.
 
-    Raises ReadError where it is none.
+    Raises ReadError if the document has neither; `where` is the URL for the message.
     """
     found = _spelled(document) if isinstance(document, dict) else {}
     blocks = found.get("resourceSpans", found.get("batches"))
     if not isinstance(blocks, list):
-        raise ReadError(f"{where} answers no traces: {json.dumps(document)[:200]}")
+        raise ReadError(f"{where} returns no traces: {json.dumps(document)[:200]}")
     for span in _spans(blocks):
         _spell_ids(span)
         for link in span.get("links") or ():
@@ -44,11 +44,11 @@ def _spans(blocks: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _spell_ids(item: dict[str, Any]) -> None:
-    """Ids in hexadecimal, in place; protobuf's own JSON has base64, which here always ends in padding."""
+    """Convert ids to hexadecimal, in place; base64 ids always end in padding."""
     for name, size in _IDS.items():
         given = item.get(name) or ""
         if given.endswith("="):
-            with suppress(binascii.Error):  # what it is instead is said by whoever decodes it
+            with suppress(binascii.Error):  # decoding the span reports an invalid id
                 given = base64.b64decode(given).hex()
         if given:
             item[name] = given.zfill(2 * size)
@@ -57,7 +57,7 @@ def _spell_ids(item: dict[str, Any]) -> None:
 
 
 def _spelled(item: Any) -> Any:
-    """The same in OTLP JSON's own names, without what is null."""
+    """The document with OTLP JSON's names, without nulls."""
     if isinstance(item, dict):
         return {
             _CAPITAL.sub(lambda found: found[1].upper(), key): _spelled(value)

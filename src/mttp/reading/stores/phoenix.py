@@ -1,4 +1,4 @@
-"""Phoenix: spans of a project, page by page."""
+"""Reads spans of a Phoenix project, page by page."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def open(address: Address) -> Store:
 
 
 class Phoenix(Store):
-    """Asks `/v1/projects/PROJECT/spans/otlpv1`, which gives spans without resource, scope, kind and links."""
+    """Reads `/v1/projects/PROJECT/spans/otlpv1`, whose spans have no resource, scope, kind and links."""
 
     def search(self) -> Iterator[str]:
-        """By run where that is given, each trace as its first span is met."""
+        """Search root spans, by run if given."""
         seen: set[str] = set()
         run = self.address.run or ""
-        # in quotes, since a bare word such as 42 is taken for a number; and it finds nothing but ASCII
+        # in quotes, since 42 without quotes is a number; the filter matches only ASCII
         of_run = {"attribute": f"{a.RUN_ID}:{json.dumps(run)}"} if run and run.isascii() else {}
         for page in self._pages(parent_id="null", **of_run):
             for span in page:
@@ -40,12 +40,14 @@ class Phoenix(Store):
                     yield trace_id
 
     def trace(self, trace_id: str) -> list[SpanRecord]:
-        """All of its spans."""
+        """All spans of the trace."""
         try:
             found = [span for page in self._pages(trace_id=trace_id) for span in page]
         except StoreNotFound:
             return []
-        document = {"resourceSpans": [{"scopeSpans": [{"spans": found[::-1]}]}]}  # the newest come first
+        document = {
+            "resourceSpans": [{"scopeSpans": [{"spans": found[::-1]}]}]
+        }  # pages start with the newest span
         return otlp.spans(self.address.url, document)
 
     def _pages(self, **filters: str) -> Iterator[list[dict[str, Any]]]:
@@ -63,5 +65,5 @@ class Phoenix(Store):
 
 
 def _is_of(run: str, span: Mapping[str, Any]) -> bool:
-    said = (item["value"] for item in span.get("attributes") or () if item["key"] == a.RUN_ID)
-    return any(value.get("string_value") == run for value in said)
+    values = (item["value"] for item in span.get("attributes") or () if item["key"] == a.RUN_ID)
+    return any(value.get("string_value") == run for value in values)

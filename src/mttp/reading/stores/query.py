@@ -1,4 +1,4 @@
-"""One question to a trace store's query API, and what is said where the answer is none."""
+"""Requests to the query API of a trace store, and their errors."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from mttp.reading.stores.address import Address
 
 __all__ = ["UnknownPath", "StoreNotFound", "ask"]
 
-_SHOWN = 200
+_MAX_SHOWN = 200
 _MAX_BYTES = 1 << 30
-"""What is read of an answer, decompressed."""
-_PORT = "is this the port of the query API? a path before the API is a part of the address"
-_LOG = "its own log may say why"
+"""Largest response, decompressed."""
+_PORT = "is this the port of the query API? the address must include a path before the API"
+_LOG = "see the log of the store"
 _ADVICE = ADVICE | {
     413: "ask for fewer traces with limit=N",
     429: "the store is busy; ask for fewer traces with limit=N, or later",
 }
-_TLS = "tls=true is for a store that speaks TLS, and nothing for one that does not"
-_TROUBLES: dict[Kind, str] = {
+_TLS = "use tls=true if, and only if, the store uses TLS"
+_ADVICE_BY_KIND: dict[Kind, str] = {
     "name": "check the address",
-    "nobody": "is the store there, and is this the port of its query API?",
+    "nobody": "is the store running, and is this the port of its query API?",
     "timeout": "timeout=N waits longer",
-    "untrusted": f"the variable SSL_CERT_FILE names a file of certificates to trust; {_TLS}",
+    "untrusted": f"set SSL_CERT_FILE to a file of trusted certificates; {_TLS}",
     "no_tls": _TLS,
     "tls": _TLS,
     "closed": f"is this the port of its query API? {_TLS}",
     "cut": "ask for fewer traces with limit=N, or again",
-    "foreign": "is this the port of the query API? gRPC has another",
+    "foreign": "is this the port of the query API? gRPC has a different port",
 }
 
 
-class StoreNotFound(ReadError):  # noqa: N818 - reads as what it says
-    """The store answers that there is no such trace, or no such project."""
+class StoreNotFound(ReadError):  # noqa: N818 - a result of a query
+    """The store has no such trace, or no such project."""
 
 
-class UnknownPath(ReadError):  # noqa: N818 - reads as what it says
-    """What answers does not know the path: it is another program, or an older one."""
+class UnknownPath(ReadError):  # noqa: N818 - a result of a query
+    """The server has no such path: it is another program or an older version."""
 
 
 def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None, *, body: Any = None) -> Any:
     """
-    The JSON document at a path below the address; with a `body`, which is JSON too, it is posted.
+    Request a path below the address and return the JSON document; a `body` is posted as JSON.
 
-    Raises Missing or Absent for a 404, and ReadError for whatever else is no such document: what came back.
+    Raises StoreNotFound or UnknownPath for a 404, and ReadError if the response is not a JSON document.
     """
     url = f"{address.url}{path}" + (f"?{urlencode(parameters, doseq=True)}" if parameters else "")
     headers = {"Accept": "application/json", **address.headers}
@@ -74,21 +74,21 @@ def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None
         return json.loads(reply.body)
     except ValueError as error:
         kind = reply.headers.get("content-type", "")
-        what = "a page for people" if is_page(reply.body) else repr(kind or "no content type")
-        said = printable(reply.body, headers, _SHOWN)
-        raise ReadError(f"{url} answers {what} instead of JSON: {said!r} ({_PORT})") from error
+        what = "an HTML page" if is_page(reply.body) else repr(kind or "no content type")
+        text = printable(reply.body, headers, _MAX_SHOWN)
+        raise ReadError(f"{url} returns {what} instead of JSON: {text!r} ({_PORT})") from error
 
 
 def _unanswered(url: str, found: RequestError) -> ReadError:
-    return ReadError(f"{url}: {found.said}; {_TROUBLES.get(found.kind, 'is the store there?')}")
+    return ReadError(f"{url}: {found.said}; {_ADVICE_BY_KIND.get(found.kind, 'is the store running?')}")
 
 
 def _refused(url: str, reply: Reply, sent: Mapping[str, str]) -> ReadError:
-    words = printable(reply.body, sent, _SHOWN) or redacted(reply.reason, sent)
+    words = printable(reply.body, sent, _MAX_SHOWN) or redacted(reply.reason, sent)
     message = f"{url} answers {reply.status}: {words}"
     if location := redacted(reply.location, sent):
-        return ReadError(f"{message} (it leads to {location}: write the address that it leads to)")
-    is_absent = reply.status in (405, 501) or _knows_no_path(reply.status, reply.body)
+        return ReadError(f"{message} (it redirects to {location}: use that address)")
+    is_absent = reply.status in (405, 501) or _is_unknown_path(reply.status, reply.body)
     if reply.status == 404 and not is_absent:
         return StoreNotFound(f"{message} ({_PORT})")
     advice = _PORT if is_absent else _ADVICE.get(reply.status, _LOG if reply.status >= 500 else "")
@@ -96,14 +96,14 @@ def _refused(url: str, reply: Reply, sent: Mapping[str, str]) -> ReadError:
     return kind(f"{message} ({advice})" if advice else message)
 
 
-def _knows_no_path(status: int, content: bytes) -> bool:
-    """Whether an answer is that of a web server that has no such path, and says nothing of traces."""
-    said = content.strip()
+def _is_unknown_path(status: int, content: bytes) -> bool:
+    """Whether a response means that the server has no such path, not that it has no such trace."""
+    text = content.strip()
     if status == 400:
-        return _NO_PATH_OF_VICTORIA in said
-    return status == 404 and (not said or is_page(said) or said in _NO_PATHS)
+        return _UNKNOWN_PATH_OF_VICTORIA in text
+    return status == 404 and (not text or is_page(text) or text in _UNKNOWN_PATHS)
 
 
-_NO_PATHS = (b"404 page not found", b'{"detail":"Not Found"}', b"Not Found")
-"""Go's, and those of Python."""
-_NO_PATH_OF_VICTORIA = b"unsupported path requested"
+_UNKNOWN_PATHS = (b"404 page not found", b'{"detail":"Not Found"}', b"Not Found")
+"""Default responses of Go's and Python's web servers."""
+_UNKNOWN_PATH_OF_VICTORIA = b"unsupported path requested"

@@ -1,4 +1,4 @@
-"""What every trace store is to a reader."""
+"""The base class of trace stores."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from mttp.semconv import attributes as a
 
 __all__ = ["Store"]
 
-_FAILURES = 3
-"""So many traces in a row that can't be had are the store's own trouble."""
+_MAX_FAILURES = 3
+"""Number of consecutive traces that can't be read, after which reading the store fails."""
 
 
 class Store(ABC):
-    """A trace store's query API, asked when its spans are."""
+    """A trace store; its query API is requested while `records` is iterated."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.losses: list[str] = []
-        """What the store is seen to have lost, or not to have given, in a sentence each."""
+        """Descriptions of data that the store lost or did not return."""
         self._episodes: set[str] = set()
-        """Traces of episodes that were found."""
+        """Trace ids of the episodes that were found."""
         self._stated: dict[str, int] = {}
-        """How many episodes each process of the run that is asked for began, by its run span."""
+        """Number of episodes that each process of the requested run started, by its run span."""
         self._has_end = False
-        """Whether the end of the run that is asked for was found."""
+        """Whether the end of the requested run was found."""
 
     def __repr__(self) -> str:
         return f"{self.address.scheme}:{self.address.url}"
 
     def records(self) -> Iterator[SpanRecord]:
         """
-        The spans of the traces that the address means, trace by trace.
+        Yield the spans of the requested traces, trace by trace.
 
-        Raises ReadError where the store can't be asked, or has none of them.
+        Raises ReadError if a request fails, or if the store has none of the traces.
         """
         found = failed = 0
         self._episodes.clear()
@@ -46,17 +46,17 @@ class Store(ABC):
         self._has_end = False
         for trace_id in self.address.traces or self._limited(self._searched()):
             try:
-                spans = self.asked(trace_id)
+                spans = self.read_trace(trace_id)
             except ReadError as error:
                 failed += 1
-                if failed == _FAILURES:  # then it is not about the traces
+                if failed == _MAX_FAILURES:  # a fault of the store, not of the traces
                     raise
-                self.losses.append(f"trace {trace_id} can't be had: {error}")
+                self.losses.append(f"trace {trace_id} can't be read: {error}")
                 continue
             found, failed = found + bool(spans), 0
             for span in spans:
                 self._count(span)
-                self._look_for_losses(span)
+                self._add_losses(span)
                 yield span
         if not found:
             raise ReadError(self.losses[0] if self.losses else f"{self.address}: {self.nothing()}")
@@ -64,7 +64,7 @@ class Store(ABC):
             counts = f"{len(self._episodes):,} of {sum(self._stated.values()):,}"
             self.losses.append(
                 f"{counts} episodes of run {self.address.run} were found; "
-                "the others are not there yet, or are lost"
+                "the others have not arrived yet, or are lost"
             )
 
     def _count(self, span: SpanRecord) -> None:
@@ -78,28 +78,28 @@ class Store(ABC):
 
     @property
     def is_part(self) -> bool:
-        """Whether fewer episodes of the run that is asked for were found than the run states."""
+        """Whether fewer episodes of the requested run were found than the run states."""
         asks_for_all = self.address.run is not None and not self.address.traces
         return asks_for_all and len(self._episodes) < sum(self._stated.values())
 
-    def asked(self, trace_id: str) -> list[SpanRecord]:
-        """As `trace`, which raises ReadError whatever the store answers instead."""
-        with self._understanding():
+    def read_trace(self, trace_id: str) -> list[SpanRecord]:
+        """The spans of a trace; raises ReadError for any invalid response."""
+        with self._invalid_responses():
             return self.trace(trace_id)
 
     def _searched(self) -> Iterator[str]:
-        with self._understanding():
+        with self._invalid_responses():
             yield from self.search()
 
     @contextmanager
-    def _understanding(self) -> Iterator[None]:
-        """What is JSON may still be another program's."""
+    def _invalid_responses(self) -> Iterator[None]:
+        """Raise ReadError for JSON that is not a response of this kind of store."""
         try:
             yield
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             scheme, url = self.address.scheme, self.address.url
             raise ReadError(
-                f"{url} does not answer as {scheme} does: {error!r}; is another program at that port?"
+                f"{url} does not respond like {scheme}: {error!r}; is another program at that port?"
             ) from error
 
     def _limited(self, trace_ids: Iterator[str]) -> Iterator[str]:
@@ -110,10 +110,10 @@ class Store(ABC):
             yield trace_id
         if count >= self.address.limit:
             self.losses.append(
-                f"{self.address.limit:,} traces were found, and no more are asked for; limit=N asks for more"
+                f"{self.address.limit:,} traces were found, and no more are requested; limit=N requests more"
             )
 
-    def _look_for_losses(self, span: SpanRecord) -> None:
+    def _add_losses(self, span: SpanRecord) -> None:
         if span.dropped_attributes:
             self.losses.append(
                 f"span {span.name!r} ({span.span_id}) lost {span.dropped_attributes} attributes"
@@ -121,17 +121,17 @@ class Store(ABC):
 
     @abstractmethod
     def search(self) -> Iterator[str]:
-        """Ids of the traces that the address means."""
+        """Ids of the requested traces."""
 
     @abstractmethod
     def trace(self, trace_id: str) -> list[SpanRecord]:
-        """The spans of a trace, none where the store does not have it."""
+        """The spans of a trace; empty if the store does not have it."""
 
-    def doubt(self, trace_id: str) -> str:  # noqa: ARG002 - for those who have any
-        """Why people may not see a trace that this reader got whole; empty where they do."""
+    def doubt(self, trace_id: str) -> str:  # noqa: ARG002 - for subclasses
+        """Why the store's interface can't show a trace that was read completely; empty if it can."""
         return ""
 
     def nothing(self) -> str:
-        """What is said where no trace was found."""
+        """The message if no trace was found."""
         of = f" of run {self.address.run}" if self.address.run else ""
-        return f"no trace{of} was found there; check the address and how far back it keeps traces"
+        return f"no trace{of} was found; check the address and how long the store keeps traces"

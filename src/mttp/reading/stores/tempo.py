@@ -1,4 +1,4 @@
-"""Tempo: found by TraceQL, read trace by trace."""
+"""Searches Tempo by TraceQL, and reads it trace by trace."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Tempo", "open"]
 _log = logging.getLogger("mttp")
 
 CUT_BYTES = 2048
-"""Where Tempo cuts a text, unless it was set up otherwise."""
+"""Length at which Tempo truncates a string, by default."""
 _PAUSE_SECONDS = 2.0
-_SAY_SECONDS = 10.0
+_LOG_SECONDS = 10.0
 _COMPARED = re.compile(r"span\.([a-z0-9_.]+) *(?:=|!=|<=?|>=?) *(-?\d+)(?![\d.a-zµ])")
-"""An attribute and the integer that it is compared with in TraceQL; not a duration."""
+"""A comparison of an attribute with an integer in TraceQL, not with a duration."""
 _DAYS_BACK = 7
-"""A search spans no more than a week, unless Tempo was set up otherwise."""
+"""Longest time span of a search, by default."""
 
 
 def open(address: Address) -> Store:
@@ -36,12 +36,12 @@ def open(address: Address) -> Store:
 
 
 class Tempo(Store):
-    """Asks `/api/search` for what there is, and `/api/v2/traces` for each trace."""
+    """Searches by `/api/search`, and reads each trace by `/api/v2/traces`."""
 
     def search(self) -> Iterator[str]:
-        """By the query, else by run, else whatever mttp recorded; a run is looked for until it is whole."""
+        """Search by the query, else by run, else for all runs; repeat until a run is complete."""
         seen: set[str] = set()
-        end = said = time.monotonic()
+        end = next_log = time.monotonic()
         end += self.address.wait if self._is_awaited else 0.0
         while True:
             for found in ask(self.address, "/api/search", self._query()).get("traces") or ():
@@ -55,11 +55,11 @@ class Tempo(Store):
             if now >= end:
                 self._note_missing_end(seen)
                 return
-            if now >= said:
-                said = now + _SAY_SECONDS
+            if now >= next_log:
+                next_log = now + _LOG_SECONDS
                 _log.warning(
-                    "mttp: Tempo's search has %s of run %s so far; it finds them half a minute after "
-                    "they arrived; asking again for %.0f s (wait=0 asks once)",
+                    "mttp: Tempo's search returns %s of run %s so far, since it finds traces half a minute "
+                    "after they arrive; repeating it for %.0f s (wait=0 searches once)",
                     f"{len(seen):,} trace{'' if len(seen) == 1 else 's'}",
                     self.address.run,
                     end - now,
@@ -67,11 +67,11 @@ class Tempo(Store):
             time.sleep(min(_PAUSE_SECONDS, end - now))
 
     def _note_missing_end(self, seen: set[str]) -> None:
-        """A run's own trace is written last: without it there may be more episodes than were found."""
+        """Add a loss if the run's end, which is written last, was not found."""
         if self._is_awaited and seen and not self._has_end:
             self.losses.append(
-                f"the end of run {self.address.run} is not there: the run goes on, or Tempo's search does "
-                "not find it yet, and there may be more episodes"
+                f"the end of run {self.address.run} was not found: the run has not ended, or Tempo's search "
+                "does not find it yet; there may be more episodes"
             )
 
     @property
@@ -95,42 +95,45 @@ class Tempo(Store):
         return f"{{ span.{a.RUN_ID} {wanted} }}"
 
     def trace(self, trace_id: str) -> list[SpanRecord]:
-        """The trace, from wherever Tempo has it; a part of it where it says so."""
+        """The spans of a trace; a partial trace is added to the losses."""
         path = f"/api/v2/traces/{trace_id}"
         try:
             answer = ask(self.address, path)
         except StoreNotFound:
             return []
         if answer.get("status") == "PARTIAL":
-            self.losses.append(f"trace {trace_id} is there in part only: {answer.get('message', '')}")
+            self.losses.append(f"trace {trace_id} is partial: {answer.get('message', '')}")
         trace = answer.get("trace")
         if not trace:
             return []
         return otlp.spans(f"{self.address.url}{path}", trace)
 
-    def _look_for_losses(self, span: SpanRecord) -> None:
-        super()._look_for_losses(span)
-        named = {str(said).partition(": ")[0] for said in span.attributes.get(a.OMISSIONS) or ()}
+    def _add_losses(self, span: SpanRecord) -> None:
+        super()._add_losses(span)
+        omitted = {str(one).partition(": ")[0] for one in span.attributes.get(a.OMISSIONS) or ()}
         for key, value in span.attributes.items():
-            if isinstance(value, str) and key not in named and len(value.encode()) == CUT_BYTES:
+            if isinstance(value, str) and key not in omitted and len(value.encode()) == CUT_BYTES:
                 self.losses.append(
                     f"{key} of span {span.name!r} ({span.span_id}) is {CUT_BYTES:,} bytes long, "
-                    "where Tempo cuts a text: the rest of it is lost; send with profile=tempo"
+                    "the length at which Tempo truncates strings: the rest is lost; send with profile=tempo"
                 )
 
     def nothing(self) -> str:
-        """It also says what was asked for."""
+        """The message if no trace was found, with the query."""
         if self.address.traces:
-            return "it has none of these traces"
+            return "the store has none of these traces"
+        query = self._query()["q"]
         return (
-            f"no trace was found by {self._query()['q']} in the last {_DAYS_BACK} days; "
-            f"start=SECONDS and end=SECONDS, since 1970, look elsewhere{_of_integers(self._query()['q'])}"
+            f"no trace was found by {query} in the last {_DAYS_BACK} days; "
+            f"start=SECONDS and end=SECONDS, since 1970, set another time span{_of_integers(query)}"
         )
 
 
 def _of_integers(query: str) -> str:
-    """What to change where a query compares a double with an integer, which never matches."""
+    """Advice for a query that compares a double with an integer, which never matches."""
     for key, literal in _COMPARED.findall(query):
         if ATTRIBUTE_TYPES.get(key) == "double":
-            return f". {key} is a double, which no integer matches: write {literal}.0 for {literal}"
+            return (
+                f". {key} is a double, which never matches an integer: write {literal}.0 instead of {literal}"
+            )
     return ""

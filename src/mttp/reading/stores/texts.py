@@ -1,4 +1,4 @@
-"""Attributes of stores that keep no types, with the types that the convention has for them."""
+"""Converts attributes of stores that keep strings only to the types of the convention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 __all__ = ["EMPTY", "typed", "untyped"]
 
 EMPTY = "-"
-"""What VictoriaTraces answers for an empty text."""
+"""What VictoriaTraces returns for an empty string."""
 
 _DTYPES = {
     a.OBSERVATION_VALUE: a.OBSERVATION_DTYPE,
@@ -25,19 +25,19 @@ _LISTS = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 
 
 def typed(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes, each converted to the type that the registry has for it; the rest stays as it is."""
+    """The attributes, converted to the types of the registry; others are unchanged."""
     return {key: _converted(_type(key, found), value) for key, value in found.items()}
 
 
 def untyped(found: Mapping[str, Any]) -> Iterator[str]:
-    """Keys whose text may stand for a number, a truth or a list, since the registry allows any type."""
+    """Keys whose strings may have been numbers, booleans or lists: the registry allows any type."""
     for key, value in found.items():
         if type(value) is str and _type(key, found) == "any" and _is_json(value):
             yield key
 
 
 def _type(key: str, found: Mapping[str, Any]) -> str:
-    """The type of an attribute, for which other attributes of its span may say more than the registry."""
+    """The type of an attribute, from the registry and other attributes of the span."""
     if _DTYPES.get(key) in found or key in _LISTS:
         return "any[]"
     if key == a.ANNOTATION_VALUE:
@@ -47,7 +47,7 @@ def _type(key: str, found: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=4096)
 def _of_key(key: str) -> str:
-    """What the registry says; for an attribute of others, which it does not know, nothing is converted."""
+    """The type in the registry; string for unknown attributes, which are not converted."""
     if key in ATTRIBUTE_TYPES:
         return ATTRIBUTE_TYPES[key]
     return next((type_ for prefix, type_ in TEMPLATE_TYPES.items() if key.startswith(f"{prefix}.")), "string")
@@ -58,7 +58,7 @@ def _converted(wanted: str, value: Any) -> Any:
         if wanted.endswith("[]"):
             return _array(wanted[: -len("[]")], value)
         return _CONVERTED[wanted](value) if wanted in _CONVERTED else value
-    except (ValueError, RecursionError):  # it was cut, or is something else
+    except (ValueError, RecursionError):  # a truncated or otherwise invalid value stays a string
         return value
 
 
@@ -78,15 +78,15 @@ def _double(value: Any) -> Any:
     return float(value) if type(value) in (str, int) else value
 
 
-def _truth(value: Any) -> Any:
+def _boolean(value: Any) -> Any:
     return {"true": True, "false": False}.get(value, value) if type(value) is str else value
 
 
-_CONVERTED: Mapping[str, Callable[[Any], Any]] = {"int": _integer, "double": _double, "boolean": _truth}
+_CONVERTED: Mapping[str, Callable[[Any], Any]] = {"int": _integer, "double": _double, "boolean": _boolean}
 
 
 def _is_json(text: str) -> bool:
-    """Whether the text is JSON of something other than a text."""
+    """Whether the string is JSON of another type than string."""
     try:
         return not isinstance(json.loads(text), str)
     except (ValueError, RecursionError):

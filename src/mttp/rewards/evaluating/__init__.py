@@ -1,7 +1,7 @@
 """
-Evaluations: a suite of tasks, done one by one or several at once, and what became of each.
+Evaluations of a policy on a suite of tasks: `evaluate` opens one.
 
-Writes what it finds out, and reads what it is compared with or goes on from: both halves are used.
+Results are recorded; baselines and interrupted evaluations are read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 from mttp.codec.plain import Faults, scalar_text, text
@@ -19,26 +19,21 @@ from mttp.model.episodes import Spec
 from mttp.model.evaluations import Evaluation
 from mttp.recording.configuration import recording_session
 from mttp.recording.session import Session
-from mttp.rewards.evaluating.earlier import Baseline, Resumable, compared, goes_on
 from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
+from mttp.rewards.evaluating.previous import Baseline, Resumable, compared, resumed
 from mttp.rewards.evaluating.tasks import tasks_of
+
+if TYPE_CHECKING:
+    from mttp.rewards.spec import RewardSpec
 
 __all__ = ["OpenEvaluation", "evaluate"]
 
 
-class _Identity(Protocol):
-    """A reward spec that knows its name, version and digests."""
-
-    @property
-    def identity(self) -> Spec:
-        """These."""
-
-
-Identified: TypeAlias = "Spec | _Identity"
+Identified: TypeAlias = "Spec | RewardSpec"
 
 _lock = threading.RLock()
 _open: WeakKeyDictionary[Session, dict[int, OpenEvaluation]] = WeakKeyDictionary()
-"""Evaluations that are still open, by session: they end when it closes."""
+"""The open evaluations of each session; they end when it closes."""
 
 
 def evaluate(
@@ -59,27 +54,38 @@ def evaluate(
     progress: bool = True,
 ) -> OpenEvaluation:
     """
-    Evaluate a policy on a suite of tasks, in the session that records; without one, one is started.
+    Open an evaluation of a policy on a suite of tasks, in the current session or a new one.
 
-    Use it as a context manager, sync or async, or call `end`.
-    `tasks` are names, or mappings or objects with an `id`, `task` or `name`, and maybe `slices`.
-    `samples` is how many samples are taken of each task; each has a result of its own.
-    `spec` says which reward spec scores: an `mttp.model.Spec`, or a spec that has one as its `identity`.
-    `tags` are text by which the evaluation is found again.
+        >>> import mttp
+        >>> with mttp.configure("memory://"), mttp.evaluate("sums", tasks=["1+1", "2+2"]) as run:
+        ...     results = run.map(lambda task: task == "1+1")
+        >>> print(run.summary())
+        2 tasks: 2 scored, mean 0.5, pass rate 0.5
 
-    `baseline` is what each score is compared with: an earlier recording (a path, a list, a session, or what
-    `mttp.read` returns), one evaluation of it, or a mapping from task to score. True says that others are to
-    be compared with this one.
-    `resume` keeps what an interrupted evaluation has, but for failures: True for one that is where this
-    session writes, else a path to it. It must be of the same suite, version, spec, policy and run, and may
-    have taken fewer samples.
+    The result is a context manager, sync and async; without one, call its `end`.
 
-    `concurrency` is how many tasks or samples `map` and `amap` do at once, and `timeout` how many seconds one
-    of these may take.
-    `progress` shows a bar on standard error while they do, if that is a terminal and rich is installed.
+    `suite` (str) and `suite_version` name the suite.
+    `tasks` are names, or dicts or objects with an `id`, `task` or `name` and optional `slices` (names of
+    subsets). Each task needs an id of its own.
+    `samples` (int, 1 or more) is the number of samples of each task; each sample has its own result.
+    `spec` is the reward spec: an `mttp.RewardSpec`, an `mttp.model.Spec`, or an object with one as
+    `identity`.
+    `policy` and `policy_version` name the policy. `tags` (text by name) and `metadata` (any JSON values by
+    name) are kept with the evaluation.
 
-    Raises ConfigureError for tasks without an id, several with one id, and arguments that make no sense, and
-    ReadError where a baseline, or what to go on from, can't be read.
+    `baseline` has the scores to compare with: a recording (a path, a list of paths, a session, or the result
+    of `mttp.read`), an `mttp.model.Evaluation`, or a dict from task to score. True marks this evaluation as a
+    baseline.
+    `resume` continues an interrupted evaluation and keeps its results, except errors and time-outs: True
+    looks in the session's own recording, a path in another one. Suite, version, spec, policy and run must
+    be equal, and `samples` must not be lower.
+
+    `concurrency` (int, 1 or more) is the number of samples that `map` and `amap` run at once. `timeout` is in
+    seconds for each sample, unlimited by default.
+    `progress` shows a progress bar on standard error, if it is a terminal and `rich` is installed.
+
+    Raises ConfigureError for an invalid argument, a task without an id and a repeated id, and ReadError when
+    the baseline or the interrupted evaluation can't be read.
     """
     _check(suite, samples, concurrency, timeout)
     faults: Faults = []
@@ -99,7 +105,7 @@ def evaluate(
         policy=_text(policy, faults),
         policy_version=_text(policy_version, faults),
     )
-    stated, done = goes_on(stated, resume, session)
+    stated, done = resumed(stated, resume, session)
     stated, scores = compared(stated, baseline)
     return _opened(
         OpenEvaluation(
@@ -121,13 +127,13 @@ def evaluate(
 
 def _check(suite: object, samples: object, concurrency: object, timeout: object) -> None:
     if not isinstance(suite, str) or not suite:
-        raise ConfigureError(f"suite={suite!r:.80} is no name; give the suite's name as text")
+        raise ConfigureError(f"suite={suite!r:.80} is not a name; pass the suite's name as a str")
     for name, given in (("samples", samples), ("concurrency", concurrency)):
         if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            raise ConfigureError(f"{name}={given!r:.80} is no whole number from 1 on; give 1 or more")
+            raise ConfigureError(f"{name}={given!r:.80} is not a positive integer; pass 1 or more")
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise ConfigureError(
-            f"timeout={timeout!r:.80} is no number of seconds above 0; leave it out for none"
+            f"timeout={timeout!r:.80} is not a positive number of seconds; omit it for no time limit"
         )
 
 
@@ -135,7 +141,7 @@ def _identity(spec: Identified | None) -> Spec | None:
     found = spec if spec is None or isinstance(spec, Spec) else getattr(spec, "identity", None)
     if spec is not None and not isinstance(found, Spec):
         raise ConfigureError(
-            f"spec={scalar_text(spec):.80} is no mttp.model.Spec; write spec=mttp.model.Spec(name=...)"
+            f"spec={scalar_text(spec):.80} is not a reward spec; pass an mttp.RewardSpec or mttp.model.Spec"
         )
     return found
 
@@ -145,13 +151,15 @@ def _text(given: object, faults: Faults) -> str | None:
 
 
 def _tags(given: Mapping[str, object] | None, faults: Faults) -> dict[str, str]:
-    """Tags as text; a name with an equals sign could not be read back."""
+    """Return tags as text; names with an equals sign are errors, since they can't be read back."""
     if given is not None and not isinstance(given, Mapping):
-        raise ConfigureError(f"tags={scalar_text(given):.80} maps no names; write tags={{'name': 'value'}}")
+        raise ConfigureError(f"tags={scalar_text(given):.80} is not a dict; pass tags={{'name': 'value'}}")
     tags = {text(name, faults): text(value, faults) for name, value in (given or {}).items()}
     for name in tags:
         if "=" in name or not name:
-            raise ConfigureError(f"tag {name!r:.80} is no name; give it one without an equals sign")
+            raise ConfigureError(
+                f"the tag name {name!r:.80} is empty or has an equals sign; use another name"
+            )
     return tags
 
 
@@ -164,26 +172,26 @@ def _opened(
         held = _open.get(session)
         if held is None:
             held = _open[session] = {}
-            session.before_close(_close, session, held)
+            session._before_close(_close, session, held)
         held[id(opened)] = opened
-    opened.begin(faults, metadata)
+    opened._begin(faults, metadata)
     return opened
 
 
 def _forget(ended: OpenEvaluation) -> None:
-    if ended.session is not None:
-        _open.get(ended.session, {}).pop(id(ended), None)
+    if ended._session is not None:
+        _open.get(ended._session, {}).pop(id(ended), None)
 
 
 def _close(session: Session, held: dict[int, OpenEvaluation]) -> None:
-    """End what is still open; a forked child leaves its parent's evaluations to the parent."""
+    """End the open evaluations of a closing session; a forked child leaves its parent's open."""
     for opened in list(held.values()):
-        if session.records_for(opened.host):
-            opened.close()
+        if session._records_for(opened._host):
+            opened._end_open()
 
 
 def _renew() -> None:
-    """After a fork, in the child: who held the lock there is not here to release it."""
+    """Replace the lock in a forked child, since the thread that held it does not exist there."""
     global _lock
     _lock = threading.RLock()
 

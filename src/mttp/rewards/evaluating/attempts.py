@@ -1,4 +1,4 @@
-"""Tasks done several at once, in threads or in an event loop: each in its time, and none stops the others."""
+"""Concurrent execution of tasks in threads or an event loop, each with its time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing_extensions import Self
 from mttp.codec.plain import Faults
 from mttp.recording.handle import attach, detach
 from mttp.recording.open_episode import OpenEpisode
-from mttp.rewards.evaluating.outcome import found, said
+from mttp.rewards.evaluating.outcome import arguments_of, result_fields
 from mttp.rewards.evaluating.tasks import SAMPLE, Task
 from mttp.semconv.values import EpisodeOutcome
 from mttp.semconv.values import EvalOutcome as Outcome
@@ -29,29 +29,29 @@ __all__ = ["Attempted", "in_tasks", "in_threads"]
 
 
 class Attempted(Protocol):
-    """The evaluation whose tasks are done."""
+    """The evaluation that tasks belong to."""
 
-    def around(self) -> Context:
-        """The context in which the tasks are done."""
+    def _around(self) -> Context:
+        """Return the OpenTelemetry context to run tasks in."""
 
-    def episode(self, task: Task) -> OpenEpisode | None:
-        """An episode for the task; None where nothing records."""
+    def _open_episode(self, task: Task) -> OpenEpisode | None:
+        """Open an episode for the task; None without recording."""
 
-    def keep(
+    def _keep(
         self,
         task: str,
-        what: Mapping[str, Any],
+        fields: Mapping[str, Any],
         faults: Faults,
         *,
         sample: int | None,
         duration: object,
         episode: object,
     ) -> object:
-        """Enter and record what became of a task."""
+        """Store and record the result of a task."""
 
 
 class Attempt:
-    """One task's turn, in an episode of its own; of whoever says what became of it the first counts."""
+    """One execution of a task in its own episode; only its first result counts."""
 
     def __init__(self, evaluation: Attempted, task: Task, *, episodes: bool, timeout: float | None) -> None:
         self.task = task
@@ -65,16 +65,16 @@ class Attempt:
         self._token: Token[Context] | None = None
 
     def _opened(self) -> OpenEpisode | None:
-        """Its episode, which links to the evaluation."""
-        token = attach(self._evaluation.around())
+        """Open the episode, which links to the evaluation."""
+        token = attach(self._evaluation._around())
         try:
-            return self._evaluation.episode(self.task)
+            return self._evaluation._open_episode(self.task)
         finally:
             detach(token)
 
     def __enter__(self) -> Self:
         SAMPLE.set(self.task.sample)
-        self._token = attach(self._evaluation.around())
+        self._token = attach(self._evaluation._around())
         if self._episode is not None:
             self._episode.__enter__()
         return self
@@ -82,7 +82,7 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """An exception is the task's error and goes no further, unless it ends the program."""
+        """Record an exception as the task's error; only those that end the program propagate."""
         if error is not None and not isinstance(error, KeyboardInterrupt):
             self._settle({"error": error}, [])
         if self._episode is not None:
@@ -92,36 +92,36 @@ class Attempt:
         return not isinstance(error, (KeyboardInterrupt, SystemExit))
 
     def take(self, value: object) -> None:
-        """Take what the function returned."""
+        """Record the return value of the function as the result."""
         faults: Faults = []
-        self._settle(said(value, faults), faults)
+        self._settle(arguments_of(value, faults), faults)
 
     def time_out(self) -> None:
-        """The time is over."""
-        told = {"outcome": Outcome.TIMED_OUT, "error": f"it took longer than {self._timeout:g} s"}
-        if self._settle(told, []):
-            self.give_up(stop_reason=Outcome.TIMED_OUT, truncated=True)
+        """Record that the time limit is exceeded, and abandon the attempt."""
+        arguments = {"outcome": Outcome.TIMED_OUT, "error": f"exceeded the time limit of {self._timeout:g} s"}
+        if self._settle(arguments, []):
+            self.abandon(stop_reason=Outcome.TIMED_OUT, truncated=True)
 
-    def give_up(self, **how: Any) -> None:
-        """Nobody waits for it any more: what it still says is not heard."""
+    def abandon(self, **how: Any) -> None:
+        """Ignore all later results, and end the episode as aborted."""
         with self._lock:
             self._is_open = False
         if self._episode is not None and not self._episode.ended:
             self._episode.end(status="aborted", **how)
 
-    def _settle(self, told: dict[str, Any], faults: Faults) -> bool:
-        """Have the evaluation keep what became of the task; whether nobody had said so before."""
-        duration = told.pop("duration", time.perf_counter() - self.began)
-        episode = told.pop("episode", None) or self._episode
-        what = found(faults, **told)
+    def _settle(self, arguments: dict[str, Any], faults: Faults) -> bool:
+        """Store the result unless there is one already; return whether it was stored."""
+        duration = arguments.pop("duration", time.perf_counter() - self.began)
+        episode = arguments.pop("episode", None) or self._episode
+        fields = result_fields(faults, **arguments)
         with self._lock:
             if not self._is_open:
                 return False
             self._is_open = False
-        self._evaluation.keep(
-            self.task.id, what, faults, sample=self.task.sample, duration=duration, episode=episode
+        self._evaluation._keep(
+            self.task.id, fields, faults, sample=self.task.sample, duration=duration, episode=episode
         )
-        passed = what.get("passed")
+        passed = fields.get("passed")
         if passed is not None and self._episode is not None and not self._episode.ended:
             self._episode.end(outcome=EpisodeOutcome.SUCCESS if passed else EpisodeOutcome.FAILURE)
         return True
@@ -138,47 +138,48 @@ def in_threads(
     advance: Callable[[], None],
 ) -> None:
     """
-    Do the tasks, each in a thread of its own.
+    Run each task in its own thread.
 
-    A thread can't be stopped: one whose time is over is left alone, and keeps no program from ending.
+    A thread can't be stopped: one that exceeds its time limit is abandoned, and as a daemon thread does not
+    keep the program from ending.
     """
-    over: SimpleQueue[Attempt] = SimpleQueue()
+    finished: SimpleQueue[Attempt] = SimpleQueue()
     waiting = iter(tasks)
-    going: dict[int, Attempt] = {}
+    running: dict[int, Attempt] = {}
     try:
         while True:
-            for task in islice(waiting, concurrency - len(going)):
+            for task in islice(waiting, concurrency - len(running)):
                 attempt = Attempt(evaluation, task, episodes=episodes, timeout=timeout)
-                going[id(attempt)] = attempt
+                running[id(attempt)] = attempt
                 work = contextvars.copy_context().run
-                threading.Thread(target=work, args=(_work, attempt, function, over), daemon=True).start()
-            if not going:
+                threading.Thread(target=work, args=(_work, attempt, function, finished), daemon=True).start()
+            if not running:
                 return
-            for attempt in _finished(over, going):
-                if going.pop(id(attempt), None) is not None:
+            for attempt in _next_finished(finished, running):
+                if running.pop(id(attempt), None) is not None:
                     advance()
     finally:
-        for attempt in going.values():
-            attempt.give_up()
+        for attempt in running.values():
+            attempt.abandon()
 
 
-def _work(attempt: Attempt, function: Callable[[Any], object], over: SimpleQueue[Attempt]) -> None:
+def _work(attempt: Attempt, function: Callable[[Any], object], finished: SimpleQueue[Attempt]) -> None:
     try:
         with attempt:
             attempt.take(function(attempt.task.given))
     finally:
-        over.put(attempt)
+        finished.put(attempt)
 
 
-def _finished(over: SimpleQueue[Attempt], going: dict[int, Attempt]) -> Iterator[Attempt]:
-    """The next that is done, or those whose time is over by then."""
-    deadlines = [attempt.deadline for attempt in going.values() if attempt.deadline is not None]
+def _next_finished(finished: SimpleQueue[Attempt], running: dict[int, Attempt]) -> Iterator[Attempt]:
+    """Wait for the next finished attempt, or for the next deadline and yield the attempts it ends."""
+    deadlines = [attempt.deadline for attempt in running.values() if attempt.deadline is not None]
     left = max(min(deadlines) - time.perf_counter(), 0.0) if deadlines else None
     try:
-        yield over.get(timeout=left)
+        yield finished.get(timeout=left)
     except Empty:
         now = time.perf_counter()
-        for attempt in list(going.values()):
+        for attempt in list(running.values()):
             if attempt.deadline is not None and attempt.deadline <= now:
                 attempt.time_out()
                 yield attempt
@@ -194,13 +195,13 @@ async def in_tasks(
     timeout: float | None,
     advance: Callable[[], None],
 ) -> None:
-    """Do the tasks in this event loop; one whose time is over is cancelled, and not waited for."""
+    """Run the tasks in this event loop; one that exceeds its time limit is cancelled and not awaited."""
     waiting = iter(tasks)
 
     async def work() -> None:
         for task in waiting:
             attempt = Attempt(evaluation, task, episodes=episodes, timeout=timeout)
-            await _limited(attempt, asyncio.ensure_future(_play(attempt, function)), timeout)
+            await _limited(attempt, asyncio.ensure_future(_run(attempt, function)), timeout)
             advance()
 
     workers = [asyncio.ensure_future(work()) for _ in range(min(concurrency, len(tasks)))]
@@ -219,11 +220,11 @@ async def _limited(attempt: Attempt, turn: asyncio.Future[None], timeout: float 
         else:
             attempt.time_out()
     finally:
-        attempt.give_up()
+        attempt.abandon()
         turn.cancel()
 
 
-async def _play(attempt: Attempt, function: Callable[[Any], object]) -> None:
+async def _run(attempt: Attempt, function: Callable[[Any], object]) -> None:
     with attempt:
         value = function(attempt.task.given)
         attempt.take(await value if inspect.isawaitable(value) else value)

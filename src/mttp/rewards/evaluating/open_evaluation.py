@@ -1,4 +1,4 @@
-"""An evaluation while its tasks are done: it knows their results, recorded or not."""
+"""`OpenEvaluation`: an evaluation while its tasks run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mttp.recording.run_recorder import RunRecorder
 from mttp.recording.session import Session
 from mttp.recording.targets import Target, link
 from mttp.rewards.evaluating.attempts import in_tasks, in_threads
-from mttp.rewards.evaluating.bar import bar
-from mttp.rewards.evaluating.outcome import found, said, seconds, whole
+from mttp.rewards.evaluating.outcome import arguments_of, episode_target, result_fields, seconds
+from mttp.rewards.evaluating.progress_bar import bar
 from mttp.rewards.evaluating.tasks import SAMPLE, Task, task_id
 from mttp.semconv import spans as names
 from mttp.semconv.values import EvalOutcome as Outcome
@@ -35,10 +35,19 @@ __all__ = ["OpenEvaluation"]
 
 class OpenEvaluation(Measured):
     """
-    An evaluation while its tasks are done; made by `mttp.evaluate`.
+    An evaluation while its tasks run; `mttp.evaluate` opens one.
 
-    Iterate over it for the tasks that have no result yet, and state each by `result`; or let `map` or `amap`
-    do them. Where nothing records, it still knows its results.
+    Iterate over the tasks without a result and give each to `result`, or let `map` or `amap` run them:
+
+        >>> import mttp
+        >>> with mttp.configure("memory://"), mttp.evaluate("sums", tasks=["1+1", "2+2"]) as run:
+        ...     for task in run:
+        ...         _ = run.result(task, 0.5, passed=task == "1+1")
+        >>> print(run.summary())
+        2 tasks: 2 scored, mean 0.5, pass rate 0.5
+
+    Results are available even when recording is off. After set-up no method raises for a wrong value: it is
+    counted as a fault of the recording and logged once.
     """
 
     def __init__(
@@ -54,10 +63,10 @@ class OpenEvaluation(Measured):
         progress: bool,
         at_end: Callable[[OpenEvaluation], None],
     ) -> None:
-        share = None if session is None else session._share
-        super().__init__(share, None)
-        self.session = session
-        self._share: RunRecorder | None = share
+        recorder = None if session is None else session._recorder
+        super().__init__(recorder, None)
+        self._session = session
+        self._recorder: RunRecorder | None = recorder
         self._stated = stated
         self._todo = todo
         self._baseline = baseline
@@ -73,14 +82,14 @@ class OpenEvaluation(Measured):
         self._over = False
         self._started = time.time_ns()
 
-    def begin(self, faults: Faults, metadata: Mapping[str, object] | None) -> None:
-        """Start the span, and write at once what keeps its facts should the process die."""
-        share = cast(RunRecorder, self._share)
-        self._span = share.span(f"{names.EVAL_RUN} {self._stated.suite}", values={}, start=self._started)
+    def _begin(self, faults: Faults, metadata: Mapping[str, object] | None) -> None:
+        """Start the span, and write a start marker at once in case the process dies."""
+        recorder = cast(RunRecorder, self._recorder)
+        self._span = recorder.span(f"{names.EVAL_RUN} {self._stated.suite}", values={}, start=self._started)
         self._span.note(faults)
         self._span.values |= self._span.checked(evals.encode, self._stated)
         self._describe(metadata, None)
-        marker = share.span(
+        marker = recorder.span(
             names.EVAL_RUN_START,
             values=self._span.values.copy(),
             parent=self._span.identity,
@@ -89,62 +98,57 @@ class OpenEvaluation(Measured):
         marker.end(self._started)
 
     def __bool__(self) -> bool:
-        """Whether it is recorded."""
+        """Return whether it is recorded."""
         return self._span is not None
 
-    # What is known so far.
-
-    @property
-    def host(self) -> object:
-        """What records it; None where nothing does."""
-        return self._share
+    # State.
 
     @property
     def ended(self) -> bool:
-        """Whether it takes nothing more."""
+        """Whether it has ended and accepts no further results."""
         return self._over
 
     @property
     def id(self) -> str:
-        """Its identity, that of the evaluation that it goes on from where there is one."""
+        """The evaluation's id; a resumed evaluation keeps the id of the interrupted one."""
         return self._stated.id
 
     @property
     def trace_id(self) -> str:
-        """The evaluation's trace, 32 hex digits; empty where nothing records."""
+        """The trace id of the evaluation, 32 hex digits; empty without recording."""
         return f"{self._span.trace_id:032x}" if self._span else ""
 
     @property
     def sample(self) -> int:
-        """Which of its samples the task is done for: in a function that `map` calls, or in a loop's block."""
+        """The index, from 0, of the sample that runs: in a function called by `map`, or in a loop's body."""
         return SAMPLE.get()
 
     @property
     def pending(self) -> list[Any]:
-        """The tasks that lack results, as they were given: each as often as it lacks samples."""
+        """The tasks without a result as they were passed in, repeated for each missing sample."""
         return [task.given for task in self._left()]
 
     @property
     def results(self) -> dict[tuple[str, int], TaskResult]:
-        """The result that counts of each task and sample, those before an interruption included."""
+        """The latest result by (task, sample), including those kept by `resume`."""
         with self._lock:
             return dict(self._found)
 
     @property
     def value(self) -> Evaluation:
-        """The evaluation as far as it goes; results of an earlier process are among its results."""
+        """The evaluation so far as a value, including results kept by `resume`."""
         with self._lock:
             return replace(self._stated, results=(*self._earlier.values(), *self._kept))
 
     def summary(self, *, sizes: Sequence[int] = ()) -> EvalSummary:
-        """What it amounts to so far, as `Evaluation.summary` says it."""
+        """Return counts, mean, pass rate and pass@k so far; `sizes` are further values of k."""
         return self.value.summary(sizes=sizes)
 
     def __len__(self) -> int:
         return len(self._todo)
 
     def __iter__(self) -> Iterator[Any]:
-        """The tasks that lack results by the time that it is their turn, each once for each sample."""
+        """Yield the tasks without a result, once for each missing sample."""
         for task in self._samples():
             if not self._over and (task.id, task.sample) not in self._found:
                 self._begun[task.id] = task.sample, time.perf_counter()
@@ -152,7 +156,7 @@ class OpenEvaluation(Measured):
                 yield task.given
 
     def _samples(self) -> Iterator[Task]:
-        """Each task once for each of its samples."""
+        """Yield each task once for each of its samples."""
         for task in self._todo.values():
             for sample in range(self._stated.samples):
                 yield replace(task, sample=sample)
@@ -160,7 +164,7 @@ class OpenEvaluation(Measured):
     def _left(self) -> list[Task]:
         return [task for task in self._samples() if (task.id, task.sample) not in self._found]
 
-    # What a program says.
+    # Results.
 
     @quiet
     def result(
@@ -176,39 +180,41 @@ class OpenEvaluation(Measured):
         episode: object = None,
     ) -> TaskResult | None:
         """
-        State what became of a task; of several results of one sample of it the last counts, and all are kept.
+        Set the result of a task; the last result of a sample counts, and all are recorded.
 
-        `score` is a number, or whatever else a function that `map` calls may return, such as what a reward
-        spec's `score` gives; `passed` says whether it is enough, and alone scores 1 or 0.
-        `sample` is which of the task's samples it is, from 0: by default the one that iteration came to, else
-        the first that has no result, else the last.
-        `error`, an exception or text, says why there is no score; neither says that the task was skipped.
-        `outcome` is "scored", "abstained", "skipped", "errored" or "timed_out" where that is not clear from
-        the rest.
-        `duration` in seconds is by default the time since iteration came to the task.
-        `episode`, a handle, value or trace id, is where it was done.
+        `task` is a task of the suite or its id.
+        `score` is a number, or any other value that a function called by `map` may return, such as the result
+        of `spec.score`. `passed` (bool) is the verdict; without a score, it scores 1 or 0.
+        `sample` (int, from 0) is the index of the sample: by default the one that iteration yielded, else the
+        first without a result, else the last.
+        `error` (an exception or text) explains a missing score. Without score, verdict and error the task is
+        skipped.
+        `outcome` is "scored", "abstained", "skipped", "errored" or "timed_out", by default derived from the
+        other arguments.
+        `duration` is in seconds, by default the time since iteration yielded the task.
+        `episode` is the episode of the task: a handle, a value or a trace id.
 
-        A score that is no finite number makes the task errored; a task that is not one of the suite's is
-        kept, and counted as a fault. The result as it is kept comes back; None after the end.
+        A score that is NaN, infinite or not a number makes the task errored. A task that is not in the suite
+        is kept and counted as a fault. Returns the stored result, or None after the end. Never raises.
         """
         faults: Faults = []
         name = task_id(task)
         if not name:
             faults.append(f"task_invalid: {scalar_text(task):.80} has no id")
             name = scalar_text(task)[:80]
-        told = {} if score is None else said(score, faults)
+        arguments = {} if score is None else arguments_of(score, faults)
         given = {"passed": passed, "error": error, "outcome": outcome}
         given |= {"duration": duration, "episode": episode}
-        told |= {key: value for key, value in given.items() if value is not None}
-        which = _sample(sample, self._stated.samples, faults)
-        which, since = self._turn(name, which)
-        duration = told.pop("duration", since)
-        episode = told.pop("episode", None)
-        what = found(faults, **told)
-        return self.keep(name, what, faults, sample=which, duration=duration, episode=episode)
+        arguments |= {key: value for key, value in given.items() if value is not None}
+        index = _sample(sample, self._stated.samples, faults)
+        index, since = self._iterated(name, index)
+        duration = arguments.pop("duration", since)
+        episode = arguments.pop("episode", None)
+        fields = result_fields(faults, **arguments)
+        return self._keep(name, fields, faults, sample=index, duration=duration, episode=episode)
 
-    def _turn(self, task: str, sample: int | None) -> tuple[int | None, float | None]:
-        """The sample that a result is of, where iteration came to it, and the seconds since then."""
+    def _iterated(self, task: str, sample: int | None) -> tuple[int | None, float | None]:
+        """Return the sample that iteration yielded, if the result is of it, and the seconds since then."""
         begun, since = self._begun.get(task, (None, 0.0))
         if begun is None or sample not in (None, begun):
             return sample, None
@@ -216,55 +222,55 @@ class OpenEvaluation(Measured):
         return begun, time.perf_counter() - since
 
     @quiet
-    def keep(
+    def _keep(
         self,
         task: str,
-        what: Mapping[str, Any],
+        fields: Mapping[str, Any],
         faults: Faults,
         *,
         sample: int | None,
         duration: object,
         episode: object,
     ) -> TaskResult | None:
-        """Enter and record what became of a task; without `sample`, of the first that has no result."""
+        """Store and record the result of a task; by default of its first sample without one."""
         if self._todo and task not in self._todo:
             faults.append(f"task_unknown: {task:.80}")
-        meant = whole(episode, faults)
+        place = episode_target(episode, faults)
         stated = TaskResult(
             task=task,
-            **what,
+            **fields,
             duration=seconds(duration, faults),
             slices=self._todo[task].slices if task in self._todo else (),
-            episode="" if meant is None else meant.trace_id,
+            episode="" if place is None else place.trace_id,
         )
         with self._lock:
             if self._over:
                 self._fault("after_end", f"result of {task!r:.80} after the end of its evaluation")
                 return None
-            which = self._next_sample(task) if sample is None else sample
-            result = replace(stated, sample=which, revision=feedback.now())
-            result = self._recorded(result.against(self._baseline.get(task)), meant, faults)
+            index = self._next_sample(task) if sample is None else sample
+            result = replace(stated, sample=index, revision=feedback.now())
+            result = self._recorded(result.against(self._baseline.get(task)), place, faults)
             self._found[result.key] = result
             self._kept.append(result)
-        self._tell(episode, result)
+        self._add_to_episode(episode, result)
         return result
 
     def _next_sample(self, task: str) -> int:
-        """The first sample of the task that has no result, else the last."""
+        """Return the first sample of the task without a result, else the last."""
         lacking = (sample for sample in range(self._stated.samples) if (task, sample) not in self._found)
         return next(lacking, self._stated.samples - 1)
 
-    def _recorded(self, result: TaskResult, meant: Target | None, faults: Faults) -> TaskResult:
-        """The result with its span, which is written at once."""
-        if self._span is None or self._share is None:
+    def _recorded(self, result: TaskResult, place: Target | None, faults: Faults) -> TaskResult:
+        """Record the result as a span at once, and return it with the span's ids."""
+        if self._span is None or self._recorder is None:
             return replace(result, faults=tuple(faults))
-        place = None if meant is None else link(meant.trace_id, meant.span_id)
-        span = self._share.span(
+        linked = None if place is None else link(place.trace_id, place.span_id)
+        span = self._recorder.span(
             names.EVAL_RESULT,
             values={},
             parent=self._span.identity,
             start=result.revision - round(min((result.duration or 0.0) * 1e9, result.revision)),
-            links=[place] if place else (),
+            links=[linked] if linked else (),
         )
         span.note(faults)
         if result.outcome in (Outcome.ERRORED, Outcome.TIMED_OUT):
@@ -282,16 +288,16 @@ class OpenEvaluation(Measured):
 
     # Episodes.
 
-    def episode(self, task: Task) -> OpenEpisode | None:
-        """An episode for the task, which says what it is part of; None where nothing records."""
-        if self.session is None:
+    def _open_episode(self, task: Task) -> OpenEpisode | None:
+        """Open an episode with the attributes of the evaluation; None without recording."""
+        if self._session is None:
             return None
-        opened = self.session.episode(task=task.id, slices=task.slices)
+        opened = self._session.episode(task=task.id, slices=task.slices)
         self._mark(opened, sample=task.sample)
         return opened
 
-    def around(self) -> Context:
-        """The context in which the tasks are done: episodes that begin there link to the evaluation."""
+    def _around(self) -> Context:
+        """Return the context to run tasks in; episodes that start in it link to the evaluation."""
         return current() if self._span is None else self._as_context()
 
     def _mark(self, episode: OpenEpisode, *, sample: int = 0, result: TaskResult | None = None) -> None:
@@ -300,8 +306,8 @@ class OpenEvaluation(Measured):
             span.forget(evals.ON_EPISODES)
             span.values |= span.checked(evals.on_episode, self._stated, sample=sample, result=result)
 
-    def _tell(self, episode: object, result: TaskResult) -> None:
-        """Have the episode say its result: itself while it is open, in a late score once it has ended."""
+    def _add_to_episode(self, episode: object, result: TaskResult) -> None:
+        """Add the result to the attributes of an open episode, or as a late score to an ended one."""
         if not result.episode or self._span is None:
             return
         if isinstance(episode, OpenEpisode) and not isinstance(episode, RemoteEpisode) and not episode.ended:
@@ -321,25 +327,25 @@ class OpenEvaluation(Measured):
             )
 
     def _join(self, episode: OpenEpisode) -> None:
-        """Link the episode to the evaluation, once."""
+        """Link the episode to the evaluation, unless it is linked."""
         span, ours = cast(RecordingSpan, episode._span), cast(RecordingSpan, self._span).identity
         if all(_place(found.context) != _place(ours) for found in span.links):
             span.add_link(ours)
 
-    # Doing the tasks.
+    # Running the tasks.
 
     def map(self, function: Callable[[Any], object], *, episodes: bool = True) -> list[TaskResult]:
         """
-        Call `function(task)` for each sample of a task that has no result yet, several at once, in threads.
+        Call `function(task)` in threads for each sample without a result, up to `concurrency` at once.
 
-        What it returns is the result: a number, True or False, a pair of score and verdict, a reward, a
-        mapping of what `result` takes, or None where the task is skipped. An exception is an error of that
-        sample, and the others go on. A call that takes longer than the time limit is `timed_out`: it is not
-        waited for, and what its thread still returns is ignored.
+        The function returns the result: a number, a bool, a pair (score, passed), a reward, a dict of
+        arguments of `result`, or None to skip the task. An exception is the error of its sample, and the
+        others continue. A call that exceeds the time limit is `timed_out`: its thread is abandoned, and its
+        return value is ignored.
 
-        Each call is in an episode of its own, `mttp.current_episode()`, unless `episodes` is False, and
-        `sample` says there which of the task's samples it is.
-        The results come back in the order of the tasks, and of their samples.
+        Each call runs in its own episode, `mttp.current_episode()`, unless `episodes` is False; `sample` has
+        the index of its sample.
+        Returns the new results in the order of tasks and samples.
         """
         todo = self._left()
         with bar(self._stated.suite, len(todo), wanted=self._progress) as advance:
@@ -358,9 +364,9 @@ class OpenEvaluation(Measured):
         self, function: Callable[[Any], Awaitable[object]], *, episodes: bool = True
     ) -> list[TaskResult]:
         """
-        The same with a coroutine function, several at once in this event loop.
+        Await `function(task)` for each sample without a result, up to `concurrency` at once.
 
-        One that takes longer than the time limit is cancelled.
+        As `map`, in the running event loop; a coroutine that exceeds the time limit is cancelled.
         """
         todo = self._left()
         with bar(self._stated.suite, len(todo), wanted=self._progress) as advance:
@@ -383,14 +389,14 @@ class OpenEvaluation(Measured):
 
     @quiet
     def end(self, *, status: str = "completed") -> None:
-        """End the evaluation; tasks that have no result stay pending."""
+        """End the evaluation with `status`, "completed" or "aborted"; tasks without a result stay pending."""
         if self._over:
             self._fault("after_end", f"end after the end of an evaluation of {self._stated.suite}")
         else:
             self._finish(status=status)
 
-    def close(self) -> None:
-        """End it because its session closes."""
+    def _end_open(self) -> None:
+        """End it as aborted, because its session closes."""
         if not self._over:
             self._fault("evaluation_never_ended", f"{self._stated.suite} was open when its session closed")
             self._finish(status="aborted")
@@ -426,7 +432,7 @@ class OpenEvaluation(Measured):
 
 
 def _sample(given: object, samples: int, faults: Faults) -> int | None:
-    """The index of a sample; None for what is none, and one that is not to be taken is said in `faults`."""
+    """Return a valid sample index, else None; an invalid or unexpected one is added to `faults`."""
     found = count(given)
     if found is None and given is not None:
         faults.append(f"sample_invalid: {scalar_text(given):.80}")

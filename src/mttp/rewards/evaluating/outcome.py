@@ -1,4 +1,4 @@
-"""What became of a task: from what is said of it, or what the function that did it returned."""
+"""Conversion of arguments of `result` and of return values to a task's outcome."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mttp.recording.targets import Target, target
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.semconv.values import RewardStatus, RewardVerdict
 
-__all__ = ["found", "said", "seconds", "whole"]
+__all__ = ["arguments_of", "episode_target", "result_fields", "seconds"]
 
-_PARTS = ("score", "passed", "outcome", "error", "duration", "episode")
-"""What a function may say of a task in a mapping."""
+_ARGUMENTS = ("score", "passed", "outcome", "error", "duration", "episode")
+"""The keys that a function may return in a dict."""
 _VERDICTS = (bool, np.bool_, type(None))
-_WORDS = {
+_STATUS_MESSAGES = {
     RewardStatus.ERROR: "the reward is an error",
     RewardStatus.ABSTAINED: "the grader abstained",
     RewardStatus.PARTIAL: "a component of the reward has no value",
 }
-"""Why a reward is no score, by its status, where it does not say so itself."""
+"""The error message by status, for a reward without one."""
 
 
-def found(
+def result_fields(
     faults: Faults,
     score: object = None,
     passed: object = None,
@@ -40,27 +40,27 @@ def found(
     error_type: str | None = None,
 ) -> dict[str, Any]:
     """
-    Outcome, score, verdict and error of a task, under the names that `TaskResult` has.
+    Return outcome, score, verdict and error of a task as fields of `TaskResult`.
 
-    A score that is no finite number is an error, and never a zero.
+    A score that is not a finite number is an error, and never a zero.
     """
     value, status, raw = rewards.assess(score)
     verdict = flag("passed", passed, faults)
     if raw is not None:
         faults.append(f"score_invalid: {raw:.80}")
         if error is None:
-            error = f"the score is {raw:.200}, which is no finite number"
+            error = f"the score is {raw:.200}, which is not a finite number"
             error_type = INVALID_VALUE
     if value is None and status == "missing" and verdict is not None:
         value = float(verdict)
-    what = _outcome(outcome, faults) or _implied(value, error)
-    if what == Outcome.SCORED and (value is None or error is not None):
-        what, error = Outcome.ERRORED, "there is no score" if error is None else error
-    if what == Outcome.SCORED:
-        return {"outcome": what, "score": value, "passed": verdict}
+    final = _outcome(outcome, faults) or _implied(value, error)
+    if final == Outcome.SCORED and (value is None or error is not None):
+        final, error = Outcome.ERRORED, "the score is missing" if error is None else error
+    if final == Outcome.SCORED:
+        return {"outcome": final, "score": value, "passed": verdict}
     if score is not None and value is not None:
-        faults.append(f"score_unused: {value!r}, and the task is {what}")
-    return {"outcome": what} | ({"error_type": error_type} if error_type else {}) | _error(error, faults)
+        faults.append(f"score_unused: {value!r}, and the task is {final}")
+    return {"outcome": final} | ({"error_type": error_type} if error_type else {}) | _error(error, faults)
 
 
 def _outcome(given: object, faults: Faults) -> str | None:
@@ -81,26 +81,27 @@ def _error(given: object, faults: Faults) -> dict[str, Any]:
         return {}
     if isinstance(given, BaseException):
         kind = qualified_name(given)
-        said = error_message(given)
-        return {"error": text(f"{kind}: {said}" if said else kind, faults), "error_type": text(kind, faults)}
+        message = error_message(given)
+        described = f"{kind}: {message}" if message else kind
+        return {"error": text(described, faults), "error_type": text(kind, faults)}
     return {"error": text(given if isinstance(given, str) else scalar_text(given), faults)}
 
 
-def said(value: Any, faults: Faults) -> dict[str, Any]:
+def arguments_of(value: Any, faults: Faults) -> dict[str, Any]:
     """
-    What a function's result says of the task, as arguments of `result`.
+    Convert the return value of a task's function to arguments of `result`.
 
-    None skips it. A number is its score, True or False its verdict, a pair both, an exception its error; a
-    reward, or whatever has a `value` like one, may have a verdict and a status, and a mapping names whatever
-    `result` takes. One that raises when it is looked at is an error.
+    None skips the task. A number is the score, a bool the verdict, a pair both, an exception the error. A
+    reward, or another object with a `value`, may have a verdict and a status; a dict has arguments by name.
+    A value that raises when it is inspected is an error.
     """
     try:
-        return _said(value, faults)
+        return _arguments(value, faults)
     except Exception as error:
         return {"error": error}
 
 
-def _said(value: Any, faults: Faults) -> dict[str, Any]:
+def _arguments(value: Any, faults: Faults) -> dict[str, Any]:
     if value is None:
         return {"outcome": Outcome.SKIPPED}
     if isinstance(value, BaseException):
@@ -108,8 +109,8 @@ def _said(value: Any, faults: Faults) -> dict[str, Any]:
     if isinstance(value, (bool, np.bool_)):
         return {"passed": bool(value)}
     if isinstance(value, Mapping):
-        faults += unknown_arguments("result", [name for name in value if name not in _PARTS])
-        stated = {name: value[name] for name in _PARTS if value.get(name) is not None}
+        faults += unknown_arguments("result", [name for name in value if name not in _ARGUMENTS])
+        stated = {name: value[name] for name in _ARGUMENTS if value.get(name) is not None}
         return _scored(stated.pop("score", None), faults) | stated
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[1], _VERDICTS):
         return _scored(value[0], faults) | ({} if value[1] is None else {"passed": value[1]})
@@ -119,46 +120,46 @@ def _said(value: Any, faults: Faults) -> dict[str, Any]:
 
 
 def _scored(score: Any, faults: Faults) -> dict[str, Any]:
-    """What the score of a mapping or a pair says; None says nothing."""
-    return {} if score is None else _said(score, faults)
+    """Return the arguments of the score in a dict or a pair."""
+    return {} if score is None else _arguments(score, faults)
 
 
 def _rewarded(reward: Any) -> dict[str, Any]:
-    """What a scoring says; only one whose status is ok has a score, whatever was paid."""
+    """Return the arguments of a reward; only a reward with the status ok has a score."""
     status = getattr(reward, "status", RewardStatus.OK)
     if status == RewardStatus.OK:
         verdict = getattr(reward, "verdict", None)
         passed = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
         return {"outcome": Outcome.SCORED, "score": reward.value, "passed": passed}
-    said = getattr(reward, "error", None) or getattr(reward, "raw", None) or _why(reward, status)
-    paid = "" if reward.value is None else f"; {reward.value:g} was paid, which is no score"
+    message = getattr(reward, "error", None) or getattr(reward, "raw", None) or _message(reward, status)
+    given = "" if reward.value is None else f"; the reward {reward.value:g} does not count as a score"
     if status == RewardStatus.ABSTAINED:
-        return {"outcome": Outcome.ABSTAINED, "error": f"{said}{paid}"}
-    return {"error": f"{said}{paid}", "error_type": getattr(reward, "error_type", None) or status}
+        return {"outcome": Outcome.ABSTAINED, "error": f"{message}{given}"}
+    return {"error": f"{message}{given}", "error_type": getattr(reward, "error_type", None) or status}
 
 
-def _why(reward: Any, status: str) -> str:
+def _message(reward: Any, status: str) -> str:
     failed = ", ".join(getattr(reward, "component_statuses", ()))
-    return f"no value of {failed}" if failed else _WORDS.get(status, f"the reward is {status}")
+    return f"no value of {failed}" if failed else _STATUS_MESSAGES.get(status, f"the reward is {status}")
 
 
-def whole(episode: object, faults: Faults) -> Target | None:
-    """Which episode is meant; None, said in `faults`, where that can't be told."""
+def episode_target(episode: object, faults: Faults) -> Target | None:
+    """Return the episode that a handle, a value or an id refers to; None and a fault if there is none."""
     if episode is None or (isinstance(episode, OpenEpisode) and not episode):
         return None
     try:
-        meant = target(episode)
+        found = target(episode)
     except ValueError as error:
         faults.append(f"target_invalid: {error}")
         return None
-    if meant.is_step:
-        faults.append(f"target_invalid: a step of {meant.trace_id} is no episode")
+    if found.is_step:
+        faults.append(f"target_invalid: a step of {found.trace_id} is not an episode")
         return None
-    return meant
+    return found
 
 
 def seconds(given: object, faults: Faults) -> float | None:
-    """A duration; None, said in `faults`, for what is none."""
+    """Return a duration in seconds; None and a fault if it is not a finite number from 0 on."""
     found = number(given)
     if found is not None and math.isfinite(found) and found >= 0:
         return found

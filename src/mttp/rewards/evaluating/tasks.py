@@ -1,4 +1,4 @@
-"""The tasks of a suite, as they are given: names, or anything that has an id."""
+"""The tasks of a suite: names, or dicts and objects with an id."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from mttp.errors import ConfigureError
 __all__ = ["SAMPLE", "Task", "task_id", "tasks_of"]
 
 SAMPLE: ContextVar[int] = ContextVar("sample", default=0)
-"""Which of its samples the task is done for, in this thread or coroutine."""
+"""The index of the sample that runs in this thread or coroutine."""
 
 _NAMES = ("id", "task", "name")
-"""Where a mapping or an object may have its id; the first of these that it has counts."""
+"""The keys or attributes with a task's id, the first that is present counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task."""
+    """One task of a suite."""
 
     id: str
-    """Its id."""
+    """The task's id."""
     given: Any
-    """The task as the suite has it: what a function that does it is called with."""
+    """The task as passed to `evaluate`, and as passed on to the function that runs it."""
     slices: tuple[str, ...] = ()
-    """Named subsets that it belongs to."""
+    """Names of the subsets that it belongs to."""
     sample: int = 0
-    """Which of its samples is to be done, where that matters."""
+    """The index of the sample to run."""
 
 
 def tasks_of(given: Iterable[object]) -> dict[str, Task]:
-    """The tasks by id, in order; raises ConfigureError for one without an id, and for several with one."""
+    """Return the tasks by id, in order; raises ConfigureError for a missing or repeated id."""
     if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise ConfigureError(f"tasks={scalar_text(given):.80} is no list of tasks; write tasks=[...]")
+        raise ConfigureError(f"tasks={scalar_text(given):.80} is not a list of tasks; pass tasks=[...]")
     tasks: dict[str, Task] = {}
     for item in given:
         id_ = task_id(item)
         if not id_:
             raise ConfigureError(
-                f"task {scalar_text(item):.80} has no id; give a name, or a mapping or an object that has "
-                f"one of {', '.join(_NAMES)}"
+                f"the task {scalar_text(item):.80} has no id; pass a name, or a dict or an object with one "
+                f"of {', '.join(_NAMES)}"
             )
         if id_ in tasks:
-            raise ConfigureError(f"several tasks have the id {id_!r:.80}; give each an id of its own")
+            raise ConfigureError(f"several tasks have the id {id_!r:.80}; give each its own id")
         tasks[id_] = Task(id_, item, _slices(item))
     return tasks
 
 
 def task_id(given: object) -> str:
-    """The id of a task, or of what has one; empty where there is none."""
+    """Return the id of a task, or an empty string if it has none."""
     if isinstance(given, Task):
         return given.id
     if not isinstance(given, (str, int)):

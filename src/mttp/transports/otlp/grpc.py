@@ -13,7 +13,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from mttp import __version__
+from mttp.model.version import __version__
 from mttp.otlp import regular_files
 from mttp.otlp.replies import LONGEST_WAIT, MESSAGE_CHARACTERS, printable
 from mttp.transports.options import MAX_CERTIFICATE

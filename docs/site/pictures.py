@@ -1,0 +1,131 @@
+"""
+The pictures of the README: `mttp show` as a terminal shows it, and the same episode in Phoenix.
+
+    python docs/site/pictures.py            both; the second needs `phoenix` and `chromium` on the path
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+
+import mttp
+
+IMAGES = Path(__file__).parents[1] / "images"
+PORT = 6006
+WIDTH = 96
+
+
+def record(path: Path) -> str:
+    """Record two attempts at a task; the trace id of the second."""
+    random = np.random.default_rng(7)
+    with mttp.configure(f"file://{path}", run="maths-tools", seed=7, config={"lr": 1e-6}):
+        for answer in ("-7", "-9"):
+            with mttp.episode(env="maths-tools", task="train/17", policy="tiny@12", group="p17") as episode:
+                question = {"role": "user", "content": "What is 3 * (4 - 7)?"}
+                with episode.step() as step:
+                    step.observation([question])
+                    with step.model_call("tiny", temperature=1.0) as call:
+                        time.sleep(0.3)
+                        call.response(model="tiny", input_tokens=21, output_tokens=9)
+                    step.action({"role": "assistant", "content": "<calc>3 * (4 - 7)</calc>"})
+                    with step.tool_call("calc", arguments={"expression": "3 * (4 - 7)"}) as call:
+                        time.sleep(0.03)
+                        call.result("-9")
+                    step.tokens(random.integers(0, 32_000, 9), logprobs=random.normal(-0.4, 0.3, 9))
+                with episode.step() as step:
+                    step.observation([{"role": "tool", "content": "-9"}])
+                    step.action({"role": "assistant", "content": f"<answer>{answer}</answer>"})
+                    step.tokens(random.integers(0, 32_000, 5), logprobs=random.normal(-0.2, 0.1, 5))
+                correct = float(answer == "-9")
+                episode.reward(
+                    components={"correct": correct, "format": 1.0, "length": 0.9},
+                    weights={"correct": 0.8, "format": 0.1, "length": 0.1},
+                    verdict="pass" if correct else "fail",
+                    grader="maths-tools 1.2.0",
+                    explanation=f"the answer is {answer}, expected -9",
+                )
+                episode.end(terminated=True, outcome="success" if correct else "failure")
+    return mttp.read(path).episodes[-1].trace_id
+
+
+def terminal(path: Path, trace_id: str) -> None:
+    """Write what `mttp show` prints as an SVG."""
+    from rich.ansi import AnsiDecoder
+    from rich.console import Console
+
+    command = [sys.executable, "-m", "mttp", "show", str(path), "--episode", trace_id[:8]]
+    env = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TTY_COMPATIBLE": "1"}
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123 - one script
+    for line in AnsiDecoder().decode(printed):
+        console.print(line)
+    drawn = console.export_svg(title=f"mttp show runs/a.jsonl --episode {trace_id[:8]}")
+    # The fonts would be fetched from another host.
+    (IMAGES / "show.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
+
+
+def phoenix(path: Path, trace_id: str, folder: Path) -> None:
+    """Send the recording to a Phoenix of its own, and photograph the episode."""
+    env = {
+        **os.environ,
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_PORT": str(PORT),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+    }
+    server = subprocess.Popen(
+        ["phoenix", "serve"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        address = f"http://localhost:{PORT}"
+        wait(f"{address}/healthz")
+        subprocess.run([sys.executable, "-m", "mttp", "push", path, "--to", address, "--content"], check=True)
+        time.sleep(3)
+        browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        size = ["--window-size=1400,820", "--virtual-time-budget=20000"]
+        picture = f"--screenshot={IMAGES / 'phoenix.png'}"
+        subprocess.run(
+            [*browser, *size, picture, f"{address}/redirects/traces/{trace_id}"], check=True, timeout=120
+        )
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def wait(url: str, seconds: float = 90) -> None:
+    """Wait until a server answers."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise TimeoutError(f"{url} does not answer")
+
+
+def main() -> None:
+    """Make both."""
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.jsonl"
+        trace_id = record(path)
+        terminal(path, trace_id)
+        if shutil.which("phoenix") and shutil.which("chromium"):
+            phoenix(path, trace_id, Path(folder) / "phoenix")
+        else:
+            print("left out: phoenix.png needs `phoenix` (pip install arize-phoenix) and `chromium`")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Aggregation of values: the same figures that `summarize` computes from spans."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from mttp.codec import summary_fields
+from mttp.model.episodes import Agent, Annotation, Episode, Group, Step, Update
+from mttp.model.gradings import Grading, gradings, label
+from mttp.reading.aggregate import Aggregate
+from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
+
+__all__ = ["aggregate_values"]
+
+
+def aggregate_values(
+    episodes: Iterable[Episode],
+    *,
+    groups: Sequence[Group] = (),
+    updates: Sequence[Update] = (),
+    annotations: Sequence[Annotation] = (),
+) -> Aggregate:
+    """The figures of these values, equal to those of their spans."""
+    aggregate = Aggregate()
+    for episode in episodes:
+        aggregate.add(_episode_summary(episode))
+    for group in groups:
+        aggregate.of(group.run_id).groups += 1
+        _add_faults(aggregate, group.run_id, group.faults)
+    for update in updates:
+        order = update.start_time or 0, update.span_id
+        aggregate.of(update.run_id).add_update(
+            summary_fields.Updated(order, loss=update.loss, kl=update.kl, entropy=update.entropy)
+        )
+        _add_faults(aggregate, update.run_id, update.faults)
+    for annotation in annotations:
+        run = aggregate.of(annotation.run_id)
+        run.annotations += 1
+        _add_faults(aggregate, annotation.run_id, annotation.faults)
+        if annotation.reward is not None:
+            run.add_gradings(gradings(annotation.reward, scope="late"))
+    return aggregate
+
+
+def _add_faults(aggregate: Aggregate, run: str, faults: Iterable[str]) -> None:
+    aggregate.of(run).counts.merge(Counts(faults=Counter(map(summary_fields.fault_kind, faults))))
+
+
+def _episode_summary(episode: Episode) -> EpisodeSummary:
+    reward = episode.rewards and episode.reward
+    is_finished = episode.end_time is not None
+    return EpisodeSummary(
+        row=EpisodeRow(
+            run=episode.run_id,
+            trace_id=episode.trace_id,
+            start_time=episode.start_time or 0,
+            duration=math.nan if episode.duration is None else episode.duration,
+            return_=math.nan if episode.return_ is None else episode.return_,
+            length=episode.length,
+            status=episode.status,
+            outcome=episode.outcome,
+            env=episode.env,
+            spec=label(reward) if reward and reward.spec is not None and is_finished else "",
+            task=episode.task or "",
+        ),
+        counts=_counts(episode),
+        gradings=tuple(_gradings(episode)),
+        undecided=None,
+        cost_usd=episode.cost_usd if is_finished else None,
+        invalid_step_rewards=sum(_is_invalid(step) for step in episode.steps),
+    )
+
+
+def _is_invalid(step: Step) -> bool:
+    return step.reward is None and step.reward_status == "error" and not step.rewards
+
+
+def _counts(episode: Episode) -> Counts:
+    tokens = [step.tokens for step in episode.steps if step.tokens is not None]
+    calls = [call for step in episode.steps for call in step.calls]
+    values: tuple[Episode | Agent | Step, ...] = (episode, *episode.agents, *episode.steps)
+    return Counts(
+        [sum(block.prompt_count or 0 for block in tokens), sum(block.count or 0 for block in tokens)],
+        [sum(call.input_tokens or 0 for call in calls), sum(call.output_tokens or 0 for call in calls)],
+        Counter(summary_fields.fault_kind(fault) for value in values for fault in value.faults),
+        Counter(summary_fields.omitted_name(omission) for value in values for omission in value.omissions),
+    )
+
+
+def _gradings(episode: Episode) -> Iterator[Grading]:
+    """The gradings of the last scoring of the episode, of each agent and of each step."""
+    if episode.rewards:
+        yield from gradings(episode.reward)
+    for agent in episode.agents:
+        if agent.rewards:
+            yield from gradings(agent.reward, scope="agent")
+    for step in episode.steps:
+        if step.rewards:
+            yield from gradings(step.rewards[-1], scope="step")

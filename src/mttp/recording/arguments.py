@@ -1,0 +1,103 @@
+"""Types of the recording calls' arguments, and the check of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, SupportsFloat, TypeAlias, TypedDict
+
+from mttp.otlp.spans.guarding import MisuseError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from mttp.model.calls import Call
+    from mttp.model.results import RewardResult
+    from mttp.model.scorings import Reward, Spec
+
+__all__ = ["SCORING_FACTS", "TOKEN_FACTS", "RewardValue", "ScoringFacts", "TokenFacts", "check_names"]
+
+RewardValue: TypeAlias = "SupportsFloat | Reward | RewardResult | None"
+"""A number, None where none is known, or a whole scoring."""
+
+
+class TokenFacts(TypedDict, total=False):
+    """
+    Arguments of `tokens` besides `ids` and `logprobs`.
+
+    Arrays are one-dimensional, of Python numbers or from any array library; prompt ids have a length of their
+    own, the others have one value per completion token.
+    """
+
+    prompt_ids: ArrayLike | None
+    """Token ids that the policy was given."""
+    trainer_logprobs: ArrayLike | None
+    """Log probabilities (nats) under the policy that is trained."""
+    ref_logprobs: ArrayLike | None
+    """Log probabilities (nats) under the reference policy."""
+    masks: ArrayLike | None
+    """1 where the loss counts the token, else 0."""
+    advantages: ArrayLike | None
+    rewards: ArrayLike | None
+    entropies: ArrayLike | None
+    """Entropies (nats) of the distributions that the tokens were sampled from."""
+    values: ArrayLike | None
+    """The critic's values."""
+    loss_weights: ArrayLike | None
+    alignment: Mapping[str, str] | None
+    """By array, whether it belongs to the completion or the prompt."""
+    parent: tuple[int, int] | None
+    """The step that the prompt continues, and how many of its tokens."""
+    count: int | None
+    """Completion tokens, where the ids are not recorded."""
+    prompt_count: int | None
+    """Prompt tokens, where the ids are not recorded."""
+    tokenizer: str | None
+    logprob_basis: str | None
+    """Which distribution the log probabilities are from."""
+    policy_version: str | None
+    omitted_reason: str | None
+    """Why arrays are not recorded."""
+
+
+class ScoringFacts(TypedDict, total=False):
+    """Arguments of `reward` besides the value."""
+
+    components: Mapping[str, object] | None
+    """Values by name."""
+    weights: Mapping[str, object] | None
+    """Weights by component."""
+    status: str | None
+    error: object
+    spec: Spec | None
+    range: tuple[float, float] | None
+    """Lowest and highest possible value."""
+    verdict: str | None
+    """pass or fail."""
+    failed_checks: Sequence[str]
+    grader: str | None
+    grader_kind: str | None
+    grader_version: str | None
+    relative: bool | None
+    """Whether the value has a meaning only within its group."""
+    label: str | None
+    explanation: str | None
+    calls: Sequence[Call]
+    """Calls of models that the grader made."""
+    start_time: int | None
+    """When scoring began, in nanoseconds since the Unix epoch, by default now."""
+    end_time: int | None
+
+
+TOKEN_FACTS = frozenset(TokenFacts.__annotations__)
+SCORING_FACTS = frozenset(ScoringFacts.__annotations__)
+
+
+def check_names(call: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise MisuseError for a name that the call has no argument of, with the nearest that it has."""
+    unknown = [name for name in given if name not in known]
+    if not unknown:
+        return
+    near = get_close_matches(unknown[0], known, n=1)
+    advice = f". Did you mean {near[0]!r}?" if near else ""
+    raise MisuseError(f"{call}() got an unexpected keyword argument {unknown[0]!r}{advice}")

@@ -1,0 +1,149 @@
+"""Previous evaluations: baselines to compare with, and interrupted evaluations to resume."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from mttp.codec.plain import number, scalar_text
+from mttp.errors import ConfigureError, ReadError
+from mttp.model.evaluations import FAILED, Evaluation, TaskResult
+
+if TYPE_CHECKING:
+    from mttp.reading import Recording
+    from mttp.reading.sources import Source
+    from mttp.recording.session import Session
+
+__all__ = ["Baseline", "Resumable", "chosen", "compared", "resumed"]
+
+Baseline: TypeAlias = "bool | Source | Recording | Evaluation | Mapping[str, float] | None"
+Resumable: TypeAlias = "bool | Source"
+
+_WHOLE = ("completed", "unknown")
+_SAME = ("suite", "suite_version", "spec", "policy", "policy_version")
+"""The fields that must be equal to resume an evaluation."""
+
+
+def compared(stated: Evaluation, baseline: Baseline) -> tuple[Evaluation, dict[str, float]]:
+    """
+    Return the evaluation with the baseline's counts by outcome, and the baseline's scores by task.
+
+    Raises ReadError when the baseline has no evaluation of the suite, version and spec, and ConfigureError
+    for a mapping with a score that is not a number.
+    """
+    if baseline is None or isinstance(baseline, bool):
+        return stated, {}
+    if isinstance(baseline, Mapping):
+        return stated, {str(task): _score(task, value) for task, value in baseline.items()}
+    if isinstance(baseline, Evaluation):
+        earlier = baseline
+    else:
+        earlier = chosen(_evaluations(baseline), stated, where=_named(baseline))
+    return replace(stated, baseline_counts=stated.counted(earlier)), earlier.scores()
+
+
+def _score(task: object, value: object) -> float:
+    found = number(value)
+    if found is None or not math.isfinite(found):
+        raise ConfigureError(
+            f"the baseline's score of {task!r:.80} is {scalar_text(value):.80}; pass a finite number"
+        )
+    return found
+
+
+def chosen(evals: Sequence[Evaluation], stated: Evaluation, *, where: str) -> Evaluation:
+    """
+    Return the last evaluation of the same suite, version and spec as `stated`, preferring completed ones.
+
+    Raises ReadError with the evaluations that there are when none matches.
+    """
+    others = [found for found in evals if found.id != stated.id]
+    comparable = [found for found in others if _is_comparable(found, stated)]
+    if not comparable:
+        known = ", ".join(dict.fromkeys(map(_label, others))) or "no other"
+        raise ReadError(
+            f"{where} has no evaluation of {_label(stated)} to compare with; it has: {known}. To compare "
+            "with another one, pass the baseline as a dict from task to score"
+        )
+    return max(comparable, key=lambda found: (found.status in _WHOLE, found.start_time or 0))
+
+
+def _is_comparable(one: Evaluation, other: Evaluation) -> bool:
+    if (one.suite, one.suite_version) != (other.suite, other.suite_version):
+        return False
+    return one.spec is None or other.spec is None or one.spec == other.spec
+
+
+def _label(evaluation: Evaluation) -> str:
+    named = f"{evaluation.suite} {evaluation.suite_version or 'without a version'}"
+    spec = evaluation.spec
+    return (
+        named if spec is None else f"{named}, spec {spec.name} {spec.version or spec.sha256 or ''}".rstrip()
+    )
+
+
+def resumed(
+    stated: Evaluation, resume: Resumable, session: Session | None
+) -> tuple[Evaluation, dict[tuple[str, int], TaskResult]]:
+    """
+    Return the evaluation with the id of the interrupted one, and the results to keep.
+
+    Scored, abstained and skipped results are kept; errors and time-outs are run again. Raises ConfigureError
+    when the interrupted evaluation has more samples of each task.
+    """
+    if resume is False or (resume is True and session is None):
+        return stated, {}
+    source = _own(session) if isinstance(resume, bool) else resume
+    trusted = not isinstance(resume, bool) and stated.run_name is None
+    matching = [found for found in _evaluations(source) if _is_same(found, stated, any_run=trusted)]
+    if not matching:
+        return stated, {}
+    last = max(matching, key=lambda found: found.start_time or 0)
+    if last.samples > stated.samples:
+        raise ConfigureError(
+            f"samples={stated.samples} is lower than the {last.samples} of the evaluation to resume; pass "
+            f"samples={last.samples} or more, or omit resume"
+        )
+    done = {
+        key: result
+        for key, result in last.latest().items()
+        if result.outcome not in FAILED and (result.task in stated.tasks or not stated.tasks)
+    }
+    return replace(stated, id=last.id), done
+
+
+def _is_same(previous: Evaluation, stated: Evaluation, *, any_run: bool) -> bool:
+    """Return whether both are one evaluation; `any_run` skips the comparison of runs."""
+    if any(getattr(previous, name) != getattr(stated, name) for name in _SAME):
+        return False
+    if previous.run_id == stated.run_id or any_run:
+        return True
+    return stated.run_name is not None and previous.run_name == stated.run_name
+
+
+def _own(session: Session | None) -> Session:
+    """Return the session, whose own recording is read; raises ConfigureError if it has none."""
+    session = cast("Session", session)
+    keeps: Callable[[object], bool] = lambda transport: hasattr(transport, "records")  # noqa: E731
+    if session.location is None and not any(map(keeps, session.transports)):
+        raise ConfigureError(
+            f"resume=True needs a session whose recording can be read, and {session!r} has none; pass "
+            "resume='PATH' with the recording to resume from"
+        )
+    return session
+
+
+def _evaluations(source: Any) -> list[Evaluation]:
+    found = getattr(source, "evals", None)
+    if isinstance(found, list):
+        return found
+    from mttp.reading.evals import evaluations
+
+    return evaluations(source).evals
+
+
+def _named(source: object) -> str:
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else scalar_text(source)[:80]
