@@ -28,6 +28,7 @@ ROOMS = (
     "mist",
     "reading",
     "rewards",
+    "study",
     "integrations",
     "testing",
     "cli",
@@ -196,7 +197,7 @@ def test_exported_names() -> None:
     """
     expected = """
         Episode Recording Reward RewardSpec Route Sampling Session Step Tokens annotate check
-        configure current_episode current_session current_step episode errors evaluate extract group
+        compare configure current_episode current_session current_step episode errors evaluate extract group
         inject instrument prefer read scan score step summarize update wrap
     """.split()
 

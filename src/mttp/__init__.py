@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mttp import model as model
     from mttp import recording as recording
     from mttp import rewards as rewards
+    from mttp import study as study
     from mttp.integrations.instrumentation import instrument, wrap
     from mttp.model.episodes import Episode, Step, Tokens
     from mttp.model.scorings import Reward
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mttp.recording.training import group, update
     from mttp.rewards.evaluating import evaluate
     from mttp.rewards.spec import RewardSpec
+    from mttp.study.comparing import compare
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
 
@@ -68,6 +70,8 @@ __all__ = [
     # score and evaluate by a spec
     "RewardSpec",
     "evaluate",
+    # study
+    "compare",
     # values
     "Episode",
     "Step",
@@ -103,12 +107,13 @@ _HOMES = {
     "summarize": "reading",
     "check": "reading.checking",
     "Recording": "reading",
+    "compare": "study.comparing",
     "Episode": "model.episodes",
     "Step": "model.episodes",
     "Tokens": "model.episodes",
     "Reward": "model.scorings",
 }
-_PACKAGES = ("errors", "mist", "model", "recording", "rewards")
+_PACKAGES = ("errors", "mist", "model", "recording", "rewards", "study")
 
 
 _RECORDING = ("recording.configuration", "recording.propagation", "recording.training", "recording.feedback")

@@ -9,7 +9,7 @@ Every error that mttp raises on purpose.
     ├── ReadError           a recording can't be read
     ├── SpecError           a reward spec can't be used
     │   └── NeedsGroup      a component means something within a group only
-    ├── StudyError          recordings can't be compared, gated or diagnosed as asked
+    ├── StudyError          recordings can't be compared as asked
     ├── EncodeError         a message can't be written
     ├── SendError           a message was not taken by whoever it was sent to
     └── DecodeError         a message can't be read, or may not be trusted
@@ -95,7 +95,7 @@ class NeedsGroup(SpecError):  # noqa: N818 - reads as what it says
 
 
 class StudyError(MttpError, ValueError):
-    """Recordings can't be compared, gated, replayed or diagnosed as asked; the message says what to change."""
+    """Recordings can't be compared as asked; the message says what to change."""
 
 
 class EncodeError(MttpError, ValueError):

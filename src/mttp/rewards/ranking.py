@@ -15,10 +15,10 @@ from mttp.model.results import Provenance
 from mttp.rewards.component_results import ComponentResult, with_costs
 from mttp.rewards.document import ComponentEntry
 
-__all__ = ["Comparison", "compare_pairs"]
+__all__ = ["GroupComparison", "compare_pairs"]
 
 
-class Comparison:
+class GroupComparison:
     """The samples of one group, for calls of relative components."""
 
     def __init__(self, group: Sequence[Mapping[str, Any]], seed: int | None) -> None:

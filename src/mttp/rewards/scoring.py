@@ -23,7 +23,7 @@ from mttp.rewards.document import ComponentEntry
 from mttp.rewards.grading import grade, included, uncalled
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.plan import Component, ScoringPlan
-from mttp.rewards.ranking import Comparison
+from mttp.rewards.ranking import GroupComparison
 
 __all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
 
@@ -92,7 +92,7 @@ def rank(plan: ScoringPlan, group: Sequence[Sample], *, seed: int | None = None)
     """
     if not group:
         raise SpecError("the group is empty; pass at least one sample to rank")
-    comparison = Comparison(group, seed)
+    comparison = GroupComparison(group, seed)
     results = _scorer(plan, "terminal").score_many(group, comparison)
     sources = comparison.sources
     return Ranking(
@@ -175,7 +175,7 @@ class Grader:
         end = time.time_ns()
         return [grade(self.entry, answers, start, end) for answers in zip(*repeats, strict=True)]
 
-    def compared(self, places: Sequence[int], comparison: Comparison, path: str) -> list[Grade]:
+    def compared(self, places: Sequence[int], comparison: GroupComparison, path: str) -> list[Grade]:
         """Grade the members of a group at these places, in a new order for each repeat."""
         assert self._caller is not None
         start = time.time_ns()
@@ -247,7 +247,7 @@ class Scorer:
         return self._watched(self.result(state), watch)
 
     def score_many(
-        self, samples: Sequence[Sample], comparison: Comparison | None, *, concurrency: int = 1
+        self, samples: Sequence[Sample], comparison: GroupComparison | None, *, concurrency: int = 1
     ) -> list[RewardResult]:
         """Score many samples; with a `comparison` they are the members of a group."""
         states = [SampleGrades(self, sample) for sample in samples]
@@ -317,7 +317,7 @@ class Scorer:
         self,
         stage: int,
         states: Mapping[int, SampleGrades],
-        comparison: Comparison | None,
+        comparison: GroupComparison | None,
         closed: Mapping[int, str | None] | None = None,
         path: str = "",
     ) -> None:
@@ -339,7 +339,7 @@ class Scorer:
         grader: Grader,
         places: Sequence[int],
         states: Mapping[int, SampleGrades],
-        comparison: Comparison | None,
+        comparison: GroupComparison | None,
         path: str,
     ) -> None:
         if not places:

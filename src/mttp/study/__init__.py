@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
-    from mttp.study.comparison import Comparison, Flip, MetricComparison, compare
+    from mttp.study.comparing import compare
+    from mttp.study.comparison import Comparison, Flip, MetricComparison
     from mttp.study.differences import SideDifference
 
 __all__ = ["Comparison", "Flip", "MetricComparison", "SideDifference", "compare"]
@@ -19,6 +20,6 @@ __getattr__, __dir__ = exports(
         "Flip": "comparison",
         "MetricComparison": "comparison",
         "SideDifference": "differences",
-        "compare": "comparison",
+        "compare": "comparing",
     },
 )

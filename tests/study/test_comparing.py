@@ -1,0 +1,351 @@
+"""Comparisons of recordings: pairing, units, verdicts, refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mttp
+from mttp.errors import ReadError, StudyError
+
+Recorded = Callable[..., str]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    """Record episodes: each a mapping with `reward`, and what else the episode states."""
+
+    def write(name: str, episodes: Sequence[dict[str, Any]], updates: int = 0, **run: Any) -> str:
+        path = str(tmp_path / f"{name}.jsonl")
+        with mttp.configure(f"file://{path}", run_id=name, **run):
+            for facts in episodes:
+                stated = dict(facts)
+                reward, outcome = stated.pop("reward", None), stated.pop("outcome", None)
+                scoring = stated.pop("scoring", {})
+                with mttp.episode(**stated) as episode:
+                    with episode.step() as step:
+                        if reward is not None or scoring:
+                            step.reward(reward, **scoring)
+                    episode.end(outcome=outcome)
+            for index in range(updates):
+                mttp.update(index=index, loss=1.0)
+        return path
+
+    return write
+
+
+def suite(values: Sequence[float], samples: int = 1, **facts: Any) -> list[dict[str, Any]]:
+    return [
+        {"env": "maths", "task": f"t{place}", "reward": value, **facts}
+        for place, value in enumerate(values)
+        for _ in range(samples)
+    ]
+
+
+def test_tasks_are_paired(recorded: Recorded) -> None:
+    """
+    Tasks that differ a hundred times more than the sides hide nothing.
+    """
+    tasks = np.linspace(0, 100, 30)
+    noise = np.random.default_rng(1).normal(1, 0.5, 30)
+    found = mttp.compare(recorded("a", suite(tasks)), recorded("b", suite(tasks + noise)))
+
+    one = found["return"]
+    assert ("better", "better", True, 30, (30, 30)) == (
+        found.verdict,
+        one.verdict,
+        one.paired,
+        one.clusters,
+        one.n,
+    )
+    assert one.effect == pytest.approx(noise.mean())
+    assert ("paired by task: 30 shared",) == found.notes
+
+
+def test_worse_is_said_in_the_other_direction(recorded: Recorded) -> None:
+    """
+    Also of what costs: there less is better.
+    """
+    values = np.random.default_rng(2).normal(size=30)
+    base, candidate = recorded("a", suite(values)), recorded("b", suite(values - 1))
+
+    assert "worse" == mttp.compare(base, candidate).verdict
+    assert "better" == mttp.compare(candidate, base).verdict
+
+
+def test_samples_of_a_task_are_no_more_tasks(recorded: Recorded) -> None:
+    """
+    Twenty samples of each of five tasks are five clusters.
+    """
+    base = recorded("a", suite([0, 1, 0, 1, 0], samples=20))
+    candidate = recorded("b", suite([1, 1, 0, 1, 0], samples=20))
+    found = mttp.compare(base, candidate)["return"]
+
+    assert (5, (100, 100)) == (found.clusters, found.n)
+    assert "inconclusive" == found.verdict
+
+
+def test_seeds_are_paired_where_there_are_no_tasks(recorded: Recorded) -> None:
+    """
+    An environment's seed is what its episodes share.
+    """
+    values = np.random.default_rng(3).normal(size=20)
+    sides = [
+        recorded(
+            name,
+            [{"env": "walk", "seed": seed, "reward": value + shift} for seed, value in enumerate(values)],
+        )
+        for name, shift in (("a", 0.0), ("b", 1.0))
+    ]
+
+    found = mttp.compare(*sides)
+    assert (True, "paired by seed: 20 shared") == (found["return"].paired, found.notes[0])
+
+
+def test_without_tasks_and_seeds_nothing_is_paired(recorded: Recorded) -> None:
+    """
+    It is said so.
+    """
+    sides = [recorded(name, [{"reward": value} for value in range(10)]) for name in "ab"]
+    found = mttp.compare(*sides)
+
+    assert (False, (10, 10)) == (found["return"].paired, found["return"].clusters)
+    assert ("not paired: the episodes name no task and no seed",) == found.notes
+
+
+def test_several_runs_are_several_seeds(recorded: Recorded) -> None:
+    """
+    Each run is one value, however many episodes it has.
+    """
+    base = [recorded(f"a{seed}", suite([0.1 * seed] * 8)) for seed in range(5)]
+    candidate = [recorded(f"b{seed}", suite([5 + 0.1 * seed] * 8)) for seed in range(5)]
+    found = mttp.compare(base, candidate)["return"]
+
+    assert ("better", (5, 5), "Welch t over 5 and 5 runs") == (found.verdict, found.clusters, found.method)
+
+
+def test_one_training_run_a_side_proves_little(recorded: Recorded) -> None:
+    """
+    The last episodes of a learning curve are no independent sample.
+    """
+    base = recorded("a", [{"reward": value} for value in range(200)], updates=3)
+    candidate = recorded("b", [{"reward": value + 500} for value in range(200)], updates=3)
+    found = mttp.compare(base, candidate, window=50)
+
+    assert ("inconclusive", None, 500) == (found.verdict, found["return"].interval, found["return"].effect)
+    assert 174.5 == found["return"].base
+    assert "one run a side proves little: add seeds" in found.notes
+
+
+def test_missing_rewards_do_not_drop_out_silently(recorded: Recorded) -> None:
+    """
+    They are counted, and the worst that they may hide is said.
+    """
+    base = suite([1.0] * 10)
+    broken = suite([1.0] * 5) + [{**one, "reward": float("nan")} for one in suite([0.0] * 10)[5:]]
+    found = mttp.compare(recorded("a", [*base, *suite([0.0])]), recorded("b", [*broken, *suite([0.0])]))[
+        "return"
+    ]
+
+    assert (0, 5) == found.missing
+    assert found.worst_case == pytest.approx(-0.5, abs=0.06)
+
+
+def test_pass_at_k_is_of_tasks(recorded: Recorded) -> None:
+    """
+    Of 2 samples of which one passed: pass@1 is 0.5, pass@2 is 1, pass^2 is 0.
+    """
+    half = [{"task": f"t{n}", "outcome": outcome} for n in range(8) for outcome in ("success", "failure")]
+    none = [{"task": f"t{n}", "outcome": "failure"} for n in range(8) for _ in range(2)]
+    found = mttp.compare(
+        recorded("a", none), recorded("b", half), metrics=["pass@1", "pass@2", "pass^2", "pass@3"]
+    )
+
+    assert [0.5, 1.0, 0.0, None] == [one.candidate for one in found]
+    assert "k is larger than the number of samples" in str(found["pass@3"].reason)
+
+
+def test_flips_name_both_episodes(recorded: Recorded) -> None:
+    """
+    A task that was solved and is not any more.
+    """
+    base = [{"task": name, "outcome": outcome} for name, outcome in (("a", "success"), ("b", "failure"))]
+    candidate = [{"task": name, "outcome": outcome} for name, outcome in (("a", "failure"), ("b", "success"))]
+    one, other = mttp.compare(recorded("x", base), recorded("y", candidate)).flips
+
+    assert [("a", False), ("b", True)] == [(one.task, one.gained), (other.task, other.gained)]
+    assert all(len(flip.base_episode) == len(flip.candidate_episode) == 32 for flip in (one, other))
+
+
+def test_what_differs_is_said(recorded: Recorded) -> None:
+    """
+    Configuration, policy and environment, by name.
+    """
+    base = recorded(
+        "a", suite([1, 2], policy="p", policy_version=1), config={"lr": 0.1, "opt": {"name": "adam"}}
+    )
+    candidate = recorded(
+        "b", suite([1, 2], policy="p", policy_version=2), config={"lr": 0.2, "opt": {"name": "adam"}}
+    )
+    found = {
+        (one.kind, one.name): (one.base, one.candidate) for one in mttp.compare(base, candidate).differences
+    }
+
+    assert ("0.1", "0.2") == found["config", "lr"]
+    assert ("config", "opt.name") not in found
+    assert ("1", "2") == found["policy", "version"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "candidate"),
+    [
+        ("tasks", suite([1, 2]), suite([1, 2, 3])),
+        (
+            "spec",
+            suite([1, 2], scoring={"spec": mttp.model.Spec(name="s", version="1")}),
+            suite([1, 2], scoring={"spec": mttp.model.Spec(name="s", version="2")}),
+        ),
+    ],
+    ids=["tasks", "spec"],
+)
+def test_sides_that_measure_different_things_are_refused(
+    recorded: Recorded, kind: str, base: Any, candidate: Any
+) -> None:
+    """
+    Unless that is allowed; the difference is named.
+    """
+    sides = recorded("a", base), recorded("b", candidate)
+    with pytest.raises(StudyError, match=f"--allow {kind}"):
+        mttp.compare(*sides)
+
+    assert 2 == mttp.compare(*sides, allow=[kind])["return"].clusters
+
+
+def test_a_slice_is_compared_by_itself(recorded: Recorded) -> None:
+    """
+    One that got worse is seen, though the whole did not.
+    """
+    values = np.random.default_rng(4).normal(size=20)
+    facts = [{"split": "easy" if place % 2 else "hard"} for place in range(20)]
+    base = [{**one, **more} for one, more in zip(suite(values), facts, strict=True)]
+    moved = [value + (1 if place % 2 else -1) for place, value in enumerate(values)]
+    candidate = [{**one, **more} for one, more in zip(suite(moved), facts, strict=True)]
+    found = mttp.compare(recorded("a", base), recorded("b", candidate), by="split")
+
+    assert "inconclusive" == found.verdict
+    assert {"easy": 1.0, "hard": -1.0} == {
+        name: round(one.effect or 0, 6) for name, one in found.slices.items()
+    }
+    assert {"easy": "better", "hard": "worse"} == {name: one.verdict for name, one in found.slices.items()}
+
+
+def test_within_a_margin_the_sides_are_equivalent(recorded: Recorded) -> None:
+    """
+    Without one only equal values are.
+    """
+    values = np.random.default_rng(5).normal(size=50)
+    sides = (
+        recorded("a", suite(values)),
+        recorded("b", suite(values + np.random.default_rng(6).normal(0, 0.01, 50))),
+    )
+
+    assert "equivalent" == mttp.compare(*sides, margin=0.1).verdict
+    assert "inconclusive" == mttp.compare(*sides).verdict
+    assert "equivalent" == mttp.compare(sides[0], sides[0]).verdict
+
+
+def test_other_metrics_are_corrected_for_their_number(recorded: Recorded) -> None:
+    """
+    Holm: the smallest p value counts as often as there are metrics.
+    """
+    random = np.random.default_rng(7)
+    names = [f"c{number}" for number in range(4)]
+    sides = []
+    for name in "ab":
+        episodes = suite(random.normal(size=30))
+        for one in episodes:
+            one["scoring"] = {"components": {key: float(random.normal()) for key in names}}
+        sides.append(recorded(name, episodes))
+    found = mttp.compare(*sides, metrics=["return", *(f"components.{key}" for key in names)])
+
+    rest = [one for one in found if one.name != "return"]
+    assert found["return"].p_value == found["return"].p_corrected
+    assert min(one.p_corrected or 0 for one in rest) == pytest.approx(
+        min(1.0, 4 * min(one.p_value or 1 for one in rest))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metrics": ["retrun"]}, "did you mean 'return'"),
+        ({"metrics": ["pass@0"]}, "k is 1 or more"),
+        ({"by": "splt"}, "no slice by 'splt'"),
+        ({"by": "split"}, "no episode has a value of 'split'"),
+        ({"allow": ["everything"]}, "no kind of difference"),
+        ({"margin": -1.0}, "from 0 on"),
+        ({"margin": math.nan}, "from 0 on"),
+    ],
+)
+def test_a_wrong_question_is_an_error(recorded: Recorded, options: dict[str, Any], message: str) -> None:
+    """
+    That names the nearest that there is.
+    """
+    path = recorded("a", suite([1, 2, 3]))
+    with pytest.raises(StudyError, match=message):
+        mttp.compare(path, path, **options)
+
+
+def test_nothing_is_no_side(recorded: Recorded, tmp_path: Path) -> None:
+    """
+    Neither a file that is missing, nor one without episodes.
+    """
+    path = recorded("a", suite([1]))
+    with pytest.raises(ReadError, match="does not exist"):
+        mttp.compare(path, tmp_path / "none.jsonl")
+    with pytest.raises(ReadError, match="holds no episodes"):
+        mttp.compare(path, recorded("b", []))
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0], [math.inf, math.nan, 1.0]])
+def test_too_little_is_inconclusive(recorded: Recorded, values: list[float]) -> None:
+    """
+    One episode, two equal ones, values that are no numbers: no division by zero, and a reason.
+    """
+    found = mttp.compare(recorded("a", suite(values)), recorded("b", suite(values)))
+
+    assert "inconclusive" == found.verdict
+    assert found["return"].reason
+
+
+def test_recordings_and_sessions_are_sides(recorded: Recorded) -> None:
+    """
+    As are lists of either.
+    """
+    path = recorded("a", suite([1, 2, 3]))
+    with mttp.configure("memory://") as session:
+        for one in suite([1, 2, 3]):
+            with mttp.episode(env=one["env"], task=one["task"]) as episode, episode.step() as step:
+                step.reward(one["reward"])
+        found = mttp.compare(mttp.read(path), session)
+
+    assert 0.0 == found["return"].effect
+
+
+def test_a_comparison_is_plain_data(recorded: Recorded) -> None:
+    """
+    And prints itself.
+    """
+    path = recorded("a", suite([1, 2, 3, 4, 5, 6, 7]))
+    found = mttp.compare(path, path)
+
+    assert "equivalent" == found.to_dict()["verdict"]
+    assert "return" == found.to_dict()["metrics"][0]["name"]
+    assert repr(found).startswith("<Comparison: equivalent")
+    with pytest.raises(KeyError, match="was not compared"):
+        found["nothing"]
