@@ -52,6 +52,11 @@ RUNS: dict[str, list[list[str]]] = {
     ],
     "summary": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--markdown", "--strict"]],
     "check": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--markdown"]],
+    "compare": [
+        [f"{NAME}.jsonl", f"{NAME}.jsonl"],
+        [f"{NAME}.jsonl", f"{NAME}.jsonl", "--json"],
+        [f"{NAME}.jsonl", f"{NAME}.jsonl", "--markdown", "--metric", EVIL],
+    ],
     "convert": [[f"{NAME}.jsonl", f"{NAME}.parquet"], [f"{NAME}.jsonl", f"{NAME}.txt"]],
     "annotate": [
         [f"{NAME}.jsonl", "--from", f"{NAME}.labels"],

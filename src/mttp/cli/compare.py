@@ -76,7 +76,7 @@ def compare(
 
     \b
     Exit codes:
-      0  The sides were compared.
+      0  Everything is fine.
       1  --strict, and the candidate is worse or inconclusive.
       2  Wrong usage, input that can't be read,
          or sides that can't be compared.
