@@ -174,7 +174,7 @@ def test_what_is_given_up_gives_its_space_back() -> None:
 
 def test_a_sender_that_is_told_to_come_again_loses_nothing() -> None:
     """
-    8 senders with a message of 0.9 MB each, and space for two: each message comes in, and comes in once.
+    8 senders with a message of 0.9 MB each, and space that others take at first: each message comes in once.
     """
     span = TraceSpan(trace_id="7", span_id="8", operation="o", start_ns=1, end_ns=2, status="ok")
     span = TraceSpan(**{**vars(span), "attrs": {"text": "x" * 900_000}})
@@ -190,12 +190,21 @@ def test_a_sender_that_is_told_to_come_again_loses_nothing() -> None:
             with mttp.mist.dial(f"{inbox.address}?max_bytes=1MB&timeout=60", patience=SECONDS) as sender:
                 sender.send(message)
 
+        port = int(inbox.address.rpartition(":")[2])
+        body = b" " * 950_000
+        others = [
+            unfinished(port, b"Content-Length: %d\r\n\r\n" % (len(body) + 1), body)[0] for _ in range(2)
+        ]
         with ThreadPoolExecutor(len(messages)) as senders:
-            list(senders.map(send, messages))
+            sent = [senders.submit(send, message) for message in messages]
+            assert eventually(lambda: inbox.stats.refused["http_503"] > 0)
+            for other in others:
+                other.close()
+            for one in sent:
+                one.result()
     reader.join()
 
     assert sorted(message.id for message in messages) == sorted(found)
-    assert inbox.stats.refused["http_503"] > 0
 
 
 @pytest.mark.parametrize("options", ["max_unfinished_bytes=1MB", "max_bytes=2MB&max_unfinished_bytes=1MB"])
