@@ -11,7 +11,7 @@ Every error that mttp raises on purpose.
     │   └── NeedsGroup      a component means something within a group only
     ├── StudyError          recordings can't be compared as asked
     ├── EncodeError         a message can't be written
-    ├── SendError           a message was not taken by whoever it was sent to
+    ├── SendError           a receiver did not take a message
     └── DecodeError         a message can't be read, or may not be trusted
         ├── EnvelopeError   it is no message: malformed, too large, or without what each must have
         ├── PayloadError    its payload is not what its type says
@@ -103,7 +103,7 @@ class EncodeError(MttpError, ValueError):
 
 
 class SendError(MttpError):
-    """A message was not taken by whoever it was sent to, or could not be sent at all."""
+    """The receiver did not take a message, or it could not be sent."""
 
     def __init__(
         self, message: str, *, cause: str, may_pass: bool = False, retry_after: float | None = None
@@ -114,7 +114,7 @@ class SendError(MttpError):
         self.may_pass = may_pass
         """Whether the same message may be taken later."""
         self.retry_after = retry_after
-        """Seconds for which nothing should be sent, where whoever refused it said so."""
+        """Seconds to wait before sending again, where the receiver states it."""
 
 
 class DecodeError(MttpError, ValueError):

@@ -71,7 +71,7 @@ _WIDTH_OF_A_PIPE = 160
 
 
 def leave_quietly() -> None:
-    """Whoever read standard output had enough, as `head` does: that is no fault."""
+    """Exit quietly when the reader of standard output has closed it, as `head` does."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise SystemExit(0)
 

@@ -131,7 +131,7 @@ def _on_cases(
 def _on_episodes(
     spec: RewardSpec, on: list[str], *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
-    """Score recorded episodes and print what came of it, likewise."""
+    """Score recorded episodes and print the results."""
     from mttp.cli.report import validation
     from mttp.reading import read
     from mttp.rewards.validation import validate

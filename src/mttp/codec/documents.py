@@ -1,7 +1,7 @@
 """
-Plain data as one piece of bytes, until somebody wants to see it: of chat messages a tenth of the work.
+Plain data kept as one `bytes` object and decoded on use: for chat messages a tenth of the work.
 
-The garbage collector does not look through bytes, and whoever gave the value may go on changing it.
+The garbage collector does not traverse bytes, and the caller may change the original value.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ __all__ = ["GeneratorState", "sha256"]
 
 class GeneratorState:
     """
-    A generator's state at one time; its digest is worked out when somebody asks for its text.
+    A generator's state at one time; its digest is computed when its text is needed.
 
-    `parts` are the state as numpy tells it, of integers and text only, and nobody else's to change.
+    `parts` are the state as numpy gives it: integers and text, not shared with other code.
     """
 
     __slots__ = ("parts",)

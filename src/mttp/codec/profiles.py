@@ -27,7 +27,7 @@ def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 
 
 def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """Everything, arrays as bytes: a fraction of the size, and nothing is parsed that nobody asks for."""
+    """Everything, arrays as bytes: a fraction of the size, parsed on use."""
     projected = dict(attributes)
     if np.ndarray not in set(map(type, projected.values())):
         return projected

@@ -165,7 +165,7 @@ class ContentRule:
         """Have each array of a packed token block by itself; bytes that can't be told apart are left out."""
         try:
             tokens.unpack(kept)
-        except Exception:  # whatever a layout of somebody else's may be
+        except Exception:  # a layout that another program wrote
             del kept[a.TOKEN_DATA]
             missing[a.TOKEN_DATA] = "its arrays can't be told apart"
 

@@ -60,7 +60,7 @@ class _Computed:
 
 
 COMPUTED: Any = _Computed()
-"""Stands for a total that nobody gave: it is computed from the components."""
+"""Stands for a total that is computed from the components."""
 MAX_INLINE = 32
 """Components kept on the scoring's own span; the rest become grade children."""
 

@@ -225,4 +225,4 @@ def may_be_secret(name: str, value: object) -> bool:
 
 
 USUAL = Secrets()
-"""What looks like a secret where nobody says more."""
+"""Names that look like secrets by default."""

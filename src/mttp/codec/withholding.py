@@ -76,7 +76,7 @@ class Withholding:
     """
     The most bytes of a trace, roughly, spent in order of delivery: arrays go first, then content, then texts.
 
-    It counts token arrays too: `max_episode_bytes` is for whoever has no such limit.
+    It counts token arrays too; `max_episode_bytes` limits an episode as a whole.
     """
 
     @property

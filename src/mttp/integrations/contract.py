@@ -7,7 +7,7 @@ and looks at `covering` for who else records.
 
 What it attaches to outlives sessions, so that none is given: an environment goes on after a session was
 closed, and a fork, a test or a second run has a session of its own. Each episode goes to the one that is
-open when it starts (`configuration.recording_session()`), which is started then where nobody configured one.
+open when it starts (`configuration.recording_session()`), which is started without `configure`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Detach(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Detach, unless the same handle was given to somebody else too."""
+        """Detach, unless another `instrument` call holds the same handle."""
 
 
 class Attach(Protocol):

@@ -71,7 +71,7 @@ def instrument(target: Any = None, /, **options: Any) -> Any:
     and makes `instrument` a decorator where no function is given; its options are those of
     `mttp.integrations.functions.FunctionOptions`.
 
-    Episodes go to the session that is open when they start; where nobody configured one, one is started then.
+    Episodes go to the session that is open when they start; without `configure`, one is started then.
 
     Raises InstrumentError for a target that nothing here knows, MissingExtra where no supported library is
     installed.
@@ -152,7 +152,7 @@ class Libraries:
 
     def detach(self) -> None:
         """
-        Take everything off again, but for what somebody else instruments too; a second call does nothing.
+        Remove all patches, except those that another call holds too; a second call does nothing.
 
         OpenTelemetry's command may have instrumented a library in which a script instruments a block.
         """

@@ -43,7 +43,7 @@ def within() -> tuple[ActiveRecorder, ...]:
 
 
 def is_suppressed() -> bool:
-    """Whether somebody asked OpenTelemetry's instrumentations, and so ours, to record nothing just now."""
+    """Whether OpenTelemetry instrumentation is suppressed in the current context."""
     around = current()
     return bool(around.get(_SUPPRESSED_KEY) or around.get(_SUPPRESSED_KEY_OF_OLD))
 

@@ -289,7 +289,7 @@ def _said(choice: Any) -> Any:
 
 
 def _parsed(answer: Any) -> Any:
-    """What `with_raw_response` asked for is in what it gives, which is parsed once for whoever asks."""
+    """A raw response holds the parsed one, which is parsed once."""
     return answer.parse() if type(answer).__name__ == "LegacyAPIResponse" else answer
 
 

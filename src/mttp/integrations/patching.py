@@ -65,7 +65,7 @@ class PatchedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gener
     A function or bound method with ours around it, which looks like the original.
 
     Copying or pickling it gives the original: a copy of an instrumented object is not instrumented.
-    Once its handle is detached, it only calls the original: somebody may still hold it, or put it back.
+    After its handle is detached it only calls the original: other code may still hold it.
     """
 
     __bound_function_wrapper__ = Bound
@@ -169,11 +169,11 @@ class PatchTarget:
 
     @property
     def holds(self) -> bool:
-        """Whether it still stands there: nobody put something else over it."""
+        """Whether the patch is still in place, and not replaced."""
         return vars(self.owner).get(self.name) is self.seam
 
     def restore(self) -> None:
-        """Put back what was there, unless somebody else's replacement is there by now."""
+        """Restore the original, unless other code has replaced the patch."""
         if not self.holds:
             return
         if self.original is None:
@@ -222,7 +222,7 @@ class Patches:
         self._claims = 1
 
     def claim(self) -> Self:
-        """This handle for somebody else too: the end of one `with` block takes nothing from another's."""
+        """This handle for one more caller: each detaches on its own."""
         self._claims += 1
         return self
 

@@ -1,4 +1,4 @@
-"""Streams that a library hands out: somebody of ours hears each piece, and the end, as the user reads on."""
+"""Streams that a library returns: a listener sees each piece, and the end, as the user reads."""
 
 from __future__ import annotations
 

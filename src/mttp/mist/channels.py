@@ -2,7 +2,7 @@
 Named queues of messages within the process: two ends that say the same name meet, whichever comes first.
 
 A channel is bounded, in messages and in bytes.
-What nobody has taken stays in it after all ends have closed, for whoever takes it up again.
+Messages that were not taken stay after all ends have closed, for the next end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Channel:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody would miss it."""
+        """Whether it has no ends and no messages."""
         return not (self.entrances or self.exits or self.waiting)
 
     def fits(self, line: MessageLine) -> bool:
@@ -72,7 +72,7 @@ class Channel:
 
 
 class ChannelWriter:
-    """An end that puts messages in; `wait` says whether a full channel holds up whoever does."""
+    """An end that puts messages in; with `wait`, a full channel blocks."""
 
     def __init__(self, channel: Channel, *, wait: bool = True) -> None:
         self._channel = channel
@@ -83,7 +83,7 @@ class ChannelWriter:
             channel.was_entered = True
 
     def put(self, message: Message) -> None:
-        """Put a message in; raises SendError where that is full and nobody waits, or this end is closed."""
+        """Put a message in; raises SendError if the channel is full and does not block, or is closed."""
         with self._channel.changed:
             self.put_line(MessageLine(self._channel.number(), len(message.payload), message=message))
 
@@ -101,7 +101,7 @@ class ChannelWriter:
             channel.add(line)
 
     def close(self) -> None:
-        """Put nothing more in; whoever waits to is told so. A second call does nothing."""
+        """Close this end and wake its waiting callers. A second call does nothing."""
         with self._channel.changed:
             self._channel.entrances -= not self._closed
             self._closed = True

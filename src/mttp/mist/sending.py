@@ -38,7 +38,7 @@ class Sender:
         """
         Send a message, and wait until it was taken.
 
-        What may pass (nobody listens yet, no answer, a receiver that is busy or has failed) is tried again
+        Temporary failures (refused connections, no answer, a busy receiver, a server error) are tried again
         for up to `patience` seconds, after waits that grow.
         Raises SendError where it was not taken, and OSError where the system refuses.
         """

@@ -65,7 +65,7 @@ class _Rest(msgspec.Struct, omit_defaults=True):
     dropped_events: int = 0
     dropped_links: int = 0
     events: list[tuple[str, int, dict[str, Any], int]] = []
-    """Fields of `SpanEvent` in their order; likewise links."""
+    """Fields of `SpanEvent` and of links, in order."""
     links: list[tuple[str, str, dict[str, Any], int, int]] = []
     scope: _Scope | None = None
     doubles: list[str] = []
@@ -92,7 +92,7 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
     """
     What is sent of a span: payloads, each with the id of its message, None for a new one.
 
-    Ids are the same however often it is sent, so that whoever gets it twice can tell.
+    Ids are stable, so that receivers can drop duplicates.
     A span that was read from a message of another type is that message again, and no other.
     """
     if a.MESSAGE_ID not in span.attributes:

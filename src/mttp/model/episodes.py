@@ -80,7 +80,7 @@ class Tokens(Value):
     count: int | None = None
     """Number of completion tokens, known even where the ids were left out."""
     prompt_count: int | None = None
-    """Number of prompt tokens, likewise."""
+    """Number of prompt tokens."""
     tokenizer: str | None = None
     """The tokenizer's name."""
     template_sha256: str | None = None

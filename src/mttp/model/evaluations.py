@@ -269,7 +269,7 @@ class Evaluation(Value):
     run_name: str | None = None
     """That run's name."""
     tasks: tuple[str, ...] = ()
-    """Ids of the tasks that are to be done; empty where nobody said."""
+    """Ids of the planned tasks; empty if they were not stated."""
     samples: int = 1
     """How many samples are taken of each task."""
     is_baseline: bool = False

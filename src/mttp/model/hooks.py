@@ -22,10 +22,10 @@ class ScoringObserver(Protocol):
 
 
 class ScoringObserverFactory(Protocol):
-    """Whoever wants to see scorings."""
+    """Returns an observer for each scoring."""
 
     def __call__(self, spec: str, *, of_step: bool) -> ScoringObserver | None:
-        """A scoring by the spec of that name begins, of a whole or of a step; None where nobody looks on."""
+        """Called when a scoring by the spec of that name begins; returns None to skip it."""
 
 
 _watcher: ScoringObserverFactory | None = None

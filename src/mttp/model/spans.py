@@ -84,7 +84,7 @@ class SpanRecord:
     trace_state: str = ""
     flags: int = 0
     dropped_attributes: int = 0
-    """How many the library that recorded it left out; likewise below."""
+    """How many attributes the recording library dropped; the same for the counts below."""
     dropped_events: int = 0
     dropped_links: int = 0
     scope: Scope = Scope()

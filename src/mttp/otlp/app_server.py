@@ -197,7 +197,7 @@ class _ServerConnection(HttpToolsProtocol):
 
     @property
     def is_unread(self) -> bool:
-        """Whether more may come that nobody will read."""
+        """Whether unread bytes may still arrive."""
         return (self._is_in_body or self._is_broken) and not self._has_ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

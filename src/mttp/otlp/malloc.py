@@ -18,7 +18,7 @@ def keep_freed() -> None:
 
     Copies of long arrays, and the texts of spans, are freed many at once. glibc gives that back, and has each
     page of the next ones anew from the system, which takes several times as long as the copying. How much is
-    worth keeping it learns from the largest piece that was freed so far: so one is, that nobody ever touched.
+    It adapts the threshold to the largest freed block, so one large untouched block is freed.
     Where its own variables say how much, as where the C library is another, nothing changes.
     """
     with suppress(MemoryError):

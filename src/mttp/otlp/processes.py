@@ -326,12 +326,12 @@ def serve(answer: Callable[[int, bytes], bytes]) -> None:
             status, found = DONE, answer(*requests.get())
         except Exception as error:
             status, found = FAILED, repr(error).encode("utf-8", "backslashreplace")
-        with suppress(OSError):  # nobody is left to answer: the other thread ends the process
+        with suppress(OSError):  # the peer is gone: the other thread ends the process
             _send(end, status, found)
 
 
 def _receive(end: socket.socket, requests: SimpleQueue[tuple[int, bytes]]) -> None:
-    """Take requests; once nobody is left to ask, the process ends, whatever it is at."""
+    """Take requests; the process ends when the peer is gone."""
     with suppress(EOFError, OSError):
         while True:
             requests.put(_received(end))

@@ -39,7 +39,7 @@ _TAGS = re.compile(r"<(script|style)\b.*?(</\1>|$)|<!--.*?-->|<[^>]*>", re.IGNOR
 
 
 def is_page(body: bytes) -> bool:
-    """Whether a body is HTML, which nobody sends to programs."""
+    """Whether a body is HTML, which is no answer to a program."""
     return _PAGE.match(body) is not None
 
 

@@ -14,7 +14,7 @@ __all__ = ["Kind", "RequestError", "trouble"]
 Kind: TypeAlias = Literal[
     "name", "nobody", "timeout", "untrusted", "no_tls", "tls", "closed", "cut", "foreign", "other"
 ]
-"""What is wrong, so that whoever asked can say what to try."""
+"""The kind of error, from which callers derive advice."""
 
 _SHOWN = 200
 _CAUSES: dict[Kind, str] = {"timeout": "timeout", "untrusted": "tls", "no_tls": "tls", "tls": "tls"}

@@ -1,4 +1,4 @@
-"""Consecutive steps of an environment, as one span until somebody wants a span for each."""
+"""Consecutive steps of an environment as one span, or as a span for each where a transport needs it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class StepBatch(RecordingSpan):
         self.encoded, self._rows = values, None
 
     def facts(self) -> tuple[dict[str, Any], Pending | None]:
-        """Its attributes, the columns still to be made where nobody has asked for them yet."""
+        """Its attributes; columns are encoded on first use."""
         rows, numbers = self._rows, self._numbers
         found = None if rows is None or numbers is None else self._form.travelling(rows, numbers)
         if found is None:

@@ -40,7 +40,7 @@ def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
 
 def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
     """
-    Spans of one trace, consecutive steps in columns where they can be and somebody wants that.
+    Spans of one trace, with consecutive steps in columns where the transport and the steps allow it.
 
     A transport that takes columns has those of environments so from the first step on.
     """

@@ -1,4 +1,4 @@
-"""Turning recording on: `configure`, and the session that starts by itself where nobody did."""
+"""Turning recording on: `configure`, and the session that starts without it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def configure(
     first 1,000 of an episode.
     `secret_keys` are names of values in configuration and metadata that are not recorded, besides api_key,
     token, password and the like; False records all values. By default MTTP_SECRET_KEYS says so.
-    `mirror` shows our spans to the tracer provider that somebody else has set, too.
+    `mirror` also passes our spans to the tracer provider that the program has set.
     `meter_provider` is shown how recording fares and what episodes come to, by default the one that is set.
     `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
 
@@ -293,7 +293,7 @@ def may_record() -> bool:
 
 def recording_session() -> Session | None:
     """
-    The session that records; where nobody configured one, one is started, and the user is told so.
+    The session that records; without `configure`, one is started and announced.
 
     None where recording is over or off, or the default transport can't be opened, which is logged once.
     """

@@ -50,7 +50,7 @@ def current_step() -> OpenStep:
         while isinstance(found, OpenStep) and found.ended:
             found = _opened(found._outer)
         return found if isinstance(found, OpenStep) and not _is_left_open(found._owner) else _INERT_STEP
-    except Exception:  # likewise
+    except Exception:  # for lack of memory or stack
         return _INERT_STEP
 
 
@@ -60,5 +60,5 @@ def _is_left_open(trajectory: Any) -> bool:
 
 
 def _opened(found: object) -> object:
-    """The handle of what has none until somebody asks."""
+    """The handle of a lazy step, opened."""
     return found.open() if isinstance(found, LazyStep) else found

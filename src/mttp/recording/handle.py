@@ -75,7 +75,7 @@ class BuffersSteps(Protocol):
     """Where steps gather until they are written together."""
 
     def write(self, *, wait: bool = True) -> None:
-        """Hand on what has gathered; without `wait` nothing, where somebody is at it already."""
+        """Write the buffered steps; without `wait`, return at once if another thread is writing."""
 
 
 class Host(Protocol):
@@ -117,7 +117,7 @@ class Host(Protocol):
 
     @property
     def stepped(self) -> Callable[[], int]:
-        """Whoever starts a step takes the next of these, which is its span's id."""
+        """Returns the next step's span id."""
 
     def packed(self, steps: int) -> None:
         """Take note of so many steps that were no handles of their own."""

@@ -32,7 +32,7 @@ class IsolatedRecording:
     """Variables that are set for child processes, and mean nothing to this one."""
 
     def with_others(self, lanes: Sequence[ExportTarget]) -> list[ExportTarget]:
-        """A session's own lanes, and those that are given everything: these belong to somebody else."""
+        """A session's own targets, and the outer session's, which get everything."""
         own = [lane.transport for lane in lanes]
         others = [other for other in self.transports if not any(other is transport for transport in own)]
         return [*lanes, *(replace(ExportTarget.of(other), owned=False) for other in others)]

@@ -15,7 +15,7 @@ __all__ = ["LazyStep"]
 
 class LazyStep(Span):
     """
-    Stands in the context for a step, as its span and as its handle, until somebody asks for either.
+    Stands in the context for a step, as its span and as its handle, until either is used.
 
     Only then is there such a step: most are over without having been asked for.
     """
@@ -33,7 +33,7 @@ class LazyStep(Span):
         return self.open().span.get_span_context()
 
     def set_attribute(self, key: str, value: AnyValue) -> None:
-        """As of the step's span; likewise below."""
+        """As the step's span does; so do the methods below."""
         self.open().span.set_attribute(key, value)
 
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:

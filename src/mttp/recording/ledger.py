@@ -23,7 +23,7 @@ class EpisodeRewards:
         self._paid = step_rewards
 
     def invalid(self) -> None:
-        """Enter an ended step of which nobody knows what it paid."""
+        """Enter an ended step whose reward is unknown."""
         self._invalid += 1
 
     def doubt(self) -> None:

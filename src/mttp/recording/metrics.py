@@ -77,7 +77,7 @@ class _Measures(SpanProcessor):
         """Measure a span of ours."""
         if not isinstance(span, RecordingSpan):
             return
-        if span.name == names.STEP:  # whose token block nobody has to look into
+        if span.name == names.STEP:  # the token block is not needed
             self._step(span)
             return
         kind = kinds.of(span.name, span.values, is_root=span.parent is None)
@@ -101,7 +101,7 @@ class _Measures(SpanProcessor):
             self._record(metrics.EPISODES_DURATION, _seconds(span), said)
 
     def _step(self, span: RecordingSpan) -> None:
-        block = (span.pending or {}).get(TOKENS)  # as it was handed over: nobody has to look into it
+        block = (span.pending or {}).get(TOKENS)  # not decoded: only its length is needed
         count = span.encoded.get(a.TOKEN_COUNT, 0) if block is None else block[0]
         if count:
             self._instruments[metrics.TOKENS_GENERATED].add(count, self._kind)

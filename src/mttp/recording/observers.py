@@ -18,7 +18,7 @@ __all__ = ["Observers", "checked"]
 
 
 def checked(processors: Sequence[object]) -> list[SpanProcessor]:
-    """The span processors that somebody gave; raises ConfigureError for what is none."""
+    """The given span processors; raises ConfigureError for an object that is none."""
     for processor in processors:
         if isinstance(processor, type) or not callable(getattr(processor, "on_end", None)):
             raise ConfigureError(
@@ -76,7 +76,7 @@ class Observers:
                 self._tell(processor, "_on_ending", span)
 
     def ended(self, span: ReadableSpan) -> None:
-        """A span has ended; where it can't be told what of it may be shown, it is shown to nobody."""
+        """A span has ended; if the content filter fails, no processor sees it."""
         if self._view is not None and self._processors:
             try:
                 span = self._view(span)

@@ -29,7 +29,7 @@ class OpenCall(Handle):
         super().__init__(host, span)
         self._call = call
         self._before_end: Callable[[], object] | None = None
-        """Called ahead of the end, whoever ends it: for an answer that is still coming in."""
+        """Called before the end, for an answer that is still coming in."""
         self._answer: dict[str, Any] = {}
 
     @quiet

@@ -260,7 +260,7 @@ class OpenEpisode(KnownEpisode):
         """
         Record the span that keeps an open episode's identity, unless that was done or the episode has ended.
 
-        Called by whoever flushes, on any thread.
+        Called before each write, on any thread.
         """
         with self._lock:
             if self._marked or self._span is None or self.ended or self._closing:
@@ -276,7 +276,7 @@ class OpenEpisode(KnownEpisode):
 
 
 def _links(ambient: Span | None) -> list[Link]:
-    """The episode has no parent, so that nobody's sampling swallows it, but a link to what is current."""
+    """A link to the current span: the episode has no parent, so that no sampling decision swallows it."""
     context = None if ambient is None else ambient.get_span_context()
     return [Link(context)] if context is not None and context.is_valid else []
 

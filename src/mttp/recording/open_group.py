@@ -94,7 +94,7 @@ class OpenGroup(Measured):
         return self.id
 
     def _as_context(self) -> Context:
-        """The block changes nothing: episodes in it are roots, and other spans are nobody's children here."""
+        """The block changes no context: episodes in it are roots."""
         return otel_context.get_current()
 
     @property

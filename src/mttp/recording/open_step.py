@@ -296,5 +296,7 @@ class OpenStep(Measured):
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
-        if self._owner._step_ended(self) and span._end_time is None:  # somebody may have ended it by itself
+        if (
+            self._owner._step_ended(self) and span._end_time is None
+        ):  # the program may have ended the span itself
             span.conclude(end_time)

@@ -172,13 +172,13 @@ def release() -> None:
 
 
 def renew() -> None:
-    """After a fork, in the child: whoever was detecting is not here."""
+    """After a fork, in the child: the detecting thread does not exist here."""
     global _detecting
     _detecting = threading.Lock()
 
 
 class Detection:
-    """Detecting on a thread of its own: nobody waits for git or a slow disk; `then` is called at the end."""
+    """Detect on a thread of its own, so that no caller waits for git or a slow disk; then call `then`."""
 
     def __init__(self, directory: str, then: Callable[[], None]) -> None:
         self._directory = directory

@@ -318,7 +318,7 @@ def install(session: Session) -> bool:
 
 def mirror() -> Mirror:
     """
-    A transport to the provider that somebody else has set.
+    A transport to the tracer provider that the program has set.
 
     Raises ConfigureError where there is none, or it is not the SDK's.
     """
@@ -339,7 +339,7 @@ def mirror() -> Mirror:
 
 class Mirror(SpanExporter):
     """
-    Hands our spans, ids and all, to the processors of somebody else's provider, as that provider's own.
+    Passes our spans with their ids to the processors of the program's provider.
 
     What other instrumentations record there within a step then hangs below that step.
     """

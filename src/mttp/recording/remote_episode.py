@@ -132,7 +132,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
             self._at_end()
 
     def _write_marker(self) -> None:
-        """Record that the part was begun, unless that was done or it has ended; called by whoever flushes."""
+        """Record the start marker, unless it is recorded or the part has ended; called before each write."""
         with self._lock:
             if self._marked or self.ended or self._closing:
                 return

@@ -85,7 +85,7 @@ class RunRecorder:
             for lane, stats in zip(plan.lanes, self.stats.transports.values(), strict=True)
         ]
         self.stepped = self.stats.stepped.__next__
-        """Whoever starts a step takes the next of these, which is its span's id."""
+        """Returns the next step's span id."""
         self.take: Callable[[EndedSpan], None] = self.ended
         """Takes an ended span."""
         if len(self.pipelines) == 1:
@@ -123,14 +123,14 @@ class RunRecorder:
         return _flush(self.pipelines, timeout)
 
     def flush_one(self, place: int, timeout: float) -> bool:
-        """The same for one transport, by its place; nobody waits for the others."""
+        """Flush one transport, by its place."""
         return _flush(self.pipelines[place : place + 1], timeout)
 
     def close(self, status: str, timeout: float | None) -> bool:
         """
         End the run; whether everything was written in time: `timeout` seconds, or each transport's own.
 
-        Whoever calls it while somebody else closes, a signal's handler say, waits along.
+        A second caller, such as a signal handler, waits for the first.
         """
         if self._ended is None:
             self._ended, self._status = self._clock.now(), status
@@ -230,7 +230,7 @@ class RunRecorder:
     def gathers(self, steps: BuffersSteps) -> None:
         """Take note that steps gather, which are to be written soon."""
         key = id(steps)
-        self._gathering[key] = steps  # one step: whoever writes takes the whole of them meanwhile
+        self._gathering[key] = steps  # one bytecode: a writer may take the whole mapping at any time
         self.wake()
 
     def span(
@@ -307,7 +307,7 @@ class RunRecorder:
         self.span(names.RUN_START, parent=root.identity, values=values, sink=sink).end(root.started)
 
     def _mark(self, key: int, episode: OpenEpisode) -> None:
-        """Mark an episode, unless it is being made or somebody is at work in it who may wait for us."""
+        """Mark an episode, unless it is being made or a thread works in it that may wait for this one."""
         if episode and episode._lock.acquire(blocking=False):
             try:
                 self._unmarked.pop(key, None)
@@ -391,7 +391,7 @@ class RunRecorder:
     # A fork.
 
     def hold(self) -> bool:
-        """Ahead of a fork: let nobody of ours be caught at work, in a copy that could not finish it."""
+        """Before a fork: wait until no thread of ours is writing, since the copy could not finish it."""
         if not self._marking.acquire(timeout=_FORK_SECONDS):
             return False
         if provenance.hold(_DETECTION_SECONDS):

@@ -37,7 +37,7 @@ def watch(spec: str, *, of_step: bool) -> LiveScoring | None:
 
 
 class LiveScoring:
-    """One scoring while it happens; nothing that goes wrong here reaches whoever scores."""
+    """One scoring while it is recorded; no failure here reaches the code that scores."""
 
     def __init__(self, scored: OpenStep | Trajectory, spec: str) -> None:
         self._scored = scored

@@ -52,7 +52,7 @@ def observe(session: Session, meter_provider: MeterProvider | None = None) -> No
 
 
 def current_provider() -> MeterProvider | None:
-    """The meter provider that somebody has set; whoever did has loaded the metrics, too."""
+    """The meter provider, if the program has set one and so loaded the metrics API."""
     if "opentelemetry.metrics" not in sys.modules:
         return None
     from opentelemetry.metrics import get_meter_provider
@@ -67,7 +67,7 @@ class _Health:
 
     def __init__(self, meter: Meter) -> None:
         self._seen: tuple[Mapping[str, _Figures], Sequence[Session]] = ({name: {} for name in _NAMES}, ())
-        # one value, so that whoever collects sees a session open or over; a lock might be held at a fork
+        # one value, so that a collection sees a session open or closed; a lock might be held at a fork
         for name in _NAMES:
             self._create(meter, name)
 

@@ -43,7 +43,7 @@ _log = logging.getLogger("mttp")
 RUN_ID_VARIABLE = "MTTP_RUN_ID"
 """The run, for the processes of it: `configure` sets it for those that this one starts."""
 TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
-"""The transports, where `configure` is not told any; it is set for child processes likewise."""
+"""The transports where `configure` names none; also set for child processes."""
 
 CONTENT_VARIABLE = "MTTP_CONTENT"
 """Whether transports are given content, where `configure` does not say; set for child processes, too."""

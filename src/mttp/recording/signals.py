@@ -16,7 +16,7 @@ def close_on_sigterm(session: Session) -> None:
     """
     Close the session on SIGTERM, then let the signal do what it would have done.
 
-    Only from the main thread, and only where nobody handles the signal: launchers have their own ways.
+    Only from the main thread, and only where the signal has no handler: launchers have their own.
     """
     try:
         found = signal.getsignal(signal.SIGTERM)
@@ -52,7 +52,7 @@ class _Handler:
 
     def __call__(self, _: int, __: FrameType | None) -> None:
         """
-        Close what is open; the process then ends as if nobody had looked.
+        Close the session; the process then ends by the signal.
 
         A second signal, or one while the session closes, waits along: launchers often send several.
         """
@@ -65,6 +65,6 @@ class _Handler:
     def withdraw(self) -> None:
         """Leave the signal as it was found."""
         if threading.current_thread() is not threading.main_thread():
-            return  # nobody else may; with its session closed the handler does nothing but pass the signal on
+            return  # only the main thread may; with its session closed the handler passes the signal on
         if signal.getsignal(signal.SIGTERM) is self:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

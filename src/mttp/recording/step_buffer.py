@@ -40,7 +40,7 @@ class StepBuffer:
     Takes the steps of one trajectory that have no handles: each appends a row to `rows` as it ends.
 
     The first step began at `start_time`, each of the others as the one before it ended.
-    Whoever appends the first of some rows calls `gathers`, and of many `write`.
+    Appending the first row calls `gathers`, appending many calls `write`.
     One thread may append while another writes.
     """
 

@@ -107,7 +107,7 @@ def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: ob
 
 
 def _size(given: object, members: Sequence[object] | None, faults: Faults) -> int:
-    """How many members there should be; 0 where nobody says so."""
+    """How many members there should be; 0 if unknown."""
     size = count(given)
     if given is not None and not size:
         faults.append(f"size_invalid: {scalar_text(given):.80}")

@@ -56,7 +56,7 @@ class Trajectory(Measured):
         self._host = None if segment is None else segment.host
         self._span = span
         self._attached = None
-        self._segment: Segment = segment  # type: ignore[assignment]  # an inert handle has none, and asks nobody
+        self._segment: Segment = segment  # type: ignore[assignment]  # an inert handle has none
         if place is not None:
             self._place = place
         self._lock = threading.RLock()
@@ -112,7 +112,7 @@ class Trajectory(Measured):
     # What is known so far.
 
     def _entered(self) -> Self:
-        """Itself, once the steps in its buffer are entered, and those whose spans somebody has ended."""
+        """Itself, after entering buffered steps and steps whose spans have ended."""
         for step in tuple(self._open_steps):
             if step.ended:
                 step._finish()

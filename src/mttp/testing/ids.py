@@ -54,7 +54,7 @@ class CountingIds:
 
 
 class _Taken:
-    """Ids that somebody else counts; it knows how many were taken here."""
+    """Ids of another counter, and how many were taken here."""
 
     def __init__(self, take: Callable[[], int]) -> None:
         self._take = take

@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record the test session, where somebody asks for it."""
+    """Record the test session if `--mttp` or `mttp_path` asks for it."""
     given, base = config.getoption("--mttp"), config.invocation_params.dir
     if given is None:
         given, base = config.getini("mttp_path"), config.rootpath

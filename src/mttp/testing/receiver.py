@@ -231,7 +231,7 @@ class OtlpReceiver:
         return self._forever or Behaviour()
 
     def _hold(self, context: Any = None) -> None:
-        """Wait until somebody releases what hangs, or the caller is gone."""
+        """Wait until `release` is called, or the caller is gone."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._released or (context is not None and not context.is_active())

@@ -10,7 +10,7 @@ FIRST = 0.2
 LONGEST = 5.0
 """Seconds between two attempts, at most."""
 
-_random = SystemRandom()  # nobody's seeded numbers are touched
+_random = SystemRandom()  # the program's seeded generators stay untouched
 
 
 def wait(failures: int, at_least: float | None = None) -> float:

@@ -27,7 +27,7 @@ def from_environment(profile: str | None = None) -> list[Transport] | None:
     What OTEL_TRACES_EXPORTER names, or an OTLP transport where an endpoint alone is set; None without both.
 
     `none` is no transport at all; `profile` is that of each OTLP transport.
-    Raises TransportError for a name or a protocol that nobody knows, or where a transport can't be opened.
+    Raises TransportError for an unknown name or protocol, or where a transport can't be opened.
     """
     named = os.environ.get(EXPORTER_VARIABLE, "").strip()
     if not named:
@@ -46,7 +46,7 @@ def _opened(name: str, profile: str | None) -> Transport:
         raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}{known_are(name, known)}")
     try:
         exporter: Transport = found[0].load()()
-    except Exception as error:  # whatever an exporter of somebody's raises when it is made
+    except Exception as error:  # whatever a foreign exporter raises when it is made
         raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}, which can't be made: {error!r}") from error
     return exporter
 

@@ -107,7 +107,11 @@ class FileTransport(SpanExporter):
             self.directory = directory or self.path.is_dir()
             self._begin()
             self._open()
-        except (OSError, ValueError, RuntimeError) as error:  # an impossible path, a home that nobody knows
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # an impossible path, or an unknown home directory
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise TransportError(
                 f"can't write {os.fspath(path)}: {reason}; choose another place, or make this one writable"
@@ -145,7 +149,7 @@ class FileTransport(SpanExporter):
             raise PartialExport(message, rejections=[RejectedSpans("too_large", too_large, too_large)])
 
     def append(self, data: Buffer) -> None:
-        """Append whole lines; raises OSError likewise."""
+        """Append whole lines; raises OSError."""
         if data:
             with self._lock:
                 segment = self._compress(data)
@@ -193,7 +197,7 @@ class FileTransport(SpanExporter):
     def _ready(self) -> int:
         """The open file: the next part where this one is full, a new one where it was deleted."""
         if self._fd is not None:
-            found = self._stat()  # in one call: each makes whoever records and this thread change places
+            found = self._stat()  # in one call: each releases the GIL
             if found is None or not os.path.samestat(found, self._opened):
                 _log.warning(
                     "mttp: %s was deleted or replaced; recording goes on in a new file", self._current
@@ -319,7 +323,7 @@ def _compression(path: Path) -> tuple[Callable[[Buffer], Buffer], bool]:
 @contextmanager
 def _locked(fd: int) -> Iterator[bool]:
     """
-    Nobody else who asks may append within the block; False where another process keeps the lock for too long.
+    Hold the file's lock within the block; False if another process keeps it for too long.
 
     On a file system without locks the file is written all the same.
     """

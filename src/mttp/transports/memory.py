@@ -47,7 +47,7 @@ class MemoryTransport(SpanExporter):
         self._refused: set[int] = set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Keep the spans; those of ours are made records of when somebody reads them."""
+        """Keep the spans; ours become records when they are read."""
         kept = [span if isinstance(span, RecordingSpan) else record(span, full) for span in spans]
         with self._lock:
             for each in kept:

@@ -205,7 +205,7 @@ def _readable(value: object) -> str:
     try:
         path = Path(value).expanduser().absolute()
         regular_files.read(path, MAX_CERTIFICATE)
-    except (OSError, RuntimeError) as error:  # the second where nobody knows the home
+    except (OSError, RuntimeError) as error:  # the second for an unknown home directory
         raise ValueError(f"can't read it: {getattr(error, 'strerror', error)}") from error
     return str(path)
 

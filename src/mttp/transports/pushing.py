@@ -252,7 +252,7 @@ class PushState:
         """
         What was noted, nothing of it where the push begins anew.
 
-        Raises ConfigureError where it is of another push, or the file is somebody else's.
+        Raises ConfigureError if the state is of another push, or the file is no state of a push.
         """
         try:
             found = json.loads(regular_files.read(self.path, _MAX_STATE))

@@ -94,7 +94,7 @@ class Route:
 
     @property
     def is_address(self) -> bool:
-        """Whether the transport is opened here, and not by whoever gave it."""
+        """Whether the session opened the transport, and not the caller."""
         return isinstance(self.to, (str, os.PathLike))
 
     def _transport(self) -> Transport:

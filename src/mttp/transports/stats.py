@@ -89,7 +89,7 @@ class Stats:
     def __init__(self, transports: Iterable[tuple[str, str]] = ()) -> None:
         """Of `transports`, by address and name."""
         self.lock = threading.RLock()
-        """Held while counters change; reentrant, since a signal may interrupt whoever holds it."""
+        """Held while counters change; reentrant, since a signal handler may interrupt its holder."""
         self.begun = numbers()
         """Counts the episodes, whose indices these are."""
         self.stepped = ids.span_ids()

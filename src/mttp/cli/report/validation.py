@@ -75,7 +75,7 @@ def render(spec: RewardSpec, found: Validation) -> RenderableType:
     parts += [printed(f"  {line}", style=style) for line, style in _lines(found)]
     parts.append(Text())
     if not found.agreements:
-        parts.append(Text("nobody stated a score, an outcome or a label of these episodes"))
+        parts.append(Text("these episodes have no stated score, outcome or label"))
         return Group(*parts)
     parts += [_table(found), Text()]
     parts += [Text(line) for line in _LEGEND]

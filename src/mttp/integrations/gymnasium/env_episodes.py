@@ -22,7 +22,7 @@ __all__ = ["MISSING", "EnvEpisodes"]
 MakeLane: TypeAlias = Callable[..., Any]
 """Called with a track, its episode, the observation that is shown, its faults and `at` when."""
 MISSING: Any = object()
-"""Stands for an observation that nobody was shown."""
+"""Stands for a missing observation."""
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class EnvEpisodes:
         return spaces.keep(observation, faults, max_bytes=options.max_bytes) if options.observations else None
 
     def keep_action(self, action: Any, faults: Faults) -> Any:
-        """Likewise an action."""
+        """An action, as plain data."""
         options = self._options
         return spaces.keep(action, faults, max_bytes=options.max_bytes) if options.actions else None
 

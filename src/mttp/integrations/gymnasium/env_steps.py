@@ -69,7 +69,7 @@ class EnvSteps:
     """
     Takes the steps of one environment's episodes as rows of a buffer.
 
-    A step has a handle only where somebody asks for one while the environment computes, and where it says
+    A step has a handle only where the program uses one while the environment computes, and where it says
     what columns don't hold; then it is recorded as any other.
     """
 
@@ -109,7 +109,7 @@ class EnvSteps:
     _rows: list[Row]
     _unopened: LazyStep
     _claims: list[None]
-    """Holds one thing while a step goes on that nobody asked for; each episode has its own."""
+    """Holds one object while a step without a handle goes on; each episode has its own."""
     _shown: Any
     _at: int
     _faults: Faults
@@ -217,7 +217,7 @@ class EnvSteps:
             try:
                 claims.pop()
                 is_odd = self._is_odd
-            except IndexError:  # somebody asked for a handle
+            except IndexError:  # the handle was used
                 is_odd = True
             rows = self._rows
             if (
@@ -286,7 +286,7 @@ class EnvSteps:
             self._take_over(self._owner.keep(observation, faults), faults)
 
     def _take_over(self, kept: Any, faults: Faults) -> None:
-        """Begin the next step with an observation that nobody changes any more."""
+        """Begin the next step with an observation that is no longer changed."""
         self._faults = faults
         kind = _kind(kept, self._options.max_bytes)
         self._is_alike = kind == self._kind
@@ -328,7 +328,7 @@ class EnvSteps:
             return self._entered()
 
     def _entered(self) -> OpenStep:
-        with self._entering:  # whoever has asked meanwhile, on another thread, is at it
+        with self._entering:  # another thread may be using the handle
             if self._step is None:
                 self._step = self._owner.enter(self.shown, self._action, self._faults, at=self._at)
             return self._step

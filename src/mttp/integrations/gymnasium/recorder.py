@@ -25,7 +25,7 @@ class RecordedEnv(Protocol):
     """What one recorder watches: an environment, or the environments of a vector environment."""
 
     key: Any
-    """The base environment; whoever else watches it stays silent while this scene's environment is called."""
+    """The base environment; its other recorders are muted while this one's environment is called."""
 
     @property
     def lane(self) -> EnvSteps | None:
@@ -80,7 +80,7 @@ class EnvRecorder:
         self._scene.use(options)
 
     def silence(self, *, silent: bool) -> None:
-        """Record nothing, since somebody else does, or record again from the next reset on."""
+        """Stop recording, since another recorder does, or record again from the next reset on."""
         self._leave("recorded_elsewhere")
         self._is_silenced, self._lane = silent, None
 
@@ -165,7 +165,7 @@ class EnvRecorder:
         self._guard(self._scene.acts, _action(args, kwargs), at=self._clock.now())
 
     def _is_silent(self) -> bool:
-        """Whether this call is another recorder's to record, or nobody's."""
+        """Whether another recorder records this call, or none does."""
         others = within()
         if self in others:  # the environment calls itself
             return True

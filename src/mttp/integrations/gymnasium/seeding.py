@@ -18,7 +18,7 @@ class Seeding:
     What is known of the seeds around a reset.
 
     SyncVectorEnv and AsyncVectorEnv seed each environment by itself, from one seed on upwards.
-    Any other vector environment is taken to have one generator for all, whose seed is nobody's own.
+    Any other vector environment is taken to have one generator for all, with one seed.
     """
 
     def __init__(self, vector: Any) -> None:

@@ -26,7 +26,7 @@ def _identity(reference: Callable[[], Any], index: int, faults: Faults) -> dict[
     found: dict[str, Any] = {"env": type(vector.unwrapped).__name__}
     try:
         found |= _of_member(vector, index, faults)
-    except Exception as error:  # a vector of somebody's own, which can't be asked
+    except Exception as error:  # a custom vector without that method
         faults.append(f"fact_unknown: env: {scalar_text(error)}")
     found["env_wrappers"] = [*_wrappers(vector), *found.get("env_wrappers", ())]
     found["env_spaces"] = facts.spaces(vector.observation_space, vector.action_space)
@@ -70,7 +70,7 @@ def seeds(model: Any, vector: Any) -> list[int | None]:
             found = [_introduced(vector, index).get("seed") for index in range(vector.num_envs)]
         else:
             found = vector.get_attr("np_random_seed")
-    except Exception:  # a vector of somebody's own, which can't be asked
+    except Exception:  # a custom vector without that method
         return unknown
     expected = range(model.seed, model.seed + vector.num_envs)
     return [seed if seed == given else None for seed, given in zip(expected, found, strict=True)]
@@ -86,7 +86,7 @@ def amid(model: Any, vector: Any) -> list[bool]:
 
 
 def silence(vector: Any, *, silent: bool) -> None:
-    """Have whoever else records the vector's environments keep silent, in whichever process, or no longer."""
+    """Mute other recorders of the vector's environments, in any process, or unmute them."""
     if vector is None:
         return
     base = vector.unwrapped

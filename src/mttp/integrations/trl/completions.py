@@ -170,7 +170,7 @@ class Completions:
 
 
 def _ended_by(error: BaseException) -> dict[str, Any]:
-    if not isinstance(error, Exception):  # Ctrl-C, say, which is nobody's mistake
+    if not isinstance(error, Exception):  # for example Ctrl-C
         return {"status": "aborted", "stop_reason": qualified_name(error)}
     return {
         "status": "error",

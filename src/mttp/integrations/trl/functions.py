@@ -46,7 +46,7 @@ class Functions:
                 self._ours[position] = kind(function, around, self._handle)
 
     def release(self) -> None:
-        """Put back the list that was there, unless somebody changed it meanwhile."""
+        """Restore the original list, unless it was changed since."""
         if self._trainer.reward_funcs is not self._ours:
             return
         bare = [one.__wrapped__ if self._has(one) else one for one in self._ours]

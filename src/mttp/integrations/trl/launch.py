@@ -41,7 +41,7 @@ def _digest(text: str) -> str:
 
 
 def _agreed(attached: int) -> str:
-    """What the first process to ask put into torch's store: unlike in a collective, nobody waits."""
+    """The value that the first process put into torch's store; unlike a collective, this does not wait."""
     torch = sys.modules.get("torch")
     try:
         store = torch.distributed.distributed_c10d._get_default_store()  # type: ignore[union-attr]

@@ -78,7 +78,7 @@ class Receiver:
 
     @property
     def pending(self) -> int:
-        """Messages that came in, and that nobody has taken yet."""
+        """Messages that were received and not taken yet."""
         return self._origin.pending
 
     def __iter__(self) -> Iterator[Message]:

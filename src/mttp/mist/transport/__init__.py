@@ -4,7 +4,7 @@ MTTP's own transports: spans as messages, for the tools of the MIST stack and fo
     mttp+file://runs/a.mttp.jsonl       lines appended to a file; a directory has one for each process
     mttp+http://localhost:8700          one POST each, to /mist where there is no path; mttp+https:// with TLS
     mttp+stdio://                       lines on standard output
-    chan://name                         to whoever receives from the channel of that name in this process
+    chan://name                         to the receiver of that channel in this process
 """
 
 from __future__ import annotations

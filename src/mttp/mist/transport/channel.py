@@ -24,7 +24,7 @@ class ChannelOutlet:
     is_stream: ClassVar[bool] = False
     is_remote: ClassVar[bool] = False
     address: ClassVar[str | None] = None
-    """In another process nobody is at the other end."""
+    """A channel has no receiver in another process."""
 
     def __init__(
         self, name: str, *, capacity: Positive | None = None, full: Literal["block", "refuse"] = "block"

@@ -14,7 +14,7 @@ _log = logging.getLogger("mttp")
 
 
 class Outlet(Protocol):
-    """One way to one address; it tries once, and whoever uses it tries again where that may help."""
+    """One way to one address; it tries once, and its caller tries again where that may help."""
 
     is_stream: ClassVar[bool]
     """Whether messages are lines of one stream, so that many may go at once, whole or not at all."""

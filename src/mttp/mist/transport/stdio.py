@@ -21,7 +21,7 @@ class StdioOutlet:
     is_stream: ClassVar[bool] = True
     is_remote: ClassVar[bool] = False
     address: ClassVar[str | None] = None
-    """What a child process prints may be for whoever started it alone."""
+    """A child process's output may belong to its parent alone."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

@@ -129,7 +129,7 @@ class NativeTransport(SpanExporter):
 
 
 class RemoteTransport(NativeTransport):
-    """The same to another machine: it gets what is meant for others, and holds up nobody."""
+    """The transport to another machine: content is withheld by default, and callers never wait."""
 
     sampled: ClassVar[bool] = True
     """Whether sampling decides what it gets."""

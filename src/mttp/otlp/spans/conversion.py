@@ -54,7 +54,7 @@ def _prints(kind: Any) -> bool:
 
 
 def frozen(attributes: object, faults: Faults) -> dict[str, Any]:
-    """Attributes of an event or a link: plain, and sequences that nobody can change."""
+    """Attributes of an event or a link as plain values; sequences are tuples."""
     kept = {name: plain(value, faults) for name, value in pairs("attributes", attributes, faults)}
     return {name: as_tuple(value) for name, value in arrays(kept).items()}
 

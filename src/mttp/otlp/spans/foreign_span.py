@@ -63,7 +63,7 @@ class ForeignSpan(EndedSpan):
 
     @property
     def dropped_attributes(self) -> int:
-        """How many the library that recorded it left out; likewise below."""
+        """How many attributes the recording library dropped; the same for the counts below."""
         return left_out(self._guest.dropped_attributes)
 
     @property

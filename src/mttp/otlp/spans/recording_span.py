@@ -224,7 +224,7 @@ class RecordingSpan(Span, EndedSpan):
 
     @property
     def identity(self) -> SpanContext:
-        """Its context; spelled out when somebody asks for it."""
+        """Its span context, made on first use."""
         if self._context is None:
             trace = self._trace
             self._context = SpanContext(
@@ -244,7 +244,7 @@ class RecordingSpan(Span, EndedSpan):
 
     @property
     def values(self) -> dict[str, Any]:
-        """All its attributes as recorded; whoever has them may put anything there."""
+        """All attributes as recorded; the mapping may be changed."""
         pending = self.pending
         if pending is not None:
             self.encoded.update(encoded(pending))
@@ -457,7 +457,7 @@ class RecordingSpan(Span, EndedSpan):
             cast("list[Link]", self._links).append(Link(context, self._frozen(attributes)))
 
     def _frozen(self, attributes: Attributes) -> Mapping[str, Any]:
-        """Attributes of an event or a link, which nobody changes any more."""
+        """Attributes of an event or a link, frozen."""
         return MappingProxyType(self.checked(frozen, attributes))
 
     def _text(self, value: object) -> str:
@@ -518,7 +518,7 @@ class RecordingSpan(Span, EndedSpan):
             del said[key]
 
     def fail(self, error_type: str, message: str) -> None:
-        """Mark the span as ended by a fault; a status of OK that somebody set stays."""
+        """Mark the span as failed; a status of OK that the program set stays."""
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
         if self._status.status_code is not StatusCode.OK:
             self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
@@ -529,7 +529,7 @@ class RecordingSpan(Span, EndedSpan):
         self.conclude(end_time)
 
     def conclude(self, end_time: int | None = None) -> None:
-        """The same, whatever `end` means to somebody."""
+        """End the span even where a subclass or a caller replaced `end`."""
         try:
             del self._is_open  # one step, so that of two threads only one ends the span
         except AttributeError:
@@ -538,7 +538,7 @@ class RecordingSpan(Span, EndedSpan):
         self.seal(end_time)
 
     def seal(self, end_time: int | None = None) -> None:
-        """End it, for whoever was the first to want that."""
+        """End the span once: only the first call has an effect."""
         trace = self._trace
         given = None if end_time is None else self._time(end_time)
         ended = trace.offset + clock.monotonic() if given is None else given
@@ -618,7 +618,7 @@ class RecordingSpan(Span, EndedSpan):
         return shown
 
     def with_origin(self, origin: SpanOrigin) -> RecordingSpan:
-        """The same ended span as made by somebody else."""
+        """This ended span with another resource and scope."""
         shown = copy.copy(self)
         shown._trace = Trace(self.trace_id, origin, self._trace, flags=self._trace.flags)
         return shown

@@ -160,7 +160,7 @@ class Export:
             self._offer_smaller(pieces, answer)
         elif answer.verdict == "never":
             self._reject(answer.cause, [_trace_of(piece.span) for piece in pieces], answer.message)
-        elif answer.rejected:  # nobody knows which spans: from as many traces as may be
+        elif answer.rejected:  # which spans is unknown: from as many traces as possible
             traces = [_trace_of(piece.span) for piece in pieces]
             first = list(dict.fromkeys(traces))
             rest = list((Counter(traces) - Counter(first)).elements())

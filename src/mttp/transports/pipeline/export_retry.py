@@ -117,7 +117,7 @@ class ExportRetry:
             return _ExportOutcome(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
             return _ExportOutcome(kept=spans, error=error)
-        except BaseException as error:  # an exporter that leaves, or was cancelled, takes nobody with it
+        except BaseException as error:  # an exporter that exits or was cancelled does not end the thread
             if threading.current_thread() is threading.main_thread():
                 raise  # here it may be Ctrl-C, or a signal's handler that leaves
             return _ExportOutcome(kept=spans, error=RuntimeError(repr(error)))

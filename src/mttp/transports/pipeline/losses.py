@@ -1,4 +1,4 @@
-"""Episodes of which something was lost, and what nobody was told of it yet."""
+"""Losses by cause, and those that no gap span reports yet."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Losses:
     def reject(self, rejection: RejectedSpans, spans: Sequence[EndedSpan]) -> None:
         """Lose what a receiver turned down of these spans; the rest of their episodes may still be taken."""
         episodes = {span.trace_id for span in spans if span.of_episode} - self._counted
-        if rejection.spans == len(spans):  # else nobody says which
+        if rejection.spans == len(spans):  # else it is unknown which
             self._counted |= episodes
             self._counted -= {span.trace_id for span in spans if span.is_last}
         lost = min(rejection.episodes, len(episodes))
@@ -72,7 +72,7 @@ class Losses:
         self._mute_at = self._stats.delivered
 
     def leave(self, trace_id: int, spans: Sequence[EndedSpan], cause: str) -> None:
-        """Lose spans at the end, when nobody can be told of it any more."""
+        """Count spans that are lost at the end, when no gap span can be written."""
         self._stats.lose(cause, len(spans), episodes=self._episodes(trace_id, spans))
 
     def _episodes(self, trace_id: int, spans: Sequence[EndedSpan]) -> int:

@@ -59,7 +59,7 @@ HELPER_SECONDS, HELPER_SHARE = 2.0, 1 / 3
 
 
 class PipelineOwner(Protocol):
-    """The session: it has spans to add that nobody else records, which whoever writes asks it for."""
+    """The session, which adds markers and buffered steps before each write."""
 
     def ended(self, span: EndedSpan) -> None:
         """Take an ended span, whatever time it is."""
@@ -84,7 +84,7 @@ class Pipeline:
     """
     One transport's queue, and the thread that empties it.
 
-    One lock, that of the session's counters, guards all of it; nobody else's code runs under it.
+    One lock, that of the session's counters, guards all state; no foreign code runs under it.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Pipeline:
         self.easy = False
         """Whether a span may be taken without a look at anything but `_room`."""
         self._room = 0
-        """What the inbox may hold until somebody has to look."""
+        """How many spans the inbox holds before its capacity is checked."""
         self._gathered = SpanQueue()
         self._preparing = SpanQueue()
         self._veil = (
@@ -126,7 +126,7 @@ class Pipeline:
         self._awake = self._closing = self._closed = False
         self._asked = self._answered = self._granted = self._given_up = 0
         self._lost_before = 0
-        """Spans that were lost when somebody last asked whether everything was delivered."""
+        """Spans that were lost at the time of the last flush."""
         self._due = NEVER
         """When the thread is late, in nanoseconds since the Unix epoch, as spans say when they end."""
 
@@ -305,7 +305,7 @@ class Pipeline:
             return not self._given_up and self._stats.lost.total() == self._stats.lost["session_closed"]
 
     def _release(self) -> None:
-        """Release a transport that hangs: what the thread waits for is over, and nobody waits for that."""
+        """Release a transport that hangs, without waiting for its thread."""
         release = threading.Thread(
             target=self._quietly, args=(self._delivery.shutdown,), name="mttp-release", daemon=True
         )
@@ -396,7 +396,7 @@ class Pipeline:
     def _write(self) -> None:
         """Write what there is now; what comes meanwhile is for the next time."""
         with self._turn():
-            with self._lock:  # ahead of looking, so that whoever wakes us from here on is heard
+            with self._lock:  # before the check, so that later wake-ups are not missed
                 self._awake = self.easy = False
                 self._due = NEVER
             self._quietly(self._owner.mark)
