@@ -11,11 +11,11 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.codec.withholding import Withholding
 
-__all__ = ["BUFFER_BYTES", "CLOSE_TIMEOUT", "PATIENCE", "SEGMENT_BYTES", "ExportTarget", "Transport"]
+__all__ = ["BUFFER_BYTES", "CLOSE_TIMEOUT", "MAX_BLOCK_SECONDS", "SEGMENT_BYTES", "ExportTarget", "Transport"]
 
 BUFFER_BYTES = 256 * 1024 * 1024
 """What a transport that does not keep up may hold in memory."""
-PATIENCE = 1.0
+MAX_BLOCK_SECONDS = 1.0
 """Seconds that a full buffer may hold up the caller, per episode."""
 SEGMENT_BYTES = 2 * 1024 * 1024
 """What a transport is given at once."""
@@ -53,7 +53,7 @@ class ExportTarget:
     """Whether it gets only what sampling chose."""
     buffer_bytes: int = BUFFER_BYTES
     """How much may wait for it."""
-    patience: float = PATIENCE
+    max_block_seconds: float = MAX_BLOCK_SECONDS
     """Seconds that a full buffer may hold up the caller, per episode."""
     segment_bytes: int = SEGMENT_BYTES
     """What it is given at once."""
@@ -82,22 +82,22 @@ class ExportTarget:
                 "withholding",
                 "sampled",
                 "buffer_bytes",
-                "patience",
+                "max_block_seconds",
                 "segment_bytes",
                 "close_timeout",
                 "takes_columns",
             )
             if hasattr(transport, name)
         }
-        lane = cls(transport, _address(transport), **said)
+        target = cls(transport, _address(transport), **said)
         withholding = replace(
-            lane.withholding,
-            content=lane.withholding.content if content is None else content,
-            token_ids=lane.withholding.token_ids if token_ids is None else token_ids,
-            redact=redact or lane.withholding.redact,
+            target.withholding,
+            content=target.withholding.content if content is None else content,
+            token_ids=target.withholding.token_ids if token_ids is None else token_ids,
+            redact=redact or target.withholding.redact,
         )
-        timeout = lane.close_timeout if close_timeout is None else close_timeout
-        return replace(lane, withholding=withholding, close_timeout=timeout)
+        timeout = target.close_timeout if close_timeout is None else close_timeout
+        return replace(target, withholding=withholding, close_timeout=timeout)
 
 
 def _address(transport: Transport) -> str:

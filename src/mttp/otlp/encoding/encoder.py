@@ -80,9 +80,9 @@ def is_waiting() -> bool:
     return _encoding.is_waiting()
 
 
-def hurry(patience: float) -> None:
-    """Kill a helper that has not answered for `patience` seconds; this process encodes what it was given."""
-    _encoding.hurry(patience)
+def hurry(seconds: float) -> None:
+    """Kill a helper that has not answered for `seconds` seconds; this process encodes what it was given."""
+    _encoding.hurry(seconds)
 
 
 def losses() -> int:
@@ -156,11 +156,11 @@ class _Encoding:
         if helper is not None:
             helper.close()
 
-    def hurry(self, patience: float) -> None:
+    def hurry(self, seconds: float) -> None:
         """Kill a helper that has not answered for so many seconds; another thread waits for it."""
         helper = self._helper
         if helper is not None:
-            helper.hurry(patience)
+            helper.hurry(seconds)
 
     def close(self) -> None:
         """End the helper, even one that owes an answer."""

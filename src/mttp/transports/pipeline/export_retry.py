@@ -49,14 +49,14 @@ class ExportRetry:
     """
 
     def __init__(
-        self, lane: ExportTarget, stats: TransportStats, losses: Losses, lock: threading.RLock
+        self, target: ExportTarget, stats: TransportStats, losses: Losses, lock: threading.RLock
     ) -> None:
-        self.waiting = SpanQueue()
+        self.queue = SpanQueue()
         self.failing = False
         self.not_before = 0.0
         """Nothing is offered ahead of this, on the monotonic clock."""
         self._segment = SpanQueue()
-        self._lane = lane
+        self._target = target
         self._stats = stats
         self._losses = losses
         self._lock = lock
@@ -68,14 +68,14 @@ class ExportRetry:
     @property
     def bytes(self) -> int:
         """What waits, and what the transport is being given."""
-        return self.waiting.bytes + self._segment.bytes
+        return self.queue.bytes + self._segment.bytes
 
     def offer(self) -> bool:
         """Offer the next segment; whether it was taken."""
         if time.monotonic() < self.not_before:
             return False
         with self._lock:
-            segment = self.waiting.take(self._lane.segment_bytes, traces=1 if self.failing else None)
+            segment = self.queue.take(self._target.segment_bytes, traces=1 if self.failing else None)
             self._segment = segment
         offered = segment.spans
         answer = _ExportOutcome(kept=offered, error=InterruptedError("writing was interrupted"))
@@ -95,21 +95,21 @@ class ExportRetry:
         """Everything that is left; nothing of it is offered any more."""
         left = SpanQueue()
         left.extend(self._segment)
-        left.extend(self.waiting)
-        self.waiting, self._segment = SpanQueue(), SpanQueue()
+        left.extend(self.queue)
+        self.queue, self._segment = SpanQueue(), SpanQueue()
         return left
 
     def shutdown(self) -> None:
         """Release the transport, once, where it has anything to release."""
         with self._lock:
             released, self._released = self._released, True
-        shutdown = getattr(self._lane.transport, "shutdown", None)
-        if shutdown is not None and self._lane.owned and not released:
+        shutdown = getattr(self._target.transport, "shutdown", None)
+        if shutdown is not None and self._target.owned and not released:
             shutdown()
 
     def _export(self, spans: Sequence[EndedSpan]) -> _ExportOutcome:
         try:
-            taken = self._lane.transport.export(spans) is SpanExportResult.SUCCESS
+            taken = self._target.transport.export(spans) is SpanExportResult.SUCCESS
         except PartialExport as refused:
             named = set(map(id, refused.kept))
             kept = [span for span in spans if id(span) in named]
@@ -147,7 +147,7 @@ class ExportRetry:
         for trace_id in kept.traces:
             if trace_id in self._losses:
                 self._losses.add(trace_id, kept.drop(trace_id))
-        self.waiting.put_back(kept)
+        self.queue.put_back(kept)
 
     def _refused(self, segment: SpanQueue) -> None:
         """Give up the one episode of a segment where the transport took others since it refused this one."""
@@ -158,10 +158,10 @@ class ExportRetry:
         self._refusals[trace_id] = (count + 1, self._stats.delivered)
         if count + 1 == REFUSALS:
             del self._refusals[trace_id]
-            self._losses.add(trace_id, segment.drop(trace_id) + self.waiting.drop(trace_id), "refused")
+            self._losses.add(trace_id, segment.drop(trace_id) + self.queue.drop(trace_id), "refused")
 
     def _log(self, answer: _ExportOutcome, offered: Sequence[EndedSpan]) -> None:
-        now, name = time.monotonic(), self._lane.address
+        now, name = time.monotonic(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._in_trouble = now, True
             what = "were turned down by" if answer.taken else "could not be written to"
@@ -176,7 +176,7 @@ class ExportRetry:
         """What was raised; of a refusal its words, without the address, which is named already."""
         error = answer.error
         return (
-            str(error).removeprefix(f"{self._lane.address}: ")
+            str(error).removeprefix(f"{self._target.address}: ")
             if isinstance(error, PartialExport)
             else repr(error)
         )

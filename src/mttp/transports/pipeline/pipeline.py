@@ -89,17 +89,17 @@ class Pipeline:
 
     def __init__(
         self,
-        lane: ExportTarget,
+        target: ExportTarget,
         stats: TransportStats,
         owner: PipelineOwner,
         counters: Stats,
         sampling: Sampling | None = None,
     ) -> None:
-        self.buffer_bytes = lane.buffer_bytes
-        self.patience = lane.patience
-        self.name, self.address = lane.name, lane.address
-        self._close_timeout = lane.close_timeout
-        self._takes_columns = lane.takes_columns
+        self.buffer_bytes = target.buffer_bytes
+        self.max_block_seconds = target.max_block_seconds
+        self.name, self.address = target.name, target.address
+        self._close_timeout = target.close_timeout
+        self._takes_columns = target.takes_columns
         self._deadline = 0.0
         self._stats = stats
         self._lock = counters.lock
@@ -116,12 +116,12 @@ class Pipeline:
         """What the inbox may hold until somebody has to look."""
         self._gathered = SpanQueue()
         self._preparing = SpanQueue()
-        self._veil = (
-            ContentFilter(lane.withholding, owner.fault) if lane.withholding != Withholding() else None
+        self._content_filter = (
+            ContentFilter(target.withholding, owner.fault) if target.withholding != Withholding() else None
         )
-        self._gate = TailSampler(sampling, stats) if sampling is not None and lane.sampled else None
+        self._sampler = TailSampler(sampling, stats) if sampling is not None and target.sampled else None
         self._losses = Losses(stats)
-        self._delivery = ExportRetry(lane, stats, self._losses, self._lock)
+        self._retry = ExportRetry(target, stats, self._losses, self._lock)
         self._waited: dict[int, float] = {}
         self._awake = self._closing = self._closed = False
         self._asked = self._answered = self._granted = self._given_up = 0
@@ -139,8 +139,8 @@ class Pipeline:
             return
         self._inbox.append(span)
         self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-        needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
-        if needs_look and not self._look(span):
+        needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
+        if needs_check and not self._check_capacity(span):
             self.hold_up(span, time.monotonic())
 
     def put(self, span: EndedSpan, *, last: bool = False) -> bool:
@@ -152,12 +152,12 @@ class Pipeline:
         if self.easy and not last:
             self._inbox.append(span)
             self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-            needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
-            if needs_look or not self.easy:  # which may have changed by now
-                return self._look(span)
+            needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
+            if needs_check or not self.easy:  # which may have changed by now
+                return self._check_capacity(span)
             return True
         trace_id, last = span.trace_id, last or _here.writes
-        wanted = self._gate is not None and self._gate.judge(span)
+        wanted = self._sampler is not None and self._sampler.judge(span)
         with self._lock:
             self._stats.taken += 1
             if self._closed or (self._closing and not last):
@@ -166,14 +166,14 @@ class Pipeline:
             if trace_id in self._losses:
                 self._losses.add(trace_id, [span])
                 return True
-            admitted = (span,) if self._gate is None else self._gate.admit(span, wanted=wanted)
+            admitted = (span,) if self._sampler is None else self._sampler.admit(span, wanted=wanted)
             for each in admitted:
                 self._stats.taken -= 1  # it is counted when the inbox is emptied
                 self._inbox.append(each)  # one step: a signal's handler may flush before or after it
                 self._inbox_bytes += each.size
-            return self._look(span, is_exempt=last or not admitted)
+            return self._check_capacity(span, is_exempt=last or not admitted)
 
-    def _look(self, span: EndedSpan, *, is_exempt: bool = False) -> bool:
+    def _check_capacity(self, span: EndedSpan, *, is_exempt: bool = False) -> bool:
         """Have a span that was taken written in time; whether there is space for it."""
         with self._lock:
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
@@ -189,7 +189,7 @@ class Pipeline:
         if alone:
             self._write()
         elif is_late:
-            self._give_way()
+            self._yield_gil()
         return fits
 
     def _is_late(self) -> bool:
@@ -204,7 +204,7 @@ class Pipeline:
         self._due = now + PACE
         return not encoder.is_waiting()
 
-    def _give_way(self) -> None:
+    def _yield_gil(self) -> None:
         """
         Let the thread that writes have the interpreter's lock.
 
@@ -219,7 +219,7 @@ class Pipeline:
         self.easy = (
             self._awake
             and self._thread is not None
-            and self._gate is None
+            and self._sampler is None
             and not (self._closing or self._closed or self._waited)
         )
 
@@ -307,7 +307,7 @@ class Pipeline:
     def _release(self) -> None:
         """Release a transport that hangs: what the thread waits for is over, and nobody waits for that."""
         release = threading.Thread(
-            target=self._quietly, args=(self._delivery.shutdown,), name="mttp-release", daemon=True
+            target=self._quietly, args=(self._retry.shutdown,), name="mttp-release", daemon=True
         )
         with suppress(RuntimeError):  # at the interpreter's end there is no thread to be had
             release.start()
@@ -318,7 +318,7 @@ class Pipeline:
         return self._weigh() <= self.buffer_bytes or self._closing
 
     def _weigh(self) -> int:
-        others = self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
+        others = self._gathered.bytes + self._preparing.bytes + self._retry.bytes
         free = self.buffer_bytes - others
         self._room = min(URGENT_BYTES, free) if self._inbox_bytes <= URGENT_BYTES else free
         self._stats.waiting_bytes = used = self._inbox_bytes + others
@@ -327,13 +327,13 @@ class Pipeline:
     def _throttle(self, trace_id: int, since: float) -> bool:
         """Wait for space, as long as this episode still may; without it, lose the whole episode."""
         started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
-        fits = self._await(self._fits, self.patience - waited - (started - since))
+        fits = self._await(self._fits, self.max_block_seconds - waited - (started - since))
         now = time.monotonic()
         self._waited[trace_id], self.easy = waited + now - since, False
         self._stats.blocked_seconds += now - started
         if not fits:
             self._gather()
-            lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
+            lost = self._retry.queue.drop(trace_id) + self._gathered.drop(trace_id)
             if lost:
                 self._waited.pop(trace_id)
                 self._losses.add(trace_id, lost, "buffer_full")
@@ -345,10 +345,10 @@ class Pipeline:
 
         A helper that has not answered for a part of that time is killed, so that its spans are encoded here.
         """
-        until, patience = time.monotonic() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
+        until, helper_seconds = time.monotonic() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
         while not (found := condition()) and (left := until - time.monotonic()) > 0:
-            self._changed.wait(min(left, patience / 2))
-            encoder.hurry(patience)
+            self._changed.wait(min(left, helper_seconds / 2))
+            encoder.hurry(helper_seconds)
         return found
 
     def _gather(self) -> None:
@@ -390,7 +390,7 @@ class Pipeline:
             return not self._closing
 
     def _hurried(self) -> bool:
-        much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._delivery.failing
+        much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._retry.failing
         return much or self._closing or self._asked > self._answered
 
     def _write(self) -> None:
@@ -407,18 +407,18 @@ class Pipeline:
                 self._preparing = fresh
                 self._weigh()
             self._prepare(fresh)
-            while self._delivery.waiting and self._delivery.offer():
+            while self._retry.queue and self._retry.offer():
                 with self._changed:
                     self._changed.notify_all()
             self._losses.log()
             self._quietly(self._owner.wrote)
             with self._changed:
-                written = not self._delivery.waiting
+                written = not self._retry.queue
                 self._awake = self._awake or not written
                 if ticket > self._answered:
                     self._answer(ticket, written=written)
                 self._weigh()
-                losses = [] if self._delivery.failing else self._losses.tell()
+                losses = [] if self._retry.failing else self._losses.tell()
                 self._changed.notify_all()
             for loss in losses:
                 self._quietly(partial(self._owner.gap, loss, self))
@@ -440,15 +440,15 @@ class Pipeline:
                 for trace_id in fresh.traces if self._losses else ():
                     if trace_id in self._losses:
                         self._losses.add(trace_id, fresh.drop(trace_id))
-                self._delivery.waiting.extend(fresh)
+                self._retry.queue.extend(fresh)
 
     def _arrange(self, fresh: SpanQueue, trace_id: int) -> None:
         """Have a trace as the transport may see it; where that can't be told it is lost."""
         spans = fresh.of(trace_id)
         try:
             found = spans if self._takes_columns else spread(spans)
-            if self._veil is not None:
-                found = list(map(self._veil, found))
+            if self._content_filter is not None:
+                found = list(map(self._content_filter, found))
             found = packed(found, takes_columns=self._takes_columns)
         except Exception as error:
             if not self._stats.lost["withholding_failed"]:
@@ -485,22 +485,22 @@ class Pipeline:
         with self._turn():
             fruitless = 0
             while not self._closed and fruitless <= len(RESTS):
-                delivered, self._delivery.not_before = self._stats.delivered, 0.0
+                delivered, self._retry.not_before = self._stats.delivered, 0.0
                 self._quietly(self._write)
-                if not self._inbox and not self._delivery.waiting:
+                if not self._inbox and not self._retry.queue:
                     break
                 fruitless = 0 if self._stats.delivered > delivered else fruitless + 1
                 if fruitless and not self._rest(fruitless):
                     break
-            self._quietly(self._delivery.shutdown)
+            self._quietly(self._retry.shutdown)
         self._give_up()
 
     def _rest(self, fruitless: int) -> bool:
         """Wait before the transport is asked again, as long as it says; False where that is too long."""
         now = time.monotonic()
-        if fruitless > len(RESTS) or self._delivery.not_before > self._deadline:
+        if fruitless > len(RESTS) or self._retry.not_before > self._deadline:
             return False
-        until = min(max(now + RESTS[fruitless - 1], self._delivery.not_before), self._deadline)
+        until = min(max(now + RESTS[fruitless - 1], self._retry.not_before), self._deadline)
         with self._changed:
             self._changed.wait_for(lambda: self._closed, max(until - now, 0.0))
         return time.monotonic() < self._deadline
@@ -509,15 +509,15 @@ class Pipeline:
         """Count what is left as lost."""
         with self._changed:
             self._gather()
-            left = self._delivery.give_up()
+            left = self._retry.give_up()
             left.extend(self._preparing)
             left.extend(self._gathered)
             self._preparing, self._gathered = SpanQueue(), SpanQueue()
             self._given_up += len(left)
             for trace_id in left.traces:
                 self._losses.leave(trace_id, left.drop(trace_id), "write_failed")
-            if self._gate is not None:
-                self._gate.close()
+            if self._sampler is not None:
+                self._sampler.close()
             self._weigh()
             self._closed = True
             self._changed.notify_all()
