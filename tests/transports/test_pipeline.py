@@ -821,7 +821,7 @@ def test_nothing_is_remembered_of_what_is_over(exporter: Exporter) -> None:
         assert ({}, {}, {}, {}) == (
             part._waited,
             part._losses._causes,
-            part._losses._untold,
+            part._losses._unreported,
             part._retry._refusals,
         )
         assert ({}, 0, 0) == (share._unmarked, part._inbox_bytes, part._retry.bytes)

@@ -556,7 +556,12 @@ def test_a_transport_says_how_it_wants_to_be_used(exporter: Exporter) -> None:
 
     lane = mttp.Route(exporter).open()
 
-    assert ("mine", 0.5, 1000, 30.0) == (lane.name, lane.max_block_seconds, lane.buffer_bytes, lane.close_timeout)
+    assert ("mine", 0.5, 1000, 30.0) == (
+        lane.name,
+        lane.max_block_seconds,
+        lane.buffer_bytes,
+        lane.close_timeout,
+    )
 
 
 def test_a_route_shows_no_secrets() -> None:

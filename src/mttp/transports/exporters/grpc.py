@@ -35,7 +35,11 @@ class GrpcSpanExporter(RetryingExporter):
         compression: grpc.Compression | None = None,
         channel_options: Sequence[tuple[str, Any]] = (),
     ) -> None:
-        given = parse(escaped_headers, headers, "option headers") if isinstance(headers, str) else dict(headers or {})
+        given = (
+            parse(escaped_headers, headers, "option headers")
+            if isinstance(headers, str)
+            else dict(headers or {})
+        )
         options = {
             "headers": given,
             "timeout": timeout,
