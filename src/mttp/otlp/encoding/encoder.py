@@ -38,7 +38,7 @@ HELPER_VARIABLE = "MTTP_HELPER"
 WORTH_SECONDS = 0.05
 """CPU time that is spent on encoding here before a helper is started."""
 FEW = 8
-"""So few spans are encoded here, whoever helps."""
+"""Up to this many spans are encoded in this process, also with a helper."""
 PATIENCE = 5.0
 """Seconds after which a helper that does not answer is killed."""
 DEATHS = 2
@@ -57,7 +57,7 @@ def lines(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
-    """The OTLP protobuf message of each span; None where nobody helps: each is encoded when it is sent."""
+    """The OTLP protobuf message of each span; None without a helper: each is then encoded when it is sent."""
     found = _encoding.by_helper(MESSAGES, spans)
     return None if found is None else list(marshal.loads(found))
 
