@@ -87,7 +87,7 @@ def test_what_a_trace_store_answers_is_repeated_on_one_line(port: int) -> None:
     with pytest.raises(ReadError, match="302") as caught:
         mttp.read(f"jaeger://127.0.0.1:{port}?run=x")
 
-    assert "it leads to http://h/ [31m" in str(caught.value)
+    assert "it redirects to http://h/ [31m" in str(caught.value)
     assert str(caught.value).isprintable()
 
 
