@@ -199,3 +199,16 @@ def test_an_exporter_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(TransportError, match=re.escape("'console', which can't be made: ZeroDivisionError")):
         from_environment()
+
+
+@pytest.mark.parametrize("query", ["api_key=k3y", "x=1&token=k3y"])
+def test_the_query_of_an_endpoint_is_not_shown(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    """
+    Counters and log lines name a transport by its representation, and a query may hold a key.
+    """
+    set_to(monkeypatch, {TRACES_ENDPOINT: f"http://host:4318/v1/traces?{query}"})
+
+    (transport,) = from_environment() or []
+
+    assert "http://host:4318/v1/traces" == repr(transport)
+    assert f"http://host:4318/v1/traces?{query}" == cast(OtlpTransport, transport).settings.endpoint

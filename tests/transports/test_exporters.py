@@ -312,6 +312,49 @@ def test_variables_say_what_arguments_don_t(
     assert 7.0 == exporter._timeout
 
 
+def test_headers_of_grpc_may_be_text_with_escapes(receiver: OtlpReceiver, spans: Any) -> None:
+    """
+    As in the variable of OpenTelemetry.
+    """
+    address = receiver.grpc_address.replace("grpc", "http")
+    exporter = GrpcExporter(address, headers="Authorization=Bearer%20x, tenant=a")
+
+    exporter.export(spans)
+
+    exporter.shutdown()
+    (request,) = receiver.requests
+    assert ("Bearer x", "a") == (request.headers["authorization"], request.headers["tenant"])
+
+
+@pytest.mark.parametrize("headers", ["Bearer hush", "tenant=a,hush", "authorization=hush\x01"])
+def test_wrong_headers_of_grpc_are_an_error_without_their_values(
+    caplog: pytest.LogCaptureFixture, headers: str
+) -> None:
+    """
+    Neither the error nor the log repeats a value, which is often a secret.
+    """
+    with pytest.raises(TransportError, match="option headers: ") as caught:
+        GrpcExporter("http://localhost:4317", headers=headers)
+
+    assert "hush" not in str(caught.value) + caplog.text
+
+
+def test_the_query_of_an_endpoint_is_not_logged(
+    http: Endpoint, spans: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A query may hold a key.
+    """
+    http.status = 400
+    exporter = HttpExporter(f"{http.address}?api_key=k3y")
+
+    assert SpanExportResult.FAILURE is exporter.export(spans)
+
+    exporter.shutdown()
+    assert http.address in caplog.text
+    assert "k3y" not in caplog.text
+
+
 def test_a_wrong_argument_is_an_error_at_once(make: Any, receiver: OtlpReceiver) -> None:
     """
     As it is of a transport.

@@ -428,7 +428,7 @@ def test_what_holds_of_the_transport_is_said_on_it() -> None:
         opened.name,
         opened.sampled,
         opened.buffer_bytes,
-        opened.patience,
+        opened.max_block_seconds,
         opened.segment_bytes,
         opened.withholding,
     )

@@ -304,7 +304,7 @@ def test_a_transport_that_keeps_failing_is_asked_again_without_hurry(exporter: E
     """
     exporter.trouble = refusing
     with mttp.configure(exporter) as session:
-        session._pipeline.patience = 0.0
+        session._pipeline.max_block_seconds = 0.0
         for _ in range(30):
             play(1, inputs="x" * 100_000)
         started, before = time.monotonic(), exporter.offers
@@ -637,7 +637,7 @@ def test_recording_from_within_an_exporter_is_fine(exporter: Exporter) -> None:
     exporter.trouble = trouble
     with mttp.configure(exporter) as session:
         session._pipeline.buffer_bytes = 1
-        session._pipeline.patience = 60.0
+        session._pipeline.max_block_seconds = 60.0
         play(env="outer")
         assert eventually(lambda: exporter.names().count("episode inner") == 3)
 
@@ -663,14 +663,14 @@ def test_an_exporter_is_not_traced(exporter: Exporter) -> None:
 
 
 @contextmanager
-def full_buffer(exporter: Exporter, patience: float) -> Iterator[mttp.Session]:
+def full_buffer(exporter: Exporter, max_block_seconds: float) -> Iterator[mttp.Session]:
     """A session whose buffer is full: the transport hangs."""
     with mttp.configure(exporter) as session:
         exporter.open.clear()
         for _ in range(5):
             play(10, env="early")
         session._pipeline.buffer_bytes = 20_000
-        session._pipeline.patience = patience
+        session._pipeline.max_block_seconds = max_block_seconds
         assert not session._pipeline._fits()
         yield session
         exporter.open.set()
@@ -680,7 +680,7 @@ def test_a_full_buffer_holds_up_the_caller_a_while_per_episode(exporter: Exporte
     """
     Not per step: the patience of one episode is spent once.
     """
-    with full_buffer(exporter, patience=0.3) as session:
+    with full_buffer(exporter, max_block_seconds=0.3) as session:
         before = session.stats.blocked_seconds
         started = time.monotonic()
         play(50)
@@ -695,7 +695,7 @@ def test_a_caller_goes_on_as_soon_as_there_is_space(exporter: Exporter) -> None:
     """
     A disk that is merely slow costs time, and no episode.
     """
-    with full_buffer(exporter, patience=60.0) as session:
+    with full_buffer(exporter, max_block_seconds=60.0) as session:
         threading.Timer(0.2, exporter.open.set).start()
         started = time.monotonic()
         play(50)
@@ -710,7 +710,7 @@ def test_what_a_full_buffer_lost_was_not_delivered(exporter: Exporter) -> None:
     """
     flush() is false once for what was lost before it, and close() for anything that the session lost.
     """
-    with full_buffer(exporter, patience=0.0) as session:
+    with full_buffer(exporter, max_block_seconds=0.0) as session:
         play(3, env="late")
         exporter.open.set()
         answers = [session.flush(), session.flush()]
@@ -725,7 +725,7 @@ def test_what_finds_no_space_is_lost_by_whole_episodes_and_a_gap_tells(
     """
     The counters and the recording agree on what was lost and why; the log says it once.
     """
-    with caplog.at_level(logging.WARNING), full_buffer(exporter, patience=0.01) as session:
+    with caplog.at_level(logging.WARNING), full_buffer(exporter, max_block_seconds=0.01) as session:
         early = session.stats.episodes
         for _ in range(5):
             play(3, env="late")
@@ -759,7 +759,7 @@ def test_what_was_on_its_way_when_its_episode_was_lost_is_accounted_for(exporter
             with cut.step():
                 pass
             assert eventually(lambda: exporter.offers)
-            session._pipeline.patience = 0.0
+            session._pipeline.max_block_seconds = 0.0
             session._pipeline.buffer_bytes = 1
             with cut.step():
                 pass
@@ -778,7 +778,7 @@ def test_an_episode_that_lost_a_step_loses_the_rest(exporter: Exporter) -> None:
     """
     Steps that come after there is space again are not recorded either: an episode with a hole would mislead.
     """
-    with full_buffer(exporter, patience=0.0) as session:
+    with full_buffer(exporter, max_block_seconds=0.0) as session:
         with mttp.episode(env="cut") as cut:
             with cut.step():
                 pass
@@ -796,7 +796,7 @@ def test_the_run_itself_is_never_lost_to_a_full_buffer(exporter: Exporter) -> No
     """
     Its spans are few, and everything else refers to them.
     """
-    with full_buffer(exporter, patience=0.0):
+    with full_buffer(exporter, max_block_seconds=0.0):
         play(5)
         exporter.open.set()
 
@@ -807,7 +807,7 @@ def test_nothing_is_remembered_of_what_is_over(exporter: Exporter) -> None:
     """
     Memory does not grow with the number of episodes, whatever became of them.
     """
-    with full_buffer(exporter, patience=0.0) as session:
+    with full_buffer(exporter, max_block_seconds=0.0) as session:
         for _ in range(50):
             play(2)
         exporter.trouble = refusing
@@ -821,10 +821,10 @@ def test_nothing_is_remembered_of_what_is_over(exporter: Exporter) -> None:
         assert ({}, {}, {}, {}) == (
             part._waited,
             part._losses._causes,
-            part._losses._untold,
-            part._delivery._refusals,
+            part._losses._unreported,
+            part._retry._refusals,
         )
-        assert ({}, 0, 0) == (share._unmarked, part._inbox_bytes, part._delivery.bytes)
+        assert ({}, 0, 0) == (share._unmarked, part._inbox_bytes, part._retry.bytes)
 
 
 def test_a_long_queue_is_emptied_in_linear_time() -> None:
@@ -871,7 +871,7 @@ def test_every_span_is_accounted_for_whatever_happens(exporter: Exporter) -> Non
     exporter.trouble = trouble
     session = mttp.configure(exporter)
     session._pipeline.buffer_bytes = 30_000
-    session._pipeline.patience = 0.002
+    session._pipeline.max_block_seconds = 0.002
     over = threading.Event()
     wrong: list[dict[str, Any]] = []
 

@@ -179,7 +179,7 @@ def test_whoever_waits_for_space_in_one_has_given_the_span_to_all(
     with mttp.configure([troubled, exporter]) as session:
         troubled.open.clear()
         full, _ = pipelines(session)
-        full.buffer_bytes, full.patience = 1, 60.0
+        full.buffer_bytes, full.max_block_seconds = 1, 60.0
         player = threading.Thread(target=play)
         player.start()
 
@@ -201,7 +201,7 @@ def test_ctrl_c_while_waiting_for_space_costs_no_transport_the_span(
     with mttp.configure([troubled, exporter]) as session:
         troubled.open.clear()
         full, _ = pipelines(session)
-        full.buffer_bytes, full.patience = 1, 60.0
+        full.buffer_bytes, full.max_block_seconds = 1, 60.0
 
         def interrupt(*args: Any) -> bool:
             full.buffer_bytes = 10**9
@@ -226,7 +226,7 @@ def test_markers_reach_the_others_while_one_is_full(exporter: Exporter, troubled
         troubled.open.clear()
         _, full = pipelines(session)
         opened = [mttp.episode(task=number) for number in range(20)]
-        full.buffer_bytes, full.patience = 1, 60.0
+        full.buffer_bytes, full.max_block_seconds = 1, 60.0
 
         assert eventually(lambda: exporter.names().count("episode.start") == 20)
         assert 0.0 == session.stats.blocked_seconds
@@ -260,7 +260,7 @@ def test_a_caller_is_held_up_once_where_several_are_full(exporter: Exporter, tro
         for each in (exporter, troubled):
             each.open.clear()
         for part in pipelines(session):
-            part.buffer_bytes, part.patience = 1, 0.4
+            part.buffer_bytes, part.max_block_seconds = 1, 0.4
         play(10)
         first, second = (each.blocked_seconds for each in counters(session))
         for each in (exporter, troubled):
@@ -279,7 +279,7 @@ def test_what_one_loses_is_told_there_and_nowhere_else(exporter: Exporter, troub
         troubled.open.clear()
         play(task="early")
         _, full = pipelines(session)
-        full.buffer_bytes, full.patience = 1, 0.0
+        full.buffer_bytes, full.max_block_seconds = 1, 0.0
         full._weigh()  # the limit is looked at when something was written
         play(task="lost")
         full.buffer_bytes = 10**9
@@ -552,11 +552,16 @@ def test_a_transport_says_how_it_wants_to_be_used(exporter: Exporter) -> None:
     """
     By attributes named as those of a lane.
     """
-    exporter.name, exporter.patience, exporter.buffer_bytes = "mine", 0.5, 1000  # type: ignore[attr-defined]
+    exporter.name, exporter.max_block_seconds, exporter.buffer_bytes = "mine", 0.5, 1000  # type: ignore[attr-defined]
 
     lane = mttp.Route(exporter).open()
 
-    assert ("mine", 0.5, 1000, 30.0) == (lane.name, lane.patience, lane.buffer_bytes, lane.close_timeout)
+    assert ("mine", 0.5, 1000, 30.0) == (
+        lane.name,
+        lane.max_block_seconds,
+        lane.buffer_bytes,
+        lane.close_timeout,
+    )
 
 
 def test_a_route_shows_no_secrets() -> None:

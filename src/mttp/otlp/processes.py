@@ -196,11 +196,11 @@ class Process:
         self._asked = None
         return answer
 
-    def hurry(self, patience: float) -> None:
+    def hurry(self, seconds: float) -> None:
         """Kill it if it has owed an answer for so many seconds; the thread that waits learns at once."""
         asked = self._asked
-        if asked is not None and time.monotonic() - asked >= patience:
-            self._killed = _SILENT.format(patience)
+        if asked is not None and time.monotonic() - asked >= seconds:
+            self._killed = _SILENT.format(seconds)
             self._kill()
 
     def _kill(self) -> None:

@@ -347,7 +347,7 @@ class Mirror(SpanExporter):
     name = "mirror"
     sampled = True
     buffer_bytes = 64 * 1024 * 1024
-    patience = 0.0
+    max_block_seconds = 0.0
     close_timeout = 10.0
     withholding = Withholding(content=False, max_elements=4096, max_episode_bytes=1024 * 1024)
 

@@ -53,9 +53,9 @@ def _opened(name: str, profile: str | None) -> Transport:
 
 def _otlp(protocol: str = "", *, profile: str | None) -> OtlpTransport:
     full, endpoint = variable("ENDPOINT")
-    name, stated = variable("PROTOCOL")
+    name, value = variable("PROTOCOL")
     if name and not protocol:
-        protocol = parse(one_of(_HTTP, _GRPC), stated, name)
+        protocol = parse(one_of(_HTTP, _GRPC), value, name)
     is_http = protocol == _HTTP if protocol else _looks_like_http(endpoint)
     url = http_url(full, endpoint) if is_http else grpc_url(endpoint)
     try:
@@ -86,9 +86,9 @@ def http_url(full: str, endpoint: str) -> str:
 def grpc_url(endpoint: str, insecure: bool | None = None) -> str:
     """The scheme https means TLS; else `insecure` decides, then its variable, then the scheme http."""
     scheme, _, rest = (endpoint or "http://localhost:4317").rpartition("://")
-    said = variable("INSECURE")[1].lower()
+    value = variable("INSECURE")[1].lower()
     if insecure is None:
-        insecure = said == "true" if said else scheme == "http"
+        insecure = value == "true" if value else scheme == "http"
     is_insecure = scheme != "https" and insecure
     host = rest.rstrip("/")
     port = "" if re.search(r":\d+$", host) or "/" in host else ":443"  # gRPC's own default

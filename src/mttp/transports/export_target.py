@@ -1,4 +1,4 @@
-"""A transport as one session uses it: what it is given, how much may wait for it, and for how long."""
+"""A transport with the settings of one session: content, buffer size and time limits."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.codec.withholding import Withholding
 
-__all__ = ["BUFFER_BYTES", "CLOSE_TIMEOUT", "PATIENCE", "SEGMENT_BYTES", "ExportTarget", "Transport"]
+__all__ = ["BUFFER_BYTES", "CLOSE_TIMEOUT", "MAX_BLOCK_SECONDS", "SEGMENT_BYTES", "ExportTarget", "Transport"]
 
 BUFFER_BYTES = 256 * 1024 * 1024
-"""What a transport that does not keep up may hold in memory."""
-PATIENCE = 1.0
-"""Seconds that a full buffer may hold up the caller, per episode."""
+"""Bytes that the queue of a transport may hold in memory."""
+MAX_BLOCK_SECONDS = 1.0
+"""Seconds that a full buffer may block the caller, per episode."""
 SEGMENT_BYTES = 2 * 1024 * 1024
-"""What a transport is given at once."""
+"""Approximate bytes of one call of `export`."""
 CLOSE_TIMEOUT = 30.0
-"""Seconds that the last spans may take."""
+"""Seconds that a closing session waits for the last spans."""
 
 
 class Transport(Protocol):
     """
-    Where segments go. The SDK's exporters have this shape too.
+    An exporter of spans; the exporters of the OpenTelemetry SDK satisfy it.
 
-    It may say more of itself by attributes that are named as those of `ExportTarget`.
+    Its attributes named as those of `ExportTarget` are the defaults of a session.
     """
 
     def export(self, spans: Sequence[ReadableSpan], /) -> SpanExportResult:
-        """Take a segment, or say that it was not taken; may raise `Refused` to say more."""
+        """Export spans; return FAILURE, or raise `PartialExport`, where not all were accepted."""
 
     def shutdown(self) -> None:
-        """Release what is held; nothing is exported afterwards."""
+        """Release resources; `export` is not called afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportTarget:
-    """A transport, and its part in a session."""
+    """A transport with the settings of one session."""
 
     transport: Transport
-    """Where the spans go."""
+    """The exporter."""
     address: str
-    """What it is called in `session.stats` and in the log."""
+    """Its name in `session.stats` and in the log."""
     name: str = "exporter"
-    """What sort of transport it is: memory, file, otlp, …"""
+    """The kind of transport: memory, file, otlp, …"""
     withholding: Withholding = field(default_factory=Withholding)
-    """What it is not given."""
+    """The attributes that are withheld from it."""
     sampled: bool = False
-    """Whether it gets only what sampling chose."""
+    """Whether it receives only sampled episodes."""
     buffer_bytes: int = BUFFER_BYTES
-    """How much may wait for it."""
-    patience: float = PATIENCE
-    """Seconds that a full buffer may hold up the caller, per episode."""
+    """Bytes that its queue may hold."""
+    max_block_seconds: float = MAX_BLOCK_SECONDS
+    """Seconds that a full buffer may block the caller, per episode."""
     segment_bytes: int = SEGMENT_BYTES
-    """What it is given at once."""
+    """Approximate bytes of one call of `export`."""
     close_timeout: float = CLOSE_TIMEOUT
-    """Seconds that the last spans may take."""
+    """Seconds that a closing session waits for the last spans."""
     takes_columns: bool = False
-    """Whether it is given steps that have no handles in columns, unless their episode says otherwise."""
+    """Whether it takes steps without handles packed in columns."""
     owned: bool = True
-    """Whether it is released with the session."""
+    """Whether the session shuts it down."""
 
     @classmethod
     def of(
@@ -74,30 +74,30 @@ class ExportTarget:
         redact: Callable[[str, Any], Any] | None = None,
         close_timeout: float | None = None,
     ) -> ExportTarget:
-        """The transport as it describes itself, but for what is given here."""
-        said = {
+        """Build a target from the attributes of the transport; arguments override them."""
+        attributes = {
             name: getattr(transport, name)
             for name in (
                 "name",
                 "withholding",
                 "sampled",
                 "buffer_bytes",
-                "patience",
+                "max_block_seconds",
                 "segment_bytes",
                 "close_timeout",
                 "takes_columns",
             )
             if hasattr(transport, name)
         }
-        lane = cls(transport, _address(transport), **said)
+        target = cls(transport, _address(transport), **attributes)
         withholding = replace(
-            lane.withholding,
-            content=lane.withholding.content if content is None else content,
-            token_ids=lane.withholding.token_ids if token_ids is None else token_ids,
-            redact=redact or lane.withholding.redact,
+            target.withholding,
+            content=target.withholding.content if content is None else content,
+            token_ids=target.withholding.token_ids if token_ids is None else token_ids,
+            redact=redact or target.withholding.redact,
         )
-        timeout = lane.close_timeout if close_timeout is None else close_timeout
-        return replace(lane, withholding=withholding, close_timeout=timeout)
+        timeout = target.close_timeout if close_timeout is None else close_timeout
+        return replace(target, withholding=withholding, close_timeout=timeout)
 
 
 def _address(transport: Transport) -> str:

@@ -77,12 +77,12 @@ def open_at(
     Raises TransportError that begins with `doing` and the address, without secrets.
     """
     address, _, query = url.partition("?")
-    stated = parse_qsl(query, keep_blank_values=True)
+    pairs = parse_qsl(query, keep_blank_values=True)
     try:
-        for name, count in Counter(name for name, _ in stated).items():
+        for name, count in Counter(name for name, _ in pairs).items():
             if count > 1:
                 raise TransportError(f"option {name} is given {count} times; give it once")
-        return factory(address, {**dict(stated), **options})
+        return factory(address, {**dict(pairs), **options})
     except TransportError as error:
         raise TransportError(f"{doing} {without_secrets(url)!r}: {error}") from error.__cause__
 
@@ -205,7 +205,7 @@ def _readable(value: object) -> str:
     try:
         path = Path(value).expanduser().absolute()
         regular_files.read(path, MAX_CERTIFICATE)
-    except (OSError, RuntimeError) as error:  # the second for an unknown home directory
+    except (OSError, RuntimeError) as error:  # the second where the home directory is unknown
         raise ValueError(f"can't read it: {getattr(error, 'strerror', error)}") from error
     return str(path)
 

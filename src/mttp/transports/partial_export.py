@@ -1,4 +1,4 @@
-"""What a transport says when it did not take everything that it was given."""
+"""The error for an export that was accepted in part."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["PartialExport", "RejectedSpans"]
 
 @dataclass(frozen=True, slots=True)
 class RejectedSpans:
-    """Spans that a receiver turned down for good."""
+    """Spans that a receiver rejected permanently."""
 
     cause: str
-    """Why, in a word: http_400, grpc_unauthenticated, partial_success, too_large, …"""
+    """The cause: http_400, grpc_unauthenticated, partial_success, too_large, …"""
     spans: int
-    """How many."""
+    """The number of spans."""
     episodes: int
-    """How many traces are among them, at most."""
+    """The largest number of traces among them."""
 
 
 class PartialExport(Exception):  # noqa: N818 - reads as what it says
     """
-    A transport did not take everything; what it names neither as kept nor as rejected was delivered.
+    Not all spans were accepted; those neither kept nor rejected were delivered.
 
-    `kept` are the spans to offer again, `rejections` those that are lost for good.
-    Nothing should be offered before `retry_after` seconds have passed.
+    `kept` are the spans to export again, `rejections` those that are lost.
+    `retry_after` is the number of seconds to wait before the next export.
     """
 
     def __init__(

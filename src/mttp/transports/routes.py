@@ -1,4 +1,4 @@
-"""A transport together with what this session lets it have."""
+"""Routes: a transport with the content that a session sends to it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Destination", "Route", "check"]
 
 class Route:
     """
-    Where episodes go, and what of them.
+    A destination of episodes and the content that is sent to it.
 
     `to` is an address, a path, or an object that exports spans; `options` are those of its address.
-    `content` says whether texts, observations, actions and the like are sent.
-    By default they are to memory and files, and are not to a collector.
-    `token_ids` says whether token ids are, by which a tokenizer reads the text; by default as `content`.
-    `redact(key, value)` is asked for each of these and gives what is sent instead; None withholds it.
-    What is withheld is said in `mttp.omissions`.
+    `content` (bool) sends texts, observations, actions and other content.
+    It defaults to True for memory and files, and to False for a collector.
+    `token_ids` (bool) sends token ids, which a tokenizer turns into text; it defaults to `content`.
+    `redact(key, value)` is called for each content attribute and returns its replacement; None withholds it.
+    The attribute `mttp.omissions` names withheld attributes.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Route:
         close_timeout: float | None = None,
     ) -> ExportTarget:
         """
-        The transport, ready; arguments are for what the route leaves open.
+        Open the transport; arguments are defaults for what the route does not set.
 
-        Raises ConfigureError or TransportError where it can't be.
+        Raises ConfigureError or TransportError for a wrong option or a transport that can't be opened.
         """
         content = content if self.content is None else self.content
         token_ids = token_ids if self.token_ids is None else self.token_ids
@@ -71,7 +71,7 @@ class Route:
         )
 
     def with_profile(self, profile: str) -> Route:
-        """The same route, with a profile where it leads to a receiver and names none."""
+        """Return the route with `profile`, if it leads to an OTLP receiver and names no profile."""
         if not self._is_receiver or self.has_profile:
             return self
         terms: dict[str, Any] = {
@@ -94,7 +94,7 @@ class Route:
 
     @property
     def is_address(self) -> bool:
-        """Whether the session opened the transport, and not the caller."""
+        """Whether the route opens the transport itself."""
         return isinstance(self.to, (str, os.PathLike))
 
     def _transport(self) -> Transport:
@@ -118,7 +118,7 @@ def _query(address: str) -> dict[str, str]:
 
 
 def check(switches: Mapping[str, object], redact: object, close_timeout: object = None) -> None:
-    """Raise ConfigureError where one of these makes no sense."""
+    """Raise ConfigureError for an invalid value."""
     for name, switch in switches.items():
         if switch not in (None, True, False):
             raise ConfigureError(f"{name}={switch!r} is neither True nor False")

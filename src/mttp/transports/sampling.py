@@ -1,4 +1,4 @@
-"""Which episodes a collector gets: a share of them, whole and by groups, and those that went wrong."""
+"""Sampling of whole episodes by group, and rules that keep failed ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["RULES", "Rule", "Sampling", "from_environment"]
 _log = logging.getLogger("mttp")
 
 Rule: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], bool]
-"""Asked with the attributes of an episode's spans, the root's last, whether it is sent in any case."""
+"""Called with the attributes of an episode's spans, root last; True keeps an unsampled episode."""
 
 _BITS = 56
-"""OpenTelemetry's samplers decide by the last 56 bits of a trace id; so that they agree, we do too."""
+"""The bits of a trace id that OpenTelemetry's samplers compare, so that all samplers agree."""
 
 
 def _failed(spans: Sequence[Mapping[str, Any]]) -> bool:
@@ -34,7 +34,7 @@ def _aborted(spans: Sequence[Mapping[str, Any]]) -> bool:
     return spans[-1].get(a.EPISODE_STATUS) == "aborted"
 
 
-def _paid_invalid(spans: Sequence[Mapping[str, Any]]) -> bool:
+def _invalid_reward(spans: Sequence[Mapping[str, Any]]) -> bool:
     return any("error" in (span.get(a.REWARD_STATUS), span.get(a.STEP_REWARD_STATUS)) for span in spans)
 
 
@@ -42,27 +42,27 @@ RULES: Mapping[str, Rule] = {
     "failure": _failed,
     "error": _erred,
     "aborted": _aborted,
-    "invalid_reward": _paid_invalid,
+    "invalid_reward": _invalid_reward,
 }
-"""The rules that have names."""
+"""The named rules."""
 
 
 class Sampling:
     """
-    Sends `ratio` of all episodes, from 0 to 1, and each one that a rule of `keep` wants.
+    Exports the share `ratio` of all episodes, from 0 to 1, and those that a rule of `keep` selects.
 
-    The choice is by group, where an episode has one, else by trace: all processes of a run choose alike.
+    The decision is by group, or by trace for an episode without one: all processes of a run decide alike.
     A rule is a name (failure, error, aborted, invalid_reward) or a function.
-    It is given the attributes of the spans that this process recorded of the episode, the root's last.
-    What no collector gets is in memory and files all the same.
-    Raises ConfigureError for a ratio or a rule that is none.
+    A function gets the attributes of the spans that this process recorded of the episode, root last.
+    Memory and file transports receive all episodes.
+    Raises ConfigureError for an invalid ratio or rule.
     """
 
     def __init__(
         self, ratio: float = 1.0, *, keep: str | Rule | Collection[str | Rule] = ("error", "invalid_reward")
     ) -> None:
-        stated: object = ratio
-        if not isinstance(stated, (int, float)) or not 0.0 <= stated <= 1.0:
+        value: object = ratio
+        if not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
             raise ConfigureError(f"sampling ratio {ratio!r} is not a number from 0 to 1")
         self.ratio = float(ratio)
         self.keep = tuple(map(_rule, keep if isinstance(keep, (list, tuple, set, frozenset)) else [keep]))
@@ -74,7 +74,7 @@ class Sampling:
         return f"Sampling({self.ratio}, keep={names})"
 
     def chooses(self, trace_id: int, *, run_id: str, group: str | None) -> bool:
-        """Whether the episode is in the share that is sent."""
+        """Whether the episode is in the exported share."""
         if group is None:
             bits = trace_id & ((1 << _BITS) - 1)
         else:
@@ -83,7 +83,7 @@ class Sampling:
         return bits >= round((1.0 - self.ratio) * (1 << _BITS))
 
     def wants(self, spans: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a rule wants an episode that is not in the share; one that raises does."""
+        """Whether a rule keeps an unsampled episode; a rule that raises keeps it."""
         for rule in self.keep:
             try:
                 if rule(spans):
@@ -106,10 +106,10 @@ def _rule(given: str | Rule) -> Rule:
 
 def from_environment() -> Sampling | None:
     """
-    What OpenTelemetry's OTEL_TRACES_SAMPLER asks for, to the letter: no rule adds anything.
+    The sampling that OTEL_TRACES_SAMPLER sets, without rules.
 
-    None where it asks for nothing less than all.
-    Raises ConfigureError for a ratio that is none.
+    None where all episodes are sampled.
+    Raises ConfigureError for an invalid ratio.
     """
     name = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower().removeprefix("parentbased_")
     if name == "always_off":

@@ -135,7 +135,7 @@ class RemoteTransport(NativeTransport):
     """Whether sampling decides what it gets."""
     buffer_bytes: int = 64 * 2**20
     """What may wait for it in memory."""
-    patience: float = 0.0
+    max_block_seconds: float = 0.0
     """Seconds that it may hold up the caller."""
     close_timeout: float = 10.0
     """Seconds that the last spans may take."""

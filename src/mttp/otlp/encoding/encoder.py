@@ -38,7 +38,7 @@ HELPER_VARIABLE = "MTTP_HELPER"
 WORTH_SECONDS = 0.05
 """CPU time that is spent on encoding here before a helper is started."""
 FEW = 8
-"""Up to this many spans are encoded in this process."""
+"""Up to this many spans are encoded in this process, also with a helper."""
 PATIENCE = 5.0
 """Seconds after which a helper that does not answer is killed."""
 DEATHS = 2
@@ -57,7 +57,7 @@ def lines(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
-    """The OTLP protobuf message of each span; None without a worker: spans are encoded when they are sent."""
+    """The OTLP protobuf message of each span; None without a helper: each is then encoded when it is sent."""
     found = _encoding.by_helper(MESSAGES, spans)
     return None if found is None else list(marshal.loads(found))
 
@@ -80,9 +80,9 @@ def is_waiting() -> bool:
     return _encoding.is_waiting()
 
 
-def hurry(patience: float) -> None:
-    """Kill a helper that has not answered for `patience` seconds; this process encodes what it was given."""
-    _encoding.hurry(patience)
+def hurry(seconds: float) -> None:
+    """Kill a helper that has not answered for `seconds` seconds; this process encodes what it was given."""
+    _encoding.hurry(seconds)
 
 
 def losses() -> int:
@@ -156,11 +156,11 @@ class _Encoding:
         if helper is not None:
             helper.close()
 
-    def hurry(self, patience: float) -> None:
+    def hurry(self, seconds: float) -> None:
         """Kill a helper that has not answered for so many seconds; another thread waits for it."""
         helper = self._helper
         if helper is not None:
-            helper.hurry(patience)
+            helper.hurry(seconds)
 
     def close(self) -> None:
         """End the helper, even one that owes an answer."""

@@ -45,7 +45,8 @@ def messages(rows: Sequence[Row]) -> list[bytes]:
 def _delivered(rows: Sequence[Row], profile: Profile) -> list[SpanRow]:
     attributes = pending.delivered([row[_ATTRIBUTES:-1] for row in rows], profile)
     return [
-        SpanRow._make((*row[:_ATTRIBUTES], said, row[-1])) for row, said in zip(rows, attributes, strict=True)
+        SpanRow._make((*row[:_ATTRIBUTES], values, row[-1]))
+        for row, values in zip(rows, attributes, strict=True)
     ]
 
 
@@ -78,8 +79,8 @@ def pack(rows: Iterable[Row]) -> bytes:
     for scope, *outline, attributes, later, rest in rows:
         place, _ = scopes.setdefault(id(scope), (len(scopes), scope))
         odd, plain = _split(attributes)
-        told = None if rest is None else _told(rest)
-        found.append((place, *outline, plain, odd, later, told))
+        rare = None if rest is None else _rare_fields(rest)
+        found.append((place, *outline, plain, odd, later, rare))
     return marshal.dumps(([_parts(scope) for _, scope in scopes.values()], found), FORMAT)
 
 
@@ -88,10 +89,10 @@ def unpack(data: bytes) -> list[Row]:
     scopes, packed_rows = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     found = []
-    for place, *outline, attributes, odd, later, told in packed_rows:
+    for place, *outline, attributes, odd, later, rare in packed_rows:
         for key in odd:
             attributes[key] = _made(attributes[key])
-        rest = None if told is None else _rest(*told)
+        rest = None if rare is None else _rest(*rare)
         found.append((known[place], *outline, attributes, later, rest))
     return found
 
@@ -107,7 +108,7 @@ def _parts(scope: Scope) -> Row:
     )
 
 
-def _told(rest: otlp_json.RareFields) -> Row:
+def _rare_fields(rest: otlp_json.RareFields) -> Row:
     events = [
         (one.name, one.time, _safe(dict(one.attributes)), one.dropped_attributes) for one in rest.events
     ]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
-from opentelemetry.util.re import parse_env_headers
 
 from mttp.transports.environment import grpc_url
 from mttp.transports.exporters.retrying import RetryingExporter
+from mttp.transports.options import escaped_headers, parse
 from mttp.transports.otlp.grpc import COMPRESSIONS, GrpcSender
 from mttp.transports.otlp.settings import resolve, variable
 
@@ -35,7 +35,11 @@ class GrpcSpanExporter(RetryingExporter):
         compression: grpc.Compression | None = None,
         channel_options: Sequence[tuple[str, Any]] = (),
     ) -> None:
-        given = parse_env_headers(headers, liberal=True) if isinstance(headers, str) else dict(headers or {})
+        given = (
+            parse(escaped_headers, headers, "option headers")
+            if isinstance(headers, str)
+            else dict(headers or {})
+        )
         options = {
             "headers": given,
             "timeout": timeout,

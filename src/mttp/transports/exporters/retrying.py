@@ -1,4 +1,4 @@
-"""What the exporters over the network share: one request for a batch, sent again while its time lasts."""
+"""The base class of the HTTP and gRPC exporters: one request per batch, retried until the timeout."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from mttp.codec.secrets import without_secrets
 from mttp.otlp.protobuf import encode_spans
 from mttp.transports import backoff
 from mttp.transports.otlp.answers import ExportResponse, OtlpSender
@@ -21,16 +22,16 @@ _log = logging.getLogger("mttp")
 
 
 class RetryingExporter(SpanExporter):
-    """Sends each batch as one request; `timeout` is how many seconds all attempts may take together."""
+    """Sends each batch as one request; `timeout` is in seconds and covers all attempts."""
 
     def __init__(self, sender: OtlpSender, place: str, timeout: float, max_request_size: int | None) -> None:
-        self._sender, self._place, self._timeout = sender, place, timeout
+        self._sender, self._place, self._timeout = sender, without_secrets(place), timeout
         self._max_request_size = _MAX_REQUEST_SIZE if max_request_size is None else max_request_size
         self._closing = threading.Event()
         self._warned = ""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send the spans; FAILURE, with a line in the log, where they were not taken."""
+        """Send the spans; return FAILURE and log an error when the receiver does not accept them."""
         try:
             request = encode_spans(spans)
         except Exception as error:  # spans of other programs may hold what the protocol can't
@@ -40,23 +41,23 @@ class RetryingExporter(SpanExporter):
             return self._failed(spans, f"a request of {len(request):,} bytes, and {limit}")
         if self._closing.is_set():
             return self._failed(spans, "the exporter is shut down")
-        answer = self._delivered(request, len(spans))
+        answer = self._send(request, len(spans))
         if answer.verdict != "taken":
             return self._failed(spans, answer.message)
         self._warn(answer)
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """Release the connection, and end the wait before the next attempt; a second call does nothing."""
+        """Close the connection and stop retrying; a second call does nothing."""
         self._closing.set()
         self._sender.close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Nothing waits: every export is sent."""
+        """Return True: `export` sends synchronously."""
         return True
 
-    def _delivered(self, request: bytes, spans: int) -> ExportResponse:
-        """The last answer: attempts end with the timeout and with `shutdown`."""
+    def _send(self, request: bytes, spans: int) -> ExportResponse:
+        """The last response; attempts end at the timeout and at `shutdown`."""
         until, failures = time.monotonic() + self._timeout, 0
         while True:
             answer = self._sender.send(request, spans, max(until - time.monotonic(), 0.001))
@@ -67,14 +68,14 @@ class RetryingExporter(SpanExporter):
             if time.monotonic() + wait > until or self._closing.wait(wait):
                 return answer
 
-    def _failed(self, spans: Sequence[ReadableSpan], why: str) -> SpanExportResult:
-        _log.error("mttp: %s: spans that were not delivered: %d: %s", self._place, len(spans), why)
+    def _failed(self, spans: Sequence[ReadableSpan], reason: str) -> SpanExportResult:
+        _log.error("mttp: %s: spans that were not delivered: %d: %s", self._place, len(spans), reason)
         return SpanExportResult.FAILURE
 
     def _warn(self, answer: ExportResponse) -> None:
-        """Log what a receiver says of a request that it took, once while it is the same."""
+        """Log the receiver's message about an accepted request; a repeated message is logged once."""
         rejected = f"spans that were rejected: {answer.rejected}" if answer.rejected else ""
-        said = ": ".join(filter(None, (rejected, answer.message)))
-        if said and said != self._warned:
-            _log.warning("mttp: %s: %s", self._place, said)
-        self._warned = said
+        message = ": ".join(filter(None, (rejected, answer.message)))
+        if message and message != self._warned:
+            _log.warning("mttp: %s: %s", self._place, message)
+        self._warned = message

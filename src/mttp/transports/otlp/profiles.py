@@ -1,4 +1,4 @@
-"""What trace stores keep of what they are sent, so that what they would lose is said instead."""
+"""Profiles of trace stores: the attributes and sizes that each accepts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One store's ways, as far as they change what it should be sent."""
+    """The limits of one trace store."""
 
     name: str
-    """What it is called in `profile=`."""
+    """Its name in `profile=`."""
     withholding: Withholding
-    """What is kept back of every span; each omission is named on it."""
+    """The attributes withheld from every span; each omission is named on the span."""
     max_bytes: int | None = None
     """The most bytes of one request, where that is less than a collector takes."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Sent with every request that does not say otherwise."""
+    """Default headers of each request."""
     close_seconds: float = 10.0
-    """Seconds that the last spans may take when a session closes."""
+    """Seconds that a closing session waits for the last spans."""
 
 
 _COLLECTOR = Profile(

@@ -1,4 +1,4 @@
-"""What an OTLP transport is told: by its options, else by the OTEL_EXPORTER_OTLP variables."""
+"""Settings of an OTLP transport, from its options and the OTEL_EXPORTER_OTLP variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_BYTES = {"http": 20 * 2**20 - 2**16, "grpc": 4 * 2**20 - 2**14}
 _MOST_BYTES = 64 * 2**20
 """The official exporters send no larger request."""
 _VARIABLES = ("headers", "compression", "timeout", "certificate", "client_key", "client_certificate")
-"""Options that variables of OpenTelemetry say, too."""
+"""Options that OpenTelemetry variables set, too."""
 
 
 def _request_bytes(value: object) -> int:
@@ -45,7 +45,7 @@ def _request_bytes(value: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that there is to know ahead of sending; what has a type of its own is an option."""
+    """The settings of an OTLP connection; annotated fields are options."""
 
     protocol: str
     """http or grpc."""
@@ -93,14 +93,14 @@ def resolve(url: str, options: Mapping[str, object]) -> Settings:
     protocol = "grpc" if parts.scheme.startswith("grpc") else "http"
     given = take(options, Settings)
     profile = given.get("profile") or guessed(url)
-    stated = _from_variables()
-    headers = {**profile.headers, **stated.get("headers", {}), **given.get("headers", {})}
+    from_variables = _from_variables()
+    headers = {**profile.headers, **from_variables.get("headers", {}), **given.get("headers", {})}
     usual = {"max_bytes": min(_MAX_BYTES[protocol], profile.max_bytes or _MOST_BYTES)}
     settings = Settings(
         protocol=protocol,
         endpoint=parts.netloc if protocol == "grpc" else url,
         secure=parts.scheme in ("https", "grpcs"),
-        **{**usual, **stated, **given, "headers": headers, "profile": profile},
+        **{**usual, **from_variables, **given, "headers": headers, "profile": profile},
     )
     if settings.client_key and not settings.client_certificate:
         raise TransportError("client_key is given without client_certificate")
@@ -126,5 +126,5 @@ def _split(url: str) -> SplitResult:
 
 def _from_variables() -> dict[str, Any]:
     kinds = parsers(Settings) | {"headers": escaped_headers}
-    stated = {name: variable(name.upper()) for name in _VARIABLES}
-    return {name: parse(kinds[name], value, full) for name, (full, value) in stated.items() if full}
+    from_variables = {name: variable(name.upper()) for name in _VARIABLES}
+    return {name: parse(kinds[name], value, full) for name, (full, value) in from_variables.items() if full}

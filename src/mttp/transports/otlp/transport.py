@@ -1,4 +1,4 @@
-"""The transport for OTLP receivers, whichever protocol they speak."""
+"""The transport for OTLP receivers over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from mttp.codec.secrets import without_secrets
 from mttp.transports.options import with_query
 from mttp.transports.otlp import profiles
 from mttp.transports.otlp.answers import OtlpSender
@@ -27,59 +28,60 @@ class OtlpTransport(SpanExporter):
     """
     Sends spans to an OTLP receiver: `http://` and `https://` URLs as they are, `grpc://` and `grpcs://`.
 
-    Every option that is not given follows the OTEL_EXPORTER_OTLP variables, and `profile` the address.
-    Nothing is sent, and nothing connected, ahead of the first export.
-    Raises TransportError where an option or a variable is wrong, or a file can't be read.
+    Options default to the OTEL_EXPORTER_OTLP variables; `profile` defaults to a guess from the address.
+    The first export opens the connection.
+    Raises TransportError for a wrong option or variable, or a file that can't be read.
     """
 
     name: ClassVar[str] = "otlp"
-    """What it is called in counters."""
+    """Its name in counters."""
     sampled: ClassVar[bool] = True
-    """Whether sampling decides what it gets."""
+    """Whether it receives only sampled episodes."""
     buffer_bytes: int = 64 * 2**20
-    """What may wait for it in memory."""
-    patience: float = 0.0
-    """Seconds that it may hold up the caller."""
+    """Bytes that its queue may hold."""
+    max_block_seconds: float = 0.0
+    """Seconds that a full queue may block the caller, per episode."""
     close_timeout: float = 10.0
-    """Seconds that the last spans may take."""
+    """Seconds that a closing session waits for the last spans."""
     segment_bytes: int = 2 * 2**20
-    """What it is given at once, roughly."""
+    """Approximate bytes of one call of `export`."""
     withholding = profiles.named("collector").withholding
-    """What is kept back of every span, as the profile has it."""
+    """The attributes that the profile withholds from every span."""
 
     def __init__(self, url: str, /, **options: object) -> None:
         """`options` are those of `Settings`, parsed or not."""
         self.settings = resolve(url, options)
-        """What the options and the variables come to."""
+        """The settings resolved from options and variables."""
         self.withholding = self.settings.profile.withholding
         self.close_timeout = self.settings.profile.close_seconds
         self._url = url
-        stated = [name for name, value in options.items() if value is not None and name != "headers"]
-        self._given = {name: getattr(self.settings, name) for name in stated}
+        self._place = without_secrets(url)
+        given = [name for name, value in options.items() if value is not None and name != "headers"]
+        self._given = {name: getattr(self.settings, name) for name in given}
         if "profile" in self._given:
             self._given["profile"] = self.profile
-        self._said = ""
+        self._logged = ""
         self._lock = threading.Lock()
         self._sender: OtlpSender | None = None
         self._closed = False
 
     @property
     def profile(self) -> str:
-        """What listens there, as it was said or guessed."""
+        """The name of the profile: the given one, or the one guessed from the address."""
         return self.settings.profile.name
 
     @property
     def address(self) -> str | None:
-        """Where another process finds the same receiver, without headers; None where no address says it."""
+        """The address with its options but without headers; None where no address expresses it."""
         if self.settings.protocol == "http" and not self._url.endswith(TRACES_PATH):
             return None
         return with_query(self._url, self._given)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send the spans; raises Refused where not all of them were taken."""
+        """Send the spans; raises PartialExport where not all of them were taken."""
         sender = self._connected()
         if sender is None:
-            raise PartialExport(f"{self._url}: the transport is closed", kept=spans)
+            raise PartialExport(f"{self._place}: the transport is closed", kept=spans)
         export = Export(sender.send, self.settings.max_bytes)
         silent = otel_context.set_value(otel_context._SUPPRESS_INSTRUMENTATION_KEY, True)
         token = otel_context.attach(silent)
@@ -89,16 +91,16 @@ class OtlpTransport(SpanExporter):
             otel_context.detach(token)
         if export.kept or export.lost:
             raise PartialExport(
-                f"{self._url}: {export.message}",
+                f"{self._place}: {export.message}",
                 kept=export.kept,
                 rejections=export.rejections(),
                 retry_after=export.retry_after,
             )
-        self._say(export.message)
+        self._log_message(export.message)
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """Release the connection at once; what is being sent over gRPC is broken off."""
+        """Close the connection; a gRPC request in progress is cancelled."""
         with self._lock:
             self._closed = True
             sender, self._sender = self._sender, None
@@ -106,15 +108,15 @@ class OtlpTransport(SpanExporter):
             sender.close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Nothing waits: every export is sent."""
+        """Return True: `export` sends synchronously."""
         return True
 
     def after_fork(self) -> None:
-        """In a forked child: connect anew, as senders do; the lock may be held by a thread of the parent."""
+        """Replace the lock in a forked child: a thread of the parent may hold it."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return self._url
+        return self._place
 
     def _connected(self) -> OtlpSender | None:
         with self._lock:
@@ -122,11 +124,11 @@ class OtlpTransport(SpanExporter):
                 self._sender = _sender(self.settings)
             return self._sender
 
-    def _say(self, message: str) -> None:
-        """Log what a receiver that takes everything has to say, once while it is the same."""
-        if message and message != self._said:
-            _log.warning("mttp: %s: %s", self._url, message)
-        self._said = message
+    def _log_message(self, message: str) -> None:
+        """Log the receiver's message after a full success; a repeated message is logged once."""
+        if message and message != self._logged:
+            _log.warning("mttp: %s: %s", self._place, message)
+        self._logged = message
 
 
 def _sender(settings: Settings) -> OtlpSender:

@@ -1,12 +1,12 @@
 """
-From ended spans to a transport: a queue for each, and the thread that empties it.
+The queue, sampling, filtering and retries between ended spans and one transport.
 
-    thread      the queue, and the thread that writes what has gathered several times a second
-    gate        holds back the episodes that sampling did not choose
-    veil        takes out what the transport may not have
-    backlog     what waits, in order, to be taken by segments
-    delivery    offers a segment to the transport, and again where that may help
-    losses      counts by cause what can't be delivered, and says so
+    pipeline        the inbox, and the background thread that drains it every 200 ms
+    tail_sampler    holds unsampled episodes until they end
+    content_filter  removes the attributes that the transport must not receive
+    span_queue      ended spans by trace, taken in segments
+    export_retry    exports a segment, and again after a failure that may pass
+    losses          counts and logs lost spans by cause
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans as one transport may have them, each looked at once."""
+"""The filter that removes attributes a transport must not receive."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["ContentFilter"]
 _HARMLESS = frozenset(
     {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, a.STEP_REWARD, a.STEP_REWARD_STATUS}
 )
-"""Attributes of which nothing is ever withheld."""
+"""Attributes that are never withheld."""
 
 
 class ContentFilter:
-    """Remembers how much of its budget each open episode has spent."""
+    """Applies a `Withholding` to spans; keeps the byte budget that each open episode has used."""
 
     def __init__(self, withholding: Withholding, fault: Callable[[str, str], None]) -> None:
-        """`fault` is told of each value at which the function that redacts raised."""
+        """`fault(kind, detail)` is called for each value on which `redact` raised."""
         self._withholding = withholding
         self._fault = fault
         self._spent: dict[int, int] = {}
 
     def __call__(self, span: EndedSpan) -> EndedSpan:
-        """The span without what is withheld; the span itself where nothing is."""
+        """Return the span without withheld values, or the span itself if none is withheld."""
         trace_id = span.trace_id
         if isinstance(span, RecordingSpan):
             block = _only_tokens(span)
@@ -40,8 +40,8 @@ class ContentFilter:
         status, marks = span.texts
         spent = self._spent.get(trace_id, 0)
         kept = self._withholding.keep(span.values, spent=spent, status=status, marks=marks)
-        for said in kept.raised:
-            self._fault("redaction_failed", said)
+        for detail in kept.raised:
+            self._fault("redaction_failed", detail)
         if span.is_last:
             self._spent.pop(trace_id, None)
         elif kept.spent:
@@ -52,7 +52,7 @@ class ContentFilter:
 
 
 def _only_tokens(span: RecordingSpan) -> tokens.Block | None:
-    """A token block as it was handed over, where there is nothing else in the span to withhold."""
+    """The unencoded token block of a span that has nothing else to withhold."""
     pending = span.pending
     if pending is None or len(pending) > 1 or TOKENS not in pending:
         return None

@@ -1,4 +1,4 @@
-"""What waits for a transport, offered segment by segment, and again where it was refused."""
+"""Exports queued spans segment by segment, and again after a failure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["ExportRetry"]
 _log = logging.getLogger("mttp")
 
 REFUSALS = 3
-"""How often an episode is offered alone to a transport that takes others and refuses this one."""
+"""Attempts at one episode that the transport refuses while it accepts others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ExportOutcome:
-    """What became of a segment: it was delivered but for what is `kept` and what was rejected."""
+    """The result of one export: `kept` spans are exported again; others were delivered or rejected."""
 
     kept: Sequence[EndedSpan] = ()
     rejections: Sequence[RejectedSpans] = ()
@@ -36,27 +36,27 @@ class _ExportOutcome:
 
     @property
     def taken(self) -> bool:
-        """Whether nothing of it is to be offered again."""
+        """Whether no span has to be exported again."""
         return not self.kept
 
 
 class ExportRetry:
     """
-    Keeps what the transport refuses, or raises at, and offers it again.
+    Keeps spans whose export failed, and exports them again.
 
-    After a refusal episodes are offered one by one, the refused ones last: it may be one that can't be taken.
-    Such an episode is given up in the end; what the system refuses (a full disk, no network) never is.
+    After a failure episodes are exported one by one, failed ones last, since one of them may be the cause.
+    Such an episode is dropped after `REFUSALS` attempts; an OSError (full disk, no network) never drops one.
     """
 
     def __init__(
-        self, lane: ExportTarget, stats: TransportStats, losses: Losses, lock: threading.RLock
+        self, target: ExportTarget, stats: TransportStats, losses: Losses, lock: threading.RLock
     ) -> None:
-        self.waiting = SpanQueue()
+        self.queue = SpanQueue()
         self.failing = False
         self.not_before = 0.0
-        """Nothing is offered ahead of this, on the monotonic clock."""
+        """Monotonic time before which nothing is exported."""
         self._segment = SpanQueue()
-        self._lane = lane
+        self._target = target
         self._stats = stats
         self._losses = losses
         self._lock = lock
@@ -67,15 +67,15 @@ class ExportRetry:
 
     @property
     def bytes(self) -> int:
-        """What waits, and what the transport is being given."""
-        return self.waiting.bytes + self._segment.bytes
+        """Bytes in the queue and in the segment being exported."""
+        return self.queue.bytes + self._segment.bytes
 
     def offer(self) -> bool:
-        """Offer the next segment; whether it was taken."""
+        """Export the next segment; return whether all of it was delivered or rejected."""
         if time.monotonic() < self.not_before:
             return False
         with self._lock:
-            segment = self.waiting.take(self._lane.segment_bytes, traces=1 if self.failing else None)
+            segment = self.queue.take(self._target.segment_bytes, traces=1 if self.failing else None)
             self._segment = segment
         offered = segment.spans
         answer = _ExportOutcome(kept=offered, error=InterruptedError("writing was interrupted"))
@@ -92,24 +92,24 @@ class ExportRetry:
         return answer.taken
 
     def give_up(self) -> SpanQueue:
-        """Everything that is left; nothing of it is offered any more."""
+        """Remove and return all remaining spans."""
         left = SpanQueue()
         left.extend(self._segment)
-        left.extend(self.waiting)
-        self.waiting, self._segment = SpanQueue(), SpanQueue()
+        left.extend(self.queue)
+        self.queue, self._segment = SpanQueue(), SpanQueue()
         return left
 
     def shutdown(self) -> None:
-        """Release the transport, once, where it has anything to release."""
+        """Shut the transport down, once, if the session owns it."""
         with self._lock:
             released, self._released = self._released, True
-        shutdown = getattr(self._lane.transport, "shutdown", None)
-        if shutdown is not None and self._lane.owned and not released:
+        shutdown = getattr(self._target.transport, "shutdown", None)
+        if shutdown is not None and self._target.owned and not released:
             shutdown()
 
     def _export(self, spans: Sequence[EndedSpan]) -> _ExportOutcome:
         try:
-            taken = self._lane.transport.export(spans) is SpanExportResult.SUCCESS
+            taken = self._target.transport.export(spans) is SpanExportResult.SUCCESS
         except PartialExport as refused:
             named = set(map(id, refused.kept))
             kept = [span for span in spans if id(span) in named]
@@ -117,9 +117,9 @@ class ExportRetry:
             return _ExportOutcome(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
             return _ExportOutcome(kept=spans, error=error)
-        except BaseException as error:  # an exporter that exits or was cancelled does not end the thread
+        except BaseException as error:  # SystemExit or a cancellation in an exporter must not end the thread
             if threading.current_thread() is threading.main_thread():
-                raise  # here it may be Ctrl-C, or a signal's handler that leaves
+                raise  # in the main thread it may be Ctrl-C or a signal handler's SystemExit
             return _ExportOutcome(kept=spans, error=RuntimeError(repr(error)))
         return (
             _ExportOutcome()
@@ -147,10 +147,10 @@ class ExportRetry:
         for trace_id in kept.traces:
             if trace_id in self._losses:
                 self._losses.add(trace_id, kept.drop(trace_id))
-        self.waiting.put_back(kept)
+        self.queue.put_back(kept)
 
     def _refused(self, segment: SpanQueue) -> None:
-        """Give up the one episode of a segment where the transport took others since it refused this one."""
+        """Drop the one episode of a segment after `REFUSALS` failures while others were delivered."""
         (trace_id,) = segment.traces
         count, delivered = self._refusals.get(trace_id, (0, -1))
         if self._stats.delivered == delivered:
@@ -158,32 +158,32 @@ class ExportRetry:
         self._refusals[trace_id] = (count + 1, self._stats.delivered)
         if count + 1 == REFUSALS:
             del self._refusals[trace_id]
-            self._losses.add(trace_id, segment.drop(trace_id) + self.waiting.drop(trace_id), "refused")
+            self._losses.add(trace_id, segment.drop(trace_id) + self.queue.drop(trace_id), "refused")
 
     def _log(self, answer: _ExportOutcome, offered: Sequence[EndedSpan]) -> None:
-        now, name = time.monotonic(), self._lane.address
+        now, name = time.monotonic(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._in_trouble = now, True
             what = "were turned down by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
             count = len(answer.kept or offered)
-            _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._why(answer))
+            _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._error_text(answer))
         elif answer.error is None and self._in_trouble:
             self._in_trouble = False
             _log.warning("mttp: writing to %s works again", name)
 
-    def _why(self, answer: _ExportOutcome) -> str:
-        """What was raised; of a refusal its words, without the address, which is named already."""
+    def _error_text(self, answer: _ExportOutcome) -> str:
+        """The error as text; for PartialExport its message without the address."""
         error = answer.error
         return (
-            str(error).removeprefix(f"{self._lane.address}: ")
+            str(error).removeprefix(f"{self._target.address}: ")
             if isinstance(error, PartialExport)
             else repr(error)
         )
 
 
 def _at_most(count: int, rejections: Sequence[RejectedSpans]) -> Iterator[RejectedSpans]:
-    """The rejections, of no more spans than there were: a receiver may count as it likes."""
+    """The rejections, limited to `count` spans in all: a receiver may report more than it got."""
     for rejection in rejections:
         spans = min(max(rejection.spans, 0), count)
         count -= spans

@@ -1,4 +1,4 @@
-"""Losses by cause, and those that no gap span reports yet."""
+"""Lost spans by cause: counted, logged and recorded as gaps."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ __all__ = ["LOG_SECONDS", "Loss", "Losses"]
 _log = logging.getLogger("mttp")
 
 LOG_SECONDS = 60.0
-"""The same trouble is mentioned in the log this often."""
+"""Seconds between log lines about one cause."""
 
 
 @dataclass(slots=True)
 class Loss:
-    """What was lost by one cause."""
+    """The spans lost for one cause."""
 
     cause: str
     since: int = field(default_factory=time.time_ns)
-    """When it began, in nanoseconds since the Unix epoch."""
+    """When the loss began, in nanoseconds since the Unix epoch."""
     spans: int = 0
     episodes: int = 0
     whole: bool = True
-    """Whether they are whole episodes."""
+    """Whether whole episodes were lost."""
 
 
 class Losses:
     """
-    Counts what is lost, by cause.
+    Counts lost spans by cause.
 
-    Of an episode that lost something the rest goes too: steps without the others would mislead.
+    An episode that lost a span is dropped whole: some of its steps without the others would mislead.
     """
 
     def __init__(self, stats: TransportStats) -> None:
         self._stats = stats
         self._causes: dict[int, str] = {}
         self._counted: set[int] = set()
-        self._untold: dict[str, Loss] = {}
+        self._unreported: dict[str, Loss] = {}
         self._logged: dict[str, float] = {}
         self._mute_at = -1
 
     def __bool__(self) -> bool:
-        """Whether there are episodes that lost something and are not over."""
+        """Whether an open episode lost a span."""
         return bool(self._causes)
 
     def __contains__(self, trace_id: int) -> bool:
         return trace_id in self._causes
 
     def add(self, trace_id: int, spans: Sequence[EndedSpan], cause: str = "") -> None:
-        """Lose spans of one trace; the cause is that of its first ones."""
+        """Count spans of one trace as lost; the cause of its first loss holds."""
         cause = self._causes.setdefault(trace_id, cause)
         self._lose(cause, len(spans), self._episodes(trace_id, spans))
         if any(span.is_last for span in spans):
             del self._causes[trace_id]  # nothing more of it comes
 
     def reject(self, rejection: RejectedSpans, spans: Sequence[EndedSpan]) -> None:
-        """Lose what a receiver turned down of these spans; the rest of their episodes may still be taken."""
+        """Count spans that a receiver rejected; the rest of their episodes may still be accepted."""
         episodes = {span.trace_id for span in spans if span.of_episode} - self._counted
-        if rejection.spans == len(spans):  # else it is unknown which
+        if rejection.spans == len(spans):  # else the receiver does not say which
             self._counted |= episodes
             self._counted -= {span.trace_id for span in spans if span.is_last}
         lost = min(rejection.episodes, len(episodes))
@@ -72,7 +72,7 @@ class Losses:
         self._mute_at = self._stats.delivered
 
     def leave(self, trace_id: int, spans: Sequence[EndedSpan], cause: str) -> None:
-        """Count spans that are lost at the end, when no gap span can be written."""
+        """Count spans as lost after the last gap record."""
         self._stats.lose(cause, len(spans), episodes=self._episodes(trace_id, spans))
 
     def _episodes(self, trace_id: int, spans: Sequence[EndedSpan]) -> int:
@@ -85,7 +85,7 @@ class Losses:
         return int(is_first)
 
     def _lose(self, cause: str, spans: int, episodes: int) -> Loss:
-        loss = self._untold.setdefault(cause, Loss(cause))
+        loss = self._unreported.setdefault(cause, Loss(cause))
         loss.spans += spans
         loss.episodes += episodes
         self._stats.lose(cause, spans, episodes=episodes)
@@ -93,15 +93,15 @@ class Losses:
 
     def tell(self) -> list[Loss]:
         """What was lost since the last time; nothing as long as nothing is taken: it would be lost, too."""
-        if not self._untold or self._mute_at == self._stats.delivered:
+        if not self._unreported or self._mute_at == self._stats.delivered:
             return []
         self._mute_at = self._stats.delivered
-        told, self._untold = self._untold, {}
-        return list(told.values())
+        reported, self._unreported = self._unreported, {}
+        return list(reported.values())
 
     def log(self) -> None:
         """Say in the log that something is being lost."""
-        for loss in list(self._untold.values()) if self._untold else ():
+        for loss in list(self._unreported.values()) if self._unreported else ():
             now = time.monotonic()
             if now - self._logged.get(loss.cause, float("-inf")) > LOG_SECONDS:
                 self._logged[loss.cause] = now

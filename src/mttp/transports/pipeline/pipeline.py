@@ -1,4 +1,4 @@
-"""From ended spans to a transport: a thread that writes what has gathered, several times a second."""
+"""The pipeline of one transport: an inbox of ended spans and the background thread that exports them."""
 
 from __future__ import annotations
 
@@ -31,75 +31,75 @@ __all__ = ["PipelineOwner", "Pipeline"]
 _log = logging.getLogger("mttp")
 
 INTERVAL = 0.2
-"""Seconds that an ended span waits at most before it is written."""
+"""The longest that an ended span waits before it is exported, in seconds."""
 URGENT_BYTES = 2**20
-"""What has gathered is written at once when it reaches this."""
+"""Inbox size in bytes from which spans are exported at once."""
 LATE, LATE_IF_URGENT = 300_000_000, 100_000_000
-"""Nanoseconds after which what has gathered should have been taken by the thread that writes."""
+"""Nanoseconds after which the background thread is late."""
 PACE = 10_000_000
-"""Nanoseconds between two times that a caller gives way to it while it is late."""
+"""Nanoseconds between two calls of `_yield_gil` while the thread is late."""
 NEVER = 2**63
 """Later than any time."""
 BREATH, BREATHS = 50e-6, 10
-"""Seconds that it does so for each `URGENT_BYTES` that have gathered, once at least and so often at most."""
+"""Seconds of one yield per `URGENT_BYTES` in the inbox, and the largest multiple."""
 
 
 class _Here(threading.local):
-    """What is so on this thread."""
+    """State of the current thread."""
 
     writes = False
-    """Whether it is writing, into whichever pipeline: then it waits for none."""
+    """Whether the thread is exporting from any pipeline: it then never waits for one."""
 
 
 _here = _Here()
 RESTS = (0.2, 0.4, 0.8)
-"""Seconds between the last attempts at a transport that takes nothing."""
+"""Seconds between the last attempts while closing."""
 HELPER_SECONDS, HELPER_SHARE = 2.0, 1 / 3
-"""What the process that helps with encoding may take of the time after which spans are lost."""
+"""The longest wait for the encoding process, in seconds and as a share of the time left."""
 
 
 class PipelineOwner(Protocol):
-    """The session, which adds markers and buffered steps before each write."""
+    """The session as a pipeline sees it: it adds start markers, gap records and the last spans."""
 
     def ended(self, span: EndedSpan) -> None:
-        """Take an ended span, whatever time it is."""
+        """Take an ended span at any time, also while closing."""
 
     def mark(self) -> None:
-        """Record what must not wait for the end of an episode."""
+        """Record start markers of open episodes and flush packed steps."""
 
     def wrote(self) -> None:
-        """Take note that something was written."""
+        """Called after each export."""
 
     def gap(self, loss: Loss, pipeline: Pipeline) -> None:
-        """Record into `pipeline` that it lost something."""
+        """Record into `pipeline` that it lost spans."""
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault and log the first of its kind."""
 
     def ending(self) -> None:
-        """Record the last there is; only the first call does."""
+        """Record the last spans; later calls do nothing."""
 
 
 class Pipeline:
     """
-    One transport's queue, and the thread that empties it.
+    One transport's inbox, and the background thread that exports from it.
 
-    One lock, that of the session's counters, guards all state; no foreign code runs under it.
+    The lock of the session's counters guards the state; no exporter or user code runs under it.
     """
 
     def __init__(
         self,
-        lane: ExportTarget,
+        target: ExportTarget,
         stats: TransportStats,
         owner: PipelineOwner,
         counters: Stats,
         sampling: Sampling | None = None,
     ) -> None:
-        self.buffer_bytes = lane.buffer_bytes
-        self.patience = lane.patience
-        self.name, self.address = lane.name, lane.address
-        self._close_timeout = lane.close_timeout
-        self._takes_columns = lane.takes_columns
+        self.buffer_bytes = target.buffer_bytes
+        self.max_block_seconds = target.max_block_seconds
+        self.name, self.address = target.name, target.address
+        self._close_timeout = target.close_timeout
+        self._takes_columns = target.takes_columns
         self._deadline = 0.0
         self._stats = stats
         self._lock = counters.lock
@@ -111,53 +111,53 @@ class Pipeline:
         self._inbox: deque[EndedSpan] = stats.arrivals
         self._inbox_bytes = 0
         self.easy = False
-        """Whether a span may be taken without a look at anything but `_room`."""
+        """Whether a span may be appended with no check but `_room`."""
         self._room = 0
-        """How many spans the inbox holds before its capacity is checked."""
+        """Inbox size in bytes at which `_check_capacity` is due."""
         self._gathered = SpanQueue()
         self._preparing = SpanQueue()
-        self._veil = (
-            ContentFilter(lane.withholding, owner.fault) if lane.withholding != Withholding() else None
+        self._content_filter = (
+            ContentFilter(target.withholding, owner.fault) if target.withholding != Withholding() else None
         )
-        self._gate = TailSampler(sampling, stats) if sampling is not None and lane.sampled else None
+        self._sampler = TailSampler(sampling, stats) if sampling is not None and target.sampled else None
         self._losses = Losses(stats)
-        self._delivery = ExportRetry(lane, stats, self._losses, self._lock)
+        self._retry = ExportRetry(target, stats, self._losses, self._lock)
         self._waited: dict[int, float] = {}
         self._awake = self._closing = self._closed = False
         self._asked = self._answered = self._granted = self._given_up = 0
         self._lost_before = 0
-        """Spans that were lost at the time of the last flush."""
+        """Lost spans at the last answer to a flush."""
         self._due = NEVER
-        """When the thread is late, in nanoseconds since the Unix epoch, as spans say when they end."""
+        """When the thread is late, in nanoseconds since the Unix epoch, the clock of span ends."""
 
     # What recording calls.
 
     def take(self, span: EndedSpan) -> None:
-        """Take an ended span, where this is its session's only pipeline; in short, while that is easy."""
+        """Take an ended span of a session with one pipeline; the fast path of `put`."""
         if not self.easy:
             self._owner.ended(span)
             return
         self._inbox.append(span)
         self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-        needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
-        if needs_look and not self._look(span):
+        needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
+        if needs_check and not self._check_capacity(span):
             self.hold_up(span, time.monotonic())
 
     def put(self, span: EndedSpan, *, last: bool = False) -> bool:
         """
-        Take an ended span, at once; whether there is space for it: where there is none, `hold_up` is due.
+        Take an ended span and return whether the buffer has space; if not, the caller calls `hold_up`.
 
-        One of the `last` is taken even from a session that is closing, and needs no space.
+        A `last` span is taken while the session closes, and needs no space.
         """
         if self.easy and not last:
             self._inbox.append(span)
             self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
-            needs_look = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
-            if needs_look or not self.easy:  # which may have changed by now
-                return self._look(span)
+            needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
+            if needs_check or not self.easy:  # which may have changed by now
+                return self._check_capacity(span)
             return True
         trace_id, last = span.trace_id, last or _here.writes
-        wanted = self._gate is not None and self._gate.judge(span)
+        wanted = self._sampler is not None and self._sampler.judge(span)
         with self._lock:
             self._stats.taken += 1
             if self._closed or (self._closing and not last):
@@ -166,15 +166,15 @@ class Pipeline:
             if trace_id in self._losses:
                 self._losses.add(trace_id, [span])
                 return True
-            admitted = (span,) if self._gate is None else self._gate.admit(span, wanted=wanted)
+            admitted = (span,) if self._sampler is None else self._sampler.admit(span, wanted=wanted)
             for each in admitted:
                 self._stats.taken -= 1  # it is counted when the inbox is emptied
                 self._inbox.append(each)  # one step: a signal's handler may flush before or after it
                 self._inbox_bytes += each.size
-            return self._look(span, is_exempt=last or not admitted)
+            return self._check_capacity(span, is_exempt=last or not admitted)
 
-    def _look(self, span: EndedSpan, *, is_exempt: bool = False) -> bool:
-        """Have a span that was taken written in time; whether there is space for it."""
+    def _check_capacity(self, span: EndedSpan, *, is_exempt: bool = False) -> bool:
+        """Wake the thread if needed and return whether the buffer has space for a span."""
         with self._lock:
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
                 self.wake()
@@ -189,14 +189,14 @@ class Pipeline:
         if alone:
             self._write()
         elif is_late:
-            self._give_way()
+            self._yield_gil()
         return fits
 
     def _is_late(self) -> bool:
         """
-        Whether the thread should have taken what has gathered; once each time, called under the lock.
+        Whether the thread is late; at most once per `PACE`. Called under the lock.
 
-        It is not late while the process that helps with encoding works: to wait for it is no use.
+        It is not late while it waits for the encoding process: yielding would not help.
         """
         now = time.time_ns()
         if now <= self._due:
@@ -204,30 +204,29 @@ class Pipeline:
         self._due = now + PACE
         return not encoder.is_waiting()
 
-    def _give_way(self) -> None:
+    def _yield_gil(self) -> None:
         """
-        Let the thread that writes have the interpreter's lock.
+        Yield the GIL to the background thread.
 
-        Who lets go of that often, but only for a microsecond each time, as NumPy does where it draws a random
-        number, keeps it to itself: others come too late each time, and as long as they see it change hands
-        they don't ask for it either.
+        A caller that releases the GIL often for a microsecond, as NumPy does when it draws a random number,
+        starves the thread: each release resets the switch interval, so the thread never requests the GIL.
         """
         time.sleep(BREATH * min(max(self._inbox_bytes / URGENT_BYTES, 1.0), BREATHS))
 
     def _ease(self) -> None:
-        """Find out whether the next spans can be taken without a look; called under the lock."""
+        """Update `easy`. Called under the lock."""
         self.easy = (
             self._awake
             and self._thread is not None
-            and self._gate is None
+            and self._sampler is None
             and not (self._closing or self._closed or self._waited)
         )
 
     def hold_up(self, span: EndedSpan, since: float) -> None:
         """
-        Wait for space for a span that was taken, as long as its episode still may; else lose the episode.
+        Block until the buffer has space, up to `max_block_seconds` per episode; else drop the episode.
 
-        `since` when the caller has been held up, on the monotonic clock: other transports' waits count, too.
+        `since` is the monotonic time when the caller was first blocked: other transports' waits count too.
         """
         trace_id = span.trace_id
         with self._lock:
@@ -238,7 +237,7 @@ class Pipeline:
             self._losses.log()
 
     def wake(self) -> None:
-        """Have what there is written within the interval, or at once where it is much."""
+        """Have the inbox exported within `INTERVAL`, or at once above `URGENT_BYTES`."""
         if self.easy and self._inbox_bytes <= URGENT_BYTES:
             return
         with self._changed:
@@ -250,7 +249,7 @@ class Pipeline:
                 self._changed.notify_all()
 
     def ask(self) -> int:
-        """Have written what has ended, without waiting for the interval; a ticket for `answer`."""
+        """Request an export without waiting for `INTERVAL`; return a ticket for `answer`."""
         with self._changed:
             if not self._closed:
                 self._asked += 1
@@ -259,9 +258,9 @@ class Pipeline:
             return self._asked
 
     def answer(self, ticket: int, timeout: float) -> bool:
-        """Whether everything was taken that had ended by then; waits for it up to `timeout` seconds."""
+        """Wait up to `timeout` seconds; return whether every span that had ended by `ask` was delivered."""
         if _here.writes:
-            return False  # an exporter asks: to wait for itself, or for one that waits for it, is no use
+            return False  # called by an exporter: waiting for itself would deadlock
         with self._changed:
             if self._thread is not None:
                 self._changed.wait_for(lambda: self._answered >= ticket or self._closed, timeout)
@@ -272,9 +271,9 @@ class Pipeline:
 
     def begin_close(self, timeout: float | None = None) -> None:
         """
-        Take nothing more but the last; `timeout` in seconds, by default what the transport asks for.
+        Take only last spans from now on; `timeout` is in seconds and defaults to that of the target.
 
-        Of several who close the one with the least time decides.
+        Of several calls the earliest deadline holds.
         """
         with self._changed:
             if self._closed:
@@ -286,7 +285,7 @@ class Pipeline:
                 self._changed.notify_all()
 
     def close(self) -> bool:
-        """Have everything written, count what was not in time as lost, and release the transport."""
+        """Wait for space within the time left to this episode; else drop the episode and return False."""
         if _here.writes:
             return False  # an exporter closes the session that calls it: the threads end after this
         if self._thread is None:
@@ -300,16 +299,16 @@ class Pipeline:
         return self._delivered_all()
 
     def _delivered_all(self) -> bool:
-        """Whether nothing was lost; what ended after the session was never to be delivered."""
+        """Whether nothing was lost; spans that ended after the session do not count."""
         with self._lock:
             return not self._given_up and self._stats.lost.total() == self._stats.lost["session_closed"]
 
     def _release(self) -> None:
-        """Release a transport that hangs, without waiting for its thread."""
+        """Shut down a transport that hangs, on a thread that is not waited for."""
         release = threading.Thread(
-            target=self._quietly, args=(self._delivery.shutdown,), name="mttp-release", daemon=True
+            target=self._quietly, args=(self._retry.shutdown,), name="mttp-release", daemon=True
         )
-        with suppress(RuntimeError):  # at the interpreter's end there is no thread to be had
+        with suppress(RuntimeError):  # no thread can start at interpreter exit
             release.start()
 
     # A buffer that is full.
@@ -318,22 +317,22 @@ class Pipeline:
         return self._weigh() <= self.buffer_bytes or self._closing
 
     def _weigh(self) -> int:
-        others = self._gathered.bytes + self._preparing.bytes + self._delivery.bytes
+        others = self._gathered.bytes + self._preparing.bytes + self._retry.bytes
         free = self.buffer_bytes - others
         self._room = min(URGENT_BYTES, free) if self._inbox_bytes <= URGENT_BYTES else free
         self._stats.waiting_bytes = used = self._inbox_bytes + others
         return used
 
     def _throttle(self, trace_id: int, since: float) -> bool:
-        """Wait for space, as long as this episode still may; without it, lose the whole episode."""
+        """Wait for space within the time left to this episode; without space, drop the whole episode."""
         started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
-        fits = self._await(self._fits, self.patience - waited - (started - since))
+        fits = self._await(self._fits, self.max_block_seconds - waited - (started - since))
         now = time.monotonic()
         self._waited[trace_id], self.easy = waited + now - since, False
         self._stats.blocked_seconds += now - started
         if not fits:
             self._gather()
-            lost = self._delivery.waiting.drop(trace_id) + self._gathered.drop(trace_id)
+            lost = self._retry.queue.drop(trace_id) + self._gathered.drop(trace_id)
             if lost:
                 self._waited.pop(trace_id)
                 self._losses.add(trace_id, lost, "buffer_full")
@@ -341,18 +340,18 @@ class Pipeline:
 
     def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
         """
-        Wait for a condition after which nothing is lost; whether it came true; called under the lock.
+        Wait for a condition and return whether it holds. Called under the lock.
 
-        A helper that has not answered for a part of that time is killed, so that its spans are encoded here.
+        An encoding process that is silent for a share of `seconds` is killed; its spans are encoded here.
         """
-        until, patience = time.monotonic() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
+        until, helper_seconds = time.monotonic() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
         while not (found := condition()) and (left := until - time.monotonic()) > 0:
-            self._changed.wait(min(left, patience / 2))
-            encoder.hurry(patience)
+            self._changed.wait(min(left, helper_seconds / 2))
+            encoder.hurry(helper_seconds)
         return found
 
     def _gather(self) -> None:
-        """Sort what came in; a signal's handler may have it written at any time."""
+        """Move spans from the inbox to the queue; a signal handler may do so at any time."""
         next_arrival, stats = self._inbox.popleft, self._stats
         for _ in range(len(self._inbox)):
             try:
@@ -368,7 +367,7 @@ class Pipeline:
     # The thread.
 
     def _start(self) -> bool:
-        """Whether there is a thread that writes; at the interpreter's end there may not be."""
+        """Start the background thread; return whether it runs. None can start at interpreter exit."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="mttp-flush", daemon=True)
             try:
@@ -383,20 +382,20 @@ class Pipeline:
         self._end()
 
     def _wait(self) -> bool:
-        """Sleep until there is something to write, then a little longer for more to come; False to end."""
+        """Sleep until there are spans, then up to `INTERVAL` for more; return False to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._awake or self._hurried())
             self._changed.wait_for(self._hurried, INTERVAL)
             return not self._closing
 
     def _hurried(self) -> bool:
-        much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._delivery.failing
+        much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._retry.failing
         return much or self._closing or self._asked > self._answered
 
     def _write(self) -> None:
-        """Write what there is now; what comes meanwhile is for the next time."""
+        """Export the spans of now; later ones wait for the next call."""
         with self._turn():
-            with self._lock:  # before the check, so that later wake-ups are not missed
+            with self._lock:  # before gathering, so that a wake from here on counts
                 self._awake = self.easy = False
                 self._due = NEVER
             self._quietly(self._owner.mark)
@@ -407,31 +406,31 @@ class Pipeline:
                 self._preparing = fresh
                 self._weigh()
             self._prepare(fresh)
-            while self._delivery.waiting and self._delivery.offer():
+            while self._retry.queue and self._retry.offer():
                 with self._changed:
                     self._changed.notify_all()
             self._losses.log()
             self._quietly(self._owner.wrote)
             with self._changed:
-                written = not self._delivery.waiting
+                written = not self._retry.queue
                 self._awake = self._awake or not written
                 if ticket > self._answered:
                     self._answer(ticket, written=written)
                 self._weigh()
-                losses = [] if self._delivery.failing else self._losses.tell()
+                losses = [] if self._retry.failing else self._losses.tell()
                 self._changed.notify_all()
             for loss in losses:
                 self._quietly(partial(self._owner.gap, loss, self))
 
     def _answer(self, ticket: int, *, written: bool) -> None:
-        """Answer the flushes up to this one: whether all was delivered that came in since the one before."""
+        """Answer the flushes up to `ticket`: whether all spans since the previous one were delivered."""
         lost = self._stats.lost.total()
         if written and lost == self._lost_before:
             self._granted = ticket
         self._answered, self._lost_before = ticket, lost
 
     def _prepare(self, fresh: SpanQueue) -> None:
-        """Make of what came in what the transport may have; then it waits to be offered."""
+        """Filter and pack new spans, then queue them for export."""
         for trace_id in fresh.traces:
             self._arrange(fresh, trace_id)
         with self._lock:
@@ -440,19 +439,19 @@ class Pipeline:
                 for trace_id in fresh.traces if self._losses else ():
                     if trace_id in self._losses:
                         self._losses.add(trace_id, fresh.drop(trace_id))
-                self._delivery.waiting.extend(fresh)
+                self._retry.queue.extend(fresh)
 
     def _arrange(self, fresh: SpanQueue, trace_id: int) -> None:
-        """Have a trace as the transport may see it; where that can't be told it is lost."""
+        """Filter and pack the spans of one trace; an error drops them."""
         spans = fresh.of(trace_id)
         try:
             found = spans if self._takes_columns else spread(spans)
-            if self._veil is not None:
-                found = list(map(self._veil, found))
+            if self._content_filter is not None:
+                found = list(map(self._content_filter, found))
             found = packed(found, takes_columns=self._takes_columns)
         except Exception as error:
             if not self._stats.lost["withholding_failed"]:
-                what = "mttp: what %s may have of an episode can't be told: %s"
+                what = "mttp: filtering an episode for %s failed, and the episode is dropped: %s"
                 _log.error(what, self.address, traced(error))
             with self._lock:
                 if fresh is self._preparing:
@@ -466,7 +465,7 @@ class Pipeline:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One writes at a time; what is recorded meanwhile neither waits for space nor is traced."""
+        """Hold the export lock; spans recorded meanwhile neither wait for space nor are traced."""
         with self._writing:
             outer, self._writer = (self._writer, _here.writes), threading.get_ident()
             _here.writes = True
@@ -479,45 +478,45 @@ class Pipeline:
                 self._writer, _here.writes = outer
 
     def _end(self) -> None:
-        """Write the rest, as long as the transport takes anything of it."""
+        """Export the rest, as long as the transport accepts any of it."""
         if not self._closed:
             self._quietly(self._owner.ending)
         with self._turn():
             fruitless = 0
             while not self._closed and fruitless <= len(RESTS):
-                delivered, self._delivery.not_before = self._stats.delivered, 0.0
+                delivered, self._retry.not_before = self._stats.delivered, 0.0
                 self._quietly(self._write)
-                if not self._inbox and not self._delivery.waiting:
+                if not self._inbox and not self._retry.queue:
                     break
                 fruitless = 0 if self._stats.delivered > delivered else fruitless + 1
                 if fruitless and not self._rest(fruitless):
                     break
-            self._quietly(self._delivery.shutdown)
+            self._quietly(self._retry.shutdown)
         self._give_up()
 
     def _rest(self, fruitless: int) -> bool:
-        """Wait before the transport is asked again, as long as it says; False where that is too long."""
+        """Wait before the next attempt; return False where that exceeds the deadline."""
         now = time.monotonic()
-        if fruitless > len(RESTS) or self._delivery.not_before > self._deadline:
+        if fruitless > len(RESTS) or self._retry.not_before > self._deadline:
             return False
-        until = min(max(now + RESTS[fruitless - 1], self._delivery.not_before), self._deadline)
+        until = min(max(now + RESTS[fruitless - 1], self._retry.not_before), self._deadline)
         with self._changed:
             self._changed.wait_for(lambda: self._closed, max(until - now, 0.0))
         return time.monotonic() < self._deadline
 
     def _give_up(self) -> None:
-        """Count what is left as lost."""
+        """Count the remaining spans as lost."""
         with self._changed:
             self._gather()
-            left = self._delivery.give_up()
+            left = self._retry.give_up()
             left.extend(self._preparing)
             left.extend(self._gathered)
             self._preparing, self._gathered = SpanQueue(), SpanQueue()
             self._given_up += len(left)
             for trace_id in left.traces:
                 self._losses.leave(trace_id, left.drop(trace_id), "write_failed")
-            if self._gate is not None:
-                self._gate.close()
+            if self._sampler is not None:
+                self._sampler.close()
             self._weigh()
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Ended spans that wait to be written."""
+"""A queue of ended spans, by trace."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["SpanQueue"]
 
 
 class SpanQueue:
-    """Spans by trace, so that an episode is written side by side; the one waiting longest comes first."""
+    """Spans by trace, oldest trace first, so that the spans of an episode are exported together."""
 
     def __init__(self) -> None:
         self._traces: OrderedDict[int, list[EndedSpan]] = OrderedDict()
         self.bytes = 0
-        """Roughly what the spans take in a file."""
+        """Approximate size of the spans in a file."""
 
     def __len__(self) -> int:
         """The number of traces."""
@@ -24,16 +24,16 @@ class SpanQueue:
 
     @property
     def spans(self) -> list[EndedSpan]:
-        """All of them, trace by trace."""
+        """All spans, trace by trace."""
         return list(chain.from_iterable(self._traces.values()))
 
     @property
     def traces(self) -> list[int]:
-        """Their traces."""
+        """The trace ids, oldest first."""
         return list(self._traces)
 
     def add(self, span: EndedSpan) -> None:
-        """Add one."""
+        """Add a span."""
         trace_id = span.trace_id
         known = self._traces.get(trace_id)
         if known is None:
@@ -42,13 +42,13 @@ class SpanQueue:
         self.bytes += span.size
 
     def extend(self, other: SpanQueue) -> None:
-        """Add what another holds."""
+        """Add the spans of another queue."""
         for trace_id, spans in other._traces.items():
             self._traces.setdefault(trace_id, []).extend(spans)
         self.bytes += other.bytes
 
     def take(self, max_bytes: int, *, traces: int | None = None) -> SpanQueue:
-        """Take out the first spans, at most `max_bytes` (but one span at least) of so many traces."""
+        """Remove and return the first spans: about `max_bytes`, of at most `traces` traces."""
         taken = SpanQueue()
         while self._traces and taken.bytes < max_bytes and (traces is None or len(taken) < traces):
             trace_id, spans = self._traces.popitem(last=False)
@@ -65,7 +65,7 @@ class SpanQueue:
         return taken
 
     def put_back(self, taken: SpanQueue) -> None:
-        """Add what could not be written, behind everything else: it may be what the transport can't take."""
+        """Return failed spans to the end of the queue: they may be the cause of the failure."""
         for trace_id, spans in taken._traces.items():
             self._traces[trace_id] = spans + self._traces.pop(trace_id, [])
         self.bytes += taken.bytes
@@ -75,12 +75,12 @@ class SpanQueue:
         return self._traces[trace_id]
 
     def replace(self, trace_id: int, spans: list[EndedSpan]) -> None:
-        """Have other spans in place of a trace's."""
+        """Replace the spans of a trace."""
         self.bytes += sum(span.size for span in spans) - sum(span.size for span in self._traces[trace_id])
         self._traces[trace_id] = spans
 
     def drop(self, trace_id: int) -> list[EndedSpan]:
-        """Take out the spans of a trace."""
+        """Remove and return the spans of a trace."""
         spans = self._traces.pop(trace_id, [])
         self.bytes -= sum(span.size for span in spans)
         return spans

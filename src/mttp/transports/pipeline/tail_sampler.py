@@ -1,4 +1,4 @@
-"""Where an episode that sampling did not choose waits for its end: a rule may still want it."""
+"""Tail sampling: unsampled episodes wait for their end, when a rule may keep them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from mttp.transports.stats import TransportStats
 __all__ = ["TailSampler"]
 
 HELD_BYTES = 16 * 1024 * 1024
-"""How much waits for the end of its episode; beyond, what waits longest is not sent."""
+"""Bytes held; beyond, the oldest episode is dropped."""
 REMEMBERED = 10_000
-"""Episodes of which the verdict is known, should more come of them."""
+"""Decided episodes that are remembered, for spans that come later."""
 
 
 class TailSampler:
     """
-    Lets spans of chosen traces through, and holds the others until their episode ends.
+    Passes spans of sampled traces, and holds the others until their episode ends.
 
     An episode's part in another process ends with its `segment`.
     """
 
     def __init__(self, sampling: Sampling, stats: TransportStats) -> None:
         self.bytes = 0
-        """Roughly what is held."""
+        """Approximate bytes held."""
         self._sampling = sampling
         self._stats = stats
         self._held: OrderedDict[int, list[EndedSpan]] = OrderedDict()
         self._verdicts: OrderedDict[int, bool] = OrderedDict()
 
     def judge(self, span: EndedSpan) -> bool:
-        """Whether a rule wants the episode that ends with this span; called without the lock."""
+        """Whether a rule keeps the episode that ends with this span. Called without the lock."""
         if span.is_sampled or not span.is_last:
             return False
         held = list(self._held.get(span.trace_id, ()))
         return self._sampling.wants([MappingProxyType(each.values) for each in [*held, span]])
 
     def admit(self, span: EndedSpan, *, wanted: bool) -> Sequence[EndedSpan]:
-        """What may go on now that this span has ended; `wanted` is what `judge` said of it."""
+        """Return the spans to export now that `span` has ended; `wanted` is the result of `judge`."""
         if span.is_sampled:
             return (span,)
         trace_id = span.trace_id
@@ -56,12 +56,12 @@ class TailSampler:
         return ()
 
     def close(self) -> None:
-        """Nothing more comes: what is held is not sent."""
+        """Drop all held spans."""
         while self._held:
             self._settle(next(iter(self._held)), wanted=False)
 
     def _settle(self, trace_id: int, *, wanted: bool) -> Sequence[EndedSpan]:
-        """Decide on an episode for good: whatever still comes of it has the same verdict."""
+        """Decide on an episode; its later spans follow the same decision."""
         self._verdicts[trace_id] = wanted
         if len(self._verdicts) > REMEMBERED:
             self._verdicts.popitem(last=False)
