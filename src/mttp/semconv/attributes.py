@@ -27,7 +27,7 @@ AGENT_LENGTH: Final = "mttp.agent.length"
 """Number of steps that the agent took."""
 
 AGENT_RETURN: Final = "mttp.agent.return"
-"""Undiscounted sum of what the agent was paid; absent where that is not known."""
+"""Undiscounted sum of the agent's rewards; absent if unknown."""
 
 AGENT_TERMINATED: Final = "mttp.agent.terminated"
 """Whether the task ended for the agent."""
@@ -125,7 +125,7 @@ EPISODE_OUTCOME: Final = "mttp.episode.outcome"
 """Whether the task was achieved."""
 
 EPISODE_RETURN: Final = "mttp.episode.return"
-"""Undiscounted sum of what the episode was paid; absent where that is not known."""
+"""Undiscounted sum of the episode's rewards; absent if unknown."""
 
 EPISODE_RETURN_BASIS: Final = "mttp.episode.return_basis"
 """Where `mttp.episode.return` comes from."""
@@ -386,7 +386,7 @@ REWARD_STATUS: Final = "mttp.reward.status"
 """Whether `mttp.reward.value` can be trusted; an error is never a zero."""
 
 REWARD_VALUE: Final = "mttp.reward.value"
-"""The scalar that was paid, before any normalization within a group; absent unless it is a finite number."""
+"""The reward, before any normalization within a group; absent unless it is a finite number."""
 
 REWARD_VERDICT: Final = "mttp.reward.verdict"
 """What a verifier decided, apart from how much it pays."""
@@ -457,7 +457,7 @@ SPEC_DOCUMENTS: Final = "mttp.spec.documents"
 """Canonical JSON of each reward spec in use, one document per entry."""
 
 SPEC_NAME: Final = "mttp.spec.name"
-"""Name of the reward spec that paid."""
+"""Name of the reward spec that gave the reward."""
 
 SPEC_SHA256: Final = "mttp.spec.sha256"
 """SHA-256 of the reward spec's canonical JSON, 64 hexadecimal digits."""
@@ -478,10 +478,10 @@ STEP_RETURN_TARGET: Final = "mttp.step.return_target"
 """Value that the critic is trained towards at this step."""
 
 STEP_REWARD: Final = "mttp.step.reward"
-"""What the environment paid for the step; absent unless it is a finite number."""
+"""The environment's reward for the step; absent unless it is a finite number."""
 
 STEP_REWARD_RAW: Final = "mttp.step.reward_raw"
-"""What was paid, as text, where it is not a finite number."""
+"""The given reward as text, where it is not a finite number."""
 
 STEP_REWARD_STATUS: Final = "mttp.step.reward_status"
 """Whether `mttp.step.reward` can be trusted; an error is never a zero."""

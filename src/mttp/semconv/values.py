@@ -47,7 +47,7 @@ class EpisodeOutcome:
     """The task was not achieved."""
 
     UNKNOWN: Final = "unknown"
-    """Nobody stated whether the task was achieved."""
+    """It was not stated whether the task was achieved."""
 
 
 class EpisodeReturnBasis:
@@ -173,10 +173,10 @@ class RewardStatus:
     """`mttp.reward.status`: Whether `mttp.reward.value` can be trusted; an error is never a zero."""
 
     OK: Final = "ok"
-    """A finite number was paid."""
+    """The reward is a finite number."""
 
     PARTIAL: Final = "partial"
-    """A finite number was paid, although scoring one of its components failed."""
+    """The reward is a finite number, although scoring one of its components failed."""
 
     ERROR: Final = "error"
     """Scoring failed, or its result is not a finite number."""
@@ -305,13 +305,13 @@ class StepRewardStatus:
     """`mttp.step.reward_status`: Whether `mttp.step.reward` can be trusted; an error is never a zero."""
 
     OK: Final = "ok"
-    """A finite number was paid."""
+    """The reward is a finite number."""
 
     PARTIAL: Final = "partial"
-    """A finite number was paid, although scoring one of its components failed."""
+    """The reward is a finite number, although scoring one of its components failed."""
 
     ERROR: Final = "error"
-    """What was paid is not a finite number, or computing it failed."""
+    """The reward is not a finite number, or computing it failed."""
 
     ABSTAINED: Final = "abstained"
     """The rule looked and declined to pay."""
