@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mttp.rewards.evaluating import evaluate
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
+    from mttp.study.gating import gate
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
 
@@ -72,6 +73,7 @@ __all__ = [
     "evaluate",
     # study
     "compare",
+    "gate",
     # values
     "Episode",
     "Step",
@@ -108,6 +110,7 @@ _HOMES = {
     "check": "reading.checking",
     "Recording": "reading",
     "compare": "study.comparing",
+    "gate": "study.gating",
     "Episode": "model.episodes",
     "Step": "model.episodes",
     "Tokens": "model.episodes",

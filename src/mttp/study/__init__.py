@@ -10,16 +10,33 @@ if TYPE_CHECKING:
     from mttp.study.comparing import compare
     from mttp.study.comparison import Comparison, Flip, MetricComparison
     from mttp.study.differences import SideDifference
+    from mttp.study.gate_result import GateResult, RuleResult
+    from mttp.study.gating import gate
+    from mttp.study.rules import PromotionRules
 
-__all__ = ["Comparison", "Flip", "MetricComparison", "SideDifference", "compare"]
+__all__ = [
+    "Comparison",
+    "Flip",
+    "GateResult",
+    "MetricComparison",
+    "PromotionRules",
+    "RuleResult",
+    "SideDifference",
+    "compare",
+    "gate",
+]
 
 __getattr__, __dir__ = exports(
     __name__,
     {
         "Comparison": "comparison",
         "Flip": "comparison",
+        "GateResult": "gate_result",
         "MetricComparison": "comparison",
+        "PromotionRules": "rules",
+        "RuleResult": "gate_result",
         "SideDifference": "differences",
         "compare": "comparing",
+        "gate": "gating",
     },
 )
