@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
     from mttp.study.gating import gate
+    from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
 
@@ -74,6 +75,7 @@ __all__ = [
     # study
     "compare",
     "gate",
+    "rescore",
     # values
     "Episode",
     "Step",
@@ -111,6 +113,7 @@ _HOMES = {
     "Recording": "reading",
     "compare": "study.comparing",
     "gate": "study.gating",
+    "rescore": "study.rescoring",
     "Episode": "model.episodes",
     "Step": "model.episodes",
     "Tokens": "model.episodes",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mttp.study.differences import SideDifference
     from mttp.study.gate_result import GateResult, RuleResult
     from mttp.study.gating import gate
+    from mttp.study.rescoring import RescoredRecording, RewardChange, rescore
     from mttp.study.rules import PromotionRules
 
 __all__ = [
@@ -20,10 +21,13 @@ __all__ = [
     "GateResult",
     "MetricComparison",
     "PromotionRules",
+    "RescoredRecording",
+    "RewardChange",
     "RuleResult",
     "SideDifference",
     "compare",
     "gate",
+    "rescore",
 ]
 
 __getattr__, __dir__ = exports(
@@ -34,9 +38,12 @@ __getattr__, __dir__ = exports(
         "GateResult": "gate_result",
         "MetricComparison": "comparison",
         "PromotionRules": "rules",
+        "RescoredRecording": "rescoring",
+        "RewardChange": "rescoring",
         "RuleResult": "gate_result",
         "SideDifference": "differences",
         "compare": "comparing",
         "gate": "gating",
+        "rescore": "rescoring",
     },
 )
