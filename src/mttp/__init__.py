@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
     from mttp.study.gating import gate
+    from mttp.study.replaying import replay
     from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
@@ -75,6 +76,7 @@ __all__ = [
     # study
     "compare",
     "gate",
+    "replay",
     "rescore",
     # values
     "Episode",
@@ -113,6 +115,7 @@ _HOMES = {
     "Recording": "reading",
     "compare": "study.comparing",
     "gate": "study.gating",
+    "replay": "study.replaying",
     "rescore": "study.rescoring",
     "Episode": "model.episodes",
     "Step": "model.episodes",
