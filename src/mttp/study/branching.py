@@ -91,6 +91,7 @@ def _record(
                 copied.action(one.action)
                 if one.reward is not None:
                     copied.reward(one.reward)
+                copied.end(terminated=one.terminated, truncated=one.truncated)
         terminated = truncated = False
         taken = step
         while not (terminated or truncated):
