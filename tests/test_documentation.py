@@ -120,6 +120,18 @@ def test_a_page_shows_what_an_example_prints(example: str) -> None:
     assert findings.spans
 
 
+def test_learning_rates_are_compared_over_seeds() -> None:
+    """
+    Two seeds a side have an interval, one has none.
+    """
+    command = [sys.executable, str(ROOT / "examples" / "seeds.py"), "--seeds", "2", "--episodes", "66"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+
+    assert 2 == done.stdout.count("Welch t over 2 and 2 runs")
+    assert 1 == done.stdout.count("inconclusive; no interval: 1 and 1 runs\none run a side proves little")
+    assert 4 == len(mttp.read("runs/seeds").runs)
+
+
 def test_the_demo_agent_learns_and_is_recorded() -> None:
     """
     The demo's agent gets several times better, and each of its episodes is in the file.
