@@ -1,4 +1,4 @@
-"""A GRPO of one's own; five added lines record its rollouts, rewards, groups, advantages and updates."""
+"""A GRPO loop of your own: five added lines record its rollouts, rewards, groups, advantages and updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def probabilities(prompt: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.asarray(weights / weights.sum())
 
 
-@mttp.instrument(records="reward")  # added: what it returns is what the current episode is paid
+@mttp.instrument(records="reward")  # added: the result is the reward of the current episode
 def correct(prompt: int, answer: int) -> float:
     """Whether the answer is the sum."""
     return float(answer == sum(divmod(prompt, 4)))
